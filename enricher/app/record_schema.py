@@ -22,11 +22,15 @@ def writer_of(settings: Settings) -> tuple[RecordWriter, Callable[[], None]]:
     if writer.schema is None:
         return writer, lambda: None
     # Imported here, because its packages belong to an extra that only these formats need.
-    from enricher.app.registry import subject_ids  # noqa: PLC0415  see above
+    from enricher.app.registry import registry_client, schema_store  # noqa: PLC0415  see above
     from enricher.registry.record_schema import RecordSchema  # noqa: PLC0415  see above
 
     schema = RecordSchema(
-        subject_of(settings), writer.schema, subject_ids(settings), auto_register=settings.registry.auto_register
+        subject_of(settings),
+        writer.schema,
+        registry_client(settings),
+        schema_store(settings),
+        auto_register=settings.registry.auto_register,
     )
 
     def prepare() -> None:

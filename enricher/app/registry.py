@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 from enricher.codec.formats import compile_schema, require_formats
 from enricher.codec.schemas import Compile
 from enricher.errors import SettingsError
 from enricher.registry.client import RegistryClient
 from enricher.registry.config import RegistryConfig, registry_config
-from enricher.registry.decoders import RegistryDecoders
+from enricher.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.registry.fetcher import Fetcher
-from enricher.registry.glue import GlueFolder
-from enricher.registry.origins import Origins
 from enricher.registry.queue import Patience
-from enricher.registry.store import SchemaStore
-from enricher.registry.subjects import SubjectIds
+from enricher.registry.store import GlueFolder, SchemaStore
 from enricher.settings import Settings
 
 
@@ -46,9 +45,12 @@ def schema_store(settings: Settings) -> SchemaStore:
     return SchemaStore(registry.cache_dir, urls, max_schema_bytes=registry.max_schema_bytes)
 
 
-def subject_ids(settings: Settings) -> SubjectIds:
-    """What tells the id of our own schema. Raises SettingsError."""
-    return SubjectIds(registry_client(settings), schema_store(settings))
+def glue_folder(settings: Settings) -> GlueFolder | None:
+    """The schemas of AWS Glue; None without a folder in the settings."""
+    registry = settings.registry
+    if registry.glue_folder is None:
+        return None
+    return GlueFolder(registry.glue_folder, max_schema_bytes=registry.max_schema_bytes)
 
 
 def registry_decoders(
@@ -62,12 +64,28 @@ def registry_decoders(
     if settings.articles.format != "registry":
         return None
     check_registry(settings)
-    glue = (
-        GlueFolder(registry.glue_folder, max_schema_bytes=registry.max_schema_bytes) if registry.glue_folder else None
+    fetcher = Fetcher(
+        compile_schema,
+        client=registry_client(settings) if registry.url else None,
+        store=schema_store(settings) if registry.url else None,
+        glue=glue_folder(settings),
+        wake=wake,
+        patience=Patience(registry.retry_max_s, registry.unknown_wait_s, registry.give_up_s),
     )
-    client, store = (registry_client(settings), schema_store(settings)) if registry.url else (None, None)
-    patience = Patience(registry.retry_max_s, registry.unknown_wait_s, registry.give_up_s)
-    return RegistryDecoders(Fetcher(Origins(client, store, glue), compile_schema, wake=wake, patience=patience))
+    return RegistryDecoders(fetcher)
+
+
+@contextmanager
+def waiting_decoders(settings: Settings) -> Iterator[WaitingDecoders | None]:
+    """The decoders for commands, which may wait for a schema; None if the settings read none. Raises SettingsError."""
+    arrived = threading.Event()
+    decoders = registry_decoders(settings, wake=arrived.set)
+    if decoders is None:
+        yield None
+        return
+    with closing(decoders):
+        # As long as the fetcher's first request may take, and a little for the decoder.
+        yield WaitingDecoders(decoders, arrived, timeout_s=settings.registry.timeout_s + 1.0)
 
 
 def _config(settings: Settings) -> RegistryConfig:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import randrange
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from enricher.codec.schemas import Schema, SchemaRef
+from enricher.contracts import SchemaType, is_schema_type
 from enricher.registry.config import RegistryConfig
 from enricher.registry.errors import RegistryError, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.registry.http import Json, Requests
 from enricher.registry.references import Found, Pointer, resolved
 
 Value = TypeVar("Value")
-Type = Literal["AVRO", "PROTOBUF", "JSON"]
-_TYPES: frozenset[str] = frozenset({"AVRO", "PROTOBUF", "JSON"})
 _UNUSED_IDS = 2**30, 2**31
 """Registries count from 1, and an id has four bytes with a sign."""
 
@@ -28,7 +27,7 @@ class Registered:
     subject: str
     version: int
     id: int
-    type: Type
+    type: SchemaType
     text: str
 
 
@@ -138,8 +137,8 @@ class RegistryClient:
         except UnknownToRegistry:
             return Compatibility(compatible=True)
         messages = answer.get("messages") if isinstance(answer, dict) else None
-        told = tuple(each for each in messages if isinstance(each, str)) if isinstance(messages, list) else ()
-        return Compatibility(_field(answer, "is_compatible", bool), told)
+        reasons = tuple(each for each in messages if isinstance(each, str)) if isinstance(messages, list) else ()
+        return Compatibility(_field(answer, "is_compatible", bool), reasons)
 
     def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
         try:
@@ -187,12 +186,12 @@ def _pointer(reference: Any) -> Pointer:  # noqa: ANN401  any JSON
     return Pointer(name, subject, version)
 
 
-def _type(answer: Json) -> Type:
+def _type(answer: Json) -> SchemaType:
     # The type is left out for Avro, which was the first one.
     named = (answer.get("schemaType") if isinstance(answer, dict) else None) or "AVRO"
-    if not isinstance(named, str) or named not in _TYPES:
+    if not is_schema_type(named):
         raise UnusableSchema("its type is none of AVRO, PROTOBUF and JSON")
-    return cast("Type", named)
+    return named
 
 
 def _registered(answer: Json) -> Registered:
@@ -209,7 +208,7 @@ def _field(answer: Json, name: str, kind: type[Value]) -> Value:
     """A field of the answer. Without it, whatever answered is no registry."""
     value = answer.get(name) if isinstance(answer, dict) else None
     if type(value) is not kind:
-        raise RegistryUnavailable(f"the answer has no '{name}', as a registry's has")
+        raise RegistryUnavailable(f"the answer has no field '{name}'; is this the URL of a schema registry?")
     return value
 
 

@@ -1,7 +1,11 @@
-"""Decoders by reference, for the loop's thread: those that are here at once, the others when the fetcher has them."""
+"""Decoders by reference: those that are here at once, the others when the fetcher has them.
+
+The loop never waits for one, so it uses `RegistryDecoders` as they are; commands may wait (`WaitingDecoders`).
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -21,6 +25,9 @@ REFUSED_S = 30.0
 """The longest time for which a schema that was refused is not asked for again. It may be registered meanwhile."""
 REFUSED_LEAST_S = 0.5
 """The shortest: the articles that waited for it are read again by then."""
+
+_MAX_LATE = 10_000
+"""A schema beyond these is waited for again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +99,31 @@ class RegistryDecoders:
         self._refused[answer.reference] = _Refusal(message, self._clock() + remembered_s)
         while len(self._refused) > MAX_REFUSALS:
             self._refused.popitem(last=False)
+
+
+class WaitingDecoders:
+    """Waits for each schema once, for at most `timeout_s`; later records do not wait for one that has not come by then.
+
+    `arrived` is set, by any thread, when `decoders` may have something new.
+    """
+
+    def __init__(self, decoders: RegistryDecoders, arrived: threading.Event, *, timeout_s: float) -> None:
+        self._decoders = decoders
+        self._arrived = arrived
+        self._timeout_s = timeout_s
+        self._late: set[SchemaRef] = set()
+
+    def decoder(self, reference: SchemaRef) -> Decoder:
+        """The decoder for this schema. Blocks. Raises InvalidArticle, or SchemaPending after the time."""
+        give_up_s = time.monotonic() + (0.0 if reference in self._late else self._timeout_s)
+        while True:
+            self._arrived.clear()
+            self._decoders.settled()
+            try:
+                return self._decoders.decoder(reference)
+            except SchemaPending:
+                if not self._arrived.wait(max(0.0, give_up_s - time.monotonic())):
+                    if len(self._late) >= _MAX_LATE:
+                        self._late.pop()
+                    self._late.add(reference)
+                    raise

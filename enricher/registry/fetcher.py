@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 
 from enricher.codec.schemas import Compile, Schema, SchemaRef
 from enricher.errors import InvalidArticle
+from enricher.registry.client import RegistryClient
 from enricher.registry.compiling import Answer, Compiler, refusal
 from enricher.registry.errors import (
     RefusedByRegistry,
@@ -20,8 +21,8 @@ from enricher.registry.errors import (
     UnknownToRegistry,
     UnusableSchema,
 )
-from enricher.registry.origins import Origins
 from enricher.registry.queue import Patience, Queue, Wanted
+from enricher.registry.store import GlueFolder, SchemaStore
 from enricher.stats.snapshot import SchemaState
 
 log = logging.getLogger(__name__)
@@ -46,19 +47,24 @@ _TOO_MANY_REQUESTS = 429
 class Fetcher:
     """Owns the thread. `ask`, `drop`, `answers`, `close` are for one thread, `state` for any.
 
-    The thread calls `wake` after each answer; it must be thread-safe and not raise.
+    `client` and `store`: a registry, and what is kept of it on disk. `glue`: the schemas of AWS Glue. None where the
+    settings name no such place. The thread calls `wake` after each answer; it must be thread-safe and not raise.
     """
 
     def __init__(
         self,
-        origins: Origins,
         compile_schema: Compile,
         *,
+        client: RegistryClient | None = None,
+        store: SchemaStore | None = None,
+        glue: GlueFolder | None = None,
         wake: Callable[[], None],
         patience: Patience,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._origins = origins
+        self._client = client
+        self._store = store
+        self._glue = glue
         self._compiler = Compiler(compile_schema)
         self._wake = wake
         self._clock = clock
@@ -151,7 +157,7 @@ class Fetcher:
         return None
 
     def _look(self, reference: SchemaRef) -> None:
-        if schema := self._origins.kept(reference):
+        if self._store and (schema := self._store.find(reference)):
             if reference not in self._from_disk and len(self._from_disk) < _MAX_COMPARED:
                 self._from_disk.add(reference)
                 self._to_compare.append(reference)
@@ -162,7 +168,7 @@ class Fetcher:
 
     def _fetch(self, batch: Sequence[Wanted]) -> None:
         unanswered: list[tuple[Wanted, RegistryError]] = []
-        for wanted, found in zip(batch, self._origins.fetch_each([each.reference for each in batch]), strict=True):
+        for wanted, found in zip(batch, self._found([each.reference for each in batch]), strict=True):
             if isinstance(found, Schema):
                 self._compile(wanted, found)
             elif isinstance(found, UnknownToRegistry):
@@ -189,7 +195,7 @@ class Fetcher:
     def _compare(self, reference: SchemaRef) -> None:
         """Compare a schema that came from disk with the registry's. What is kept counts all the same."""
         try:
-            changed = self._origins.changed(reference)
+            changed = self._is_changed(reference)
         except RegistryError:  # an outage is reported when articles wait for it
             self._to_compare.append(reference)
             self._compare_s = self._clock() + _COMPARE_AGAIN_S
@@ -202,6 +208,42 @@ class Fetcher:
                 "change, so it was emptied or replaced; if its ids count from now on, delete that folder and restart",
                 reference,
             )
+
+    # ---- where schemas are
+
+    def _found(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
+        """The schemas from where they belong, or why there is none. Blocks."""
+        asked = [each for each in references if each.kind != "glue"]
+        answers = dict(zip(asked, self._from_registry(asked), strict=True))
+        return [self._from_glue(each) if each.kind == "glue" else answers[each] for each in references]
+
+    def _from_registry(self, references: Sequence[SchemaRef]) -> Sequence[Schema | RegistryError]:
+        """What the registry answers; schemas are kept, and the one that was kept first counts."""
+        if self._client is None:
+            return [UnusableSchema("registry.url is not set") for _ in references]
+        found = self._client.schemas(references) if references else ()
+        return [
+            self._store.keep(reference, each) if self._store and isinstance(each, Schema) else each
+            for reference, each in zip(references, found, strict=True)
+        ]
+
+    def _from_glue(self, reference: SchemaRef) -> Schema | RegistryError:
+        if self._glue is None:
+            return UnusableSchema("registry.glue_folder is not set")
+        try:
+            return self._glue.schema(reference.name)
+        except RegistryError as error:
+            return error
+
+    def _is_changed(self, reference: SchemaRef) -> bool:
+        """Whether the registry no longer has what is kept. Blocks. Raises RegistryUnavailable or UnusableSchema."""
+        kept = self._store.find(reference) if self._store else None
+        if self._client is None or kept is None:
+            return False
+        try:
+            return self._client.schema(reference) != kept
+        except UnknownToRegistry:
+            return True
 
     # ---- outcomes
 
@@ -244,18 +286,21 @@ class Fetcher:
                 self._queue.away(self._clock())
 
     def _answers_now(self) -> bool:
-        if self._clock() - self._answered_s > _ANSWERS_S and self._origins.answers_about_ids():
+        if self._clock() - self._answered_s > _ANSWERS_S and self._answers_about_ids():
             self._answered_s = self._clock()
         return self._clock() - self._answered_s <= _ANSWERS_S
 
     def _answers_each_time(self) -> bool:
         """Whether the registry answers several times in a row: one that often fails fails some ids each time by bad luck."""
-        return all(self._origins.answers_about_ids() for _ in range(_PROBES))
+        return all(self._answers_about_ids() for _ in range(_PROBES))
+
+    def _answers_about_ids(self) -> bool:
+        return self._client is not None and self._client.answers_about_ids()
 
     def _give_up(self, wanted: Wanted, error: RegistryError, observed_s: float) -> None:
         self._outcomes["given_up"] += 1
         reason = (
-            f"schema {wanted.reference} cannot be had, although the registry answers about other ids: {error} "
+            f"schema {wanted.reference} could not be fetched, although the registry answers about other ids: {error} "
             "(given up after registry.give_up_s)"
         )
         self._log(logging.ERROR, f"articles become dead letters: {reason}")
@@ -292,7 +337,7 @@ class Fetcher:
             else:
                 self._away_since_s = None
         if since_s is not None:
-            log.info("articles wait for no schema any more, after %.0f s", self._clock() - since_s)
+            log.info("all schemas are available again after %.0f s", self._clock() - since_s)
         self._answers.put(answer)
         self._wake()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from enricher.codec.schemas import NamedSchema, Schema
+from enricher.contracts import SchemaType
 from enricher.registry.errors import UnknownToRegistry, UnusableSchema
 
 MAX_REFERENCES = 100
@@ -24,7 +25,7 @@ class Pointer(NamedTuple):
 class Found(NamedTuple):
     """One schema as the registry returns it."""
 
-    type: Literal["AVRO", "PROTOBUF", "JSON"]
+    type: SchemaType
     text: str
     pointers: tuple[Pointer, ...]
 

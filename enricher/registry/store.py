@@ -1,4 +1,6 @@
-"""Keeps schemas on disk, so that a worker restarted while the registry is away works for the schemas it has seen.
+"""Schemas on disk: those kept of a registry, and those of AWS Glue, which are never fetched.
+
+A worker that is restarted while the registry is away works for the schemas it has seen.
 
 An id means one schema for ever: that is the contract of registries, so what was kept first counts for as long as it is kept.
 If a registry was emptied, or another one answers at its URL, the fetcher finds the difference and logs it; the way out is to
@@ -12,33 +14,26 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 
 from enricher.codec.schemas import NamedSchema, Schema, SchemaRef
+from enricher.contracts import SchemaType, is_schema_type
+from enricher.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 
 log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
 _NAME = re.compile(r"-?[0-9a-f][0-9a-f-]{0,63}")
-_KIND_AND_NAME = re.compile(r"(id|guid)-(.+)\.json")
 _OVERHEAD_BYTES = 65_536
-_TYPES = frozenset({"AVRO", "PROTOBUF", "JSON"})
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A schema on disk."""
-
-    reference: SchemaRef
-    schema: Schema
-    file: Path
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TYPES_BY_SUFFIX: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+_NOT_FOUND = 404
 
 
 class SchemaStore:
@@ -55,7 +50,7 @@ class SchemaStore:
         self._complained: set[str] = set()
 
     def find(self, reference: SchemaRef) -> Schema | None:
-        """The schema kept by this reference."""
+        """The schema kept by this reference; those of AWS Glue are not kept."""
         file = self._file(reference)
         return None if file is None else self._read(file, _schema)
 
@@ -79,16 +74,11 @@ class SchemaStore:
         if self.id_of(subject, schema) != schema_id:
             self._write(self._id_file(subject, schema), schema_id)
 
-    def kept(self) -> Iterator[Kept]:
-        """Everything that is kept by reference, for comparing it with the registry."""
-        for file in sorted(self.folder.glob("*.json")):
-            match = _KIND_AND_NAME.fullmatch(file.name)
-            if match and (schema := self._read(file, _schema)):
-                yield Kept(SchemaRef("id" if match[1] == "id" else "guid", match[2]), schema, file)
-
     def _file(self, reference: SchemaRef) -> Path | None:
         # The name comes from a record: nothing but digits may become part of a path.
-        return self.folder / f"{reference.kind}-{reference.name}.json" if _NAME.fullmatch(reference.name) else None
+        if reference.kind == "glue" or not _NAME.fullmatch(reference.name):
+            return None
+        return self.folder / f"{reference.kind}-{reference.name}.json"
 
     def _id_file(self, subject: str, schema: Schema) -> Path:
         digest = hashlib.sha256(orjson.dumps([subject, schema.type, schema.text])).hexdigest()
@@ -96,12 +86,11 @@ class SchemaStore:
 
     def _read(self, file: Path, parse: Callable[[Any], Value]) -> Value | None:
         try:
-            with file.open("rb") as opened:
-                content = opened.read(self._max_bytes + 1)
-        except FileNotFoundError:
-            return None
+            content = _content(file, self._max_bytes)
         except OSError as error:
             self._complain("read", error)
+            return None
+        if content is None:
             return None
         digest, _, body = content.partition(b"\n")
         if len(content) <= self._max_bytes and digest == _digest(body):
@@ -135,15 +124,59 @@ class SchemaStore:
             log.warning("a schema in %s (registry.cache_dir) cannot be %s", self.folder, complaint)
 
 
+class GlueFolder:
+    """A folder with files `UUID.avsc`, `UUID.proto` or `UUID.json`, named as AWS Glue's frames name their schemas.
+
+    A file that is added later is found: the folder is looked at each time.
+    """
+
+    def __init__(self, folder: Path, *, max_schema_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_schema_bytes
+
+    def schema(self, uuid: str) -> Schema:
+        """The schema of this UUID, in lower case. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
+        if not _UUID.fullmatch(uuid):
+            raise UnknownToRegistry("it is no UUID", _NOT_FOUND)
+        for suffix, schema_type in _TYPES_BY_SUFFIX.items():
+            file = self._folder / f"{uuid}{suffix}"
+            try:
+                content = _content(file, self._max_bytes)
+            except OSError as error:
+                raise RegistryUnavailable(f"{file} cannot be read: {error.strerror}") from None
+            if content is not None:
+                return Schema(schema_type, self._text(content))
+        if not self._folder.is_dir():
+            raise RegistryUnavailable(f"{self._folder} (registry.glue_folder) is not there")
+        raise UnknownToRegistry(f"{self._folder} (registry.glue_folder) has no file of this name", _NOT_FOUND)
+
+    def _text(self, content: bytes) -> str:
+        if len(content) > self._max_bytes:
+            raise UnusableSchema("it has more bytes than registry.max_schema_bytes allows")
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UnusableSchema("its file is not UTF-8") from None
+
+
+def _content(file: Path, max_bytes: int) -> bytes | None:
+    """What is in a file; at most one byte more than `max_bytes`. None if there is no such file. Raises OSError."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(max_bytes + 1)
+    except FileNotFoundError:
+        return None
+
+
 def _digest(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest().encode()
 
 
 def _schema(content: Any) -> Schema:  # noqa: ANN401  any JSON
-    kind, text, references = content["type"], content["text"], content["references"]
-    if kind not in _TYPES or not isinstance(text, str):
+    schema_type, text, references = content["type"], content["text"], content["references"]
+    if not is_schema_type(schema_type) or not isinstance(text, str):
         raise ValueError
-    return Schema(kind, text, tuple(NamedSchema(name, each) for name, each in references))
+    return Schema(schema_type, text, tuple(NamedSchema(name, each) for name, each in references))
 
 
 def _id(content: Any) -> int:  # noqa: ANN401  any JSON

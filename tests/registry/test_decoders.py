@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -16,18 +16,15 @@ import pytest
 from registry.server import Answer, Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
 
 from enricher.codec.schemas import Decoder, Schema, SchemaRef
-from enricher.errors import InvalidArticle, SchemaPending, TransactionTrouble
+from enricher.errors import InvalidArticle, SchemaPending
 from enricher.registry import decoders as decoders_module
 from enricher.registry import queue as queue_module
 from enricher.registry.client import RegistryClient
 from enricher.registry.config import registry_config
 from enricher.registry.decoders import RegistryDecoders
 from enricher.registry.fetcher import Fetcher
-from enricher.registry.glue import GlueFolder
-from enricher.registry.origins import Origins
 from enricher.registry.queue import Patience
-from enricher.registry.store import SchemaStore
-from enricher.registry.subjects import SubjectIds
+from enricher.registry.store import GlueFolder, SchemaStore
 from tools.ports import free_ports
 
 LONG_S = 60.0
@@ -80,11 +77,16 @@ class Desk:
         patience: Patience = PATIENCE,
     ) -> None:
         config = registry_config(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000)
-        store = SchemaStore(folder, config.name, max_schema_bytes=10_000)
-        origins = Origins(RegistryClient(config), store, GlueFolder(glue, max_schema_bytes=10_000) if glue else None)
         self.woken = threading.Event()
         self.now_s = 0.0
-        self.fetcher = Fetcher(origins, compiled, wake=self.woken.set, patience=patience)
+        self.fetcher = Fetcher(
+            compiled,
+            client=RegistryClient(config),
+            store=SchemaStore(folder, config.name, max_schema_bytes=10_000),
+            glue=GlueFolder(glue, max_schema_bytes=10_000) if glue else None,
+            wake=self.woken.set,
+            patience=patience,
+        )
         self.decoders = RegistryDecoders(self.fetcher, clock=lambda: self.now_s)
 
     def try_(self, reference: SchemaRef) -> object:
@@ -497,12 +499,14 @@ def test_closing_waits_for_no_network(tmp_path: Path) -> None:
         assert at.fetcher._thread.daemon
 
 
-def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait(tmp_path: Path) -> None:
+def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is raised where the loop looks."""
+    monkeypatch.setattr(SchemaStore, "find", None)
     with serving() as registry, desk(registry, tmp_path) as at:
-        at.fetcher._origins = None  # type: ignore[assignment]
         at.try_(ref(7))
-        with pytest.raises(AttributeError):
+        with pytest.raises(TypeError):
             at.settle(ref(7))
 
 
@@ -512,28 +516,3 @@ def test_an_idle_fetcher_does_nothing(tmp_path: Path) -> None:
         at.get(ref(7))
         at.until(lambda: bool(at.fetcher._changed._waiters))  # type: ignore[attr-defined]
         assert at.fetcher._queue.next_s() is None
-
-
-def test_the_id_of_our_schema_comes_from_the_registry_or_else_from_disk(tmp_path: Path) -> None:
-    """Unknown is None; a registry that is away and was never heard is trouble, as with a broker."""
-    ours = Schema("AVRO", '"ours"')
-    with ExitStack() as stack:
-        registry = stack.enter_context(serving())
-        config = registry_config(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
-        ids = SubjectIds(RegistryClient(config), SchemaStore(tmp_path, config.name, max_schema_bytes=10_000))
-        assert ids.subject_id("entities-value", ours) is None
-        registry.behaviour = status(503)
-        with pytest.raises(TransactionTrouble, match="entities-value"):
-            ids.subject_id("entities-value", ours)
-        registry.behaviour = None
-        registry.versions["entities-value", "1"] = {
-            "subject": "entities-value", "version": 1, "id": 42, "schema": ours.text,
-        }  # fmt: skip
-        assert 42 == ids.subject_id("entities-value", ours)
-        registry.behaviour = status(503)
-        assert 42 == ids.subject_id("entities-value", ours)
-        registry.behaviour = None
-        registry.versions.clear()
-        assert ids.subject_id("entities-value", ours) is None, "an answer counts more than the disk"
-        assert 17 == ids.register("entities-value", ours)
-    assert 17 == ids.subject_id("entities-value", ours)

@@ -2,82 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from registry.server import Registry, serving, status
 
-from enricher.codec import record_writer
 from enricher.codec.schemas import Schema
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.registry.errors import RefusedByRegistry, RegistryError, RegistryUnavailable
+from enricher.registry.client import RegistryClient
+from enricher.registry.config import registry_config
 from enricher.registry.record_schema import RecordSchema
+from enricher.registry.store import SchemaStore
 
-SCHEMA = record_writer("avro").schema or Schema("AVRO", "")
-
-
-@dataclass
-class FakeSubjects:
-    """A registry with subjects that can be away, or refuse. Schemas are compared by type and text."""
-
-    ids: dict[tuple[str, Schema], int] = field(default_factory=dict)
-    away: bool = False
-    refusal: RegistryError | None = None
-
-    def subject_id(self, subject: str, schema: Schema) -> int | None:
-        """Find a schema of a subject."""
-        if self.away:
-            raise TransactionTrouble("the registry is away")
-        return self.ids.get((subject, schema))
-
-    def register(self, subject: str, schema: Schema) -> int:
-        """Add a schema to a subject."""
-        if self.refusal:
-            raise self.refusal
-        return self.ids.setdefault((subject, schema), 70_000 + len(self.ids))
+SCHEMA = Schema("AVRO", '"ours"')
 
 
-def test_a_registered_schema_has_the_id_of_the_registry() -> None:
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """A registry without schemas, on a port of this machine."""
+    with serving() as registry:
+        yield registry
+
+
+def register(registry: Registry, schema_id: int, schema: Schema = SCHEMA) -> None:
+    """Let the subject have this schema."""
+    version = {"subject": "s", "version": 1, "id": schema_id, "schema": schema.text}
+    registry.versions["s", "1"] = version
+
+
+def of_records(
+    registry: Registry, folder: Path, schema: Schema = SCHEMA, *, auto_register: bool = False
+) -> RecordSchema:
+    """The schema of records of a worker that keeps ids in this folder."""
+    config = registry_config(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
+    store = SchemaStore(folder, config.name, max_schema_bytes=10_000)
+    return RecordSchema("s", schema, RegistryClient(config), store, auto_register=auto_register)
+
+
+def posted(registry: Registry) -> list[str]:
+    """The paths to which something was sent."""
+    return [path for _, method, path in registry.requests if method == "POST"]
+
+
+def test_a_registered_schema_has_the_id_of_the_registry(registry: Registry, tmp_path: Path) -> None:
     """Nothing is registered then, even if the setting allows it."""
-    subjects = FakeSubjects({("s", SCHEMA): 7}, refusal=RefusedByRegistry("no", 409, 409))
-    assert 7 == RecordSchema("s", SCHEMA, subjects, auto_register=True).find_id()
+    register(registry, 7)
+    assert 7 == of_records(registry, tmp_path, auto_register=True).find_id()
+    assert ["/subjects/s"] == posted(registry)
 
 
-def test_without_the_registry_it_is_tried_again() -> None:
+def test_without_the_registry_it_is_tried_again(registry: Registry, tmp_path: Path) -> None:
     """As for a broker that is away: the error is one after which the start is repeated, and then it succeeds."""
-    subjects = FakeSubjects({("s", SCHEMA): 7}, away=True)
-    schema = RecordSchema("s", SCHEMA, subjects)
-    with pytest.raises(TransactionTrouble, match="away"):
+    register(registry, 7)
+    registry.behaviour = status(503)
+    schema = of_records(registry, tmp_path)
+    with pytest.raises(TransactionTrouble, match=r"subject s, .*HTTP 503"):
         schema.find_id()
-    subjects.away = False
+    registry.behaviour = None
     assert 7 == schema.find_id()
 
 
-def test_a_schema_that_is_not_registered_ends_the_worker_and_says_what_to_do() -> None:
+def test_while_the_registry_is_away_the_id_on_disk_counts(registry: Registry, tmp_path: Path) -> None:
+    """A restarted worker goes on. An answer of the registry counts more than the disk."""
+    register(registry, 42)
+    assert 42 == of_records(registry, tmp_path).find_id()
+    registry.behaviour = status(503)
+    assert 42 == of_records(registry, tmp_path).find_id()
+    registry.behaviour = None
+    registry.versions.clear()
+    with pytest.raises(BrokerError):
+        of_records(registry, tmp_path).find_id()
+
+
+def test_a_schema_that_is_not_registered_ends_the_worker_and_says_what_to_do(
+    registry: Registry, tmp_path: Path
+) -> None:
     """Another schema of the subject is another schema; nothing is registered."""
-    older = Schema("AVRO", '"string"')
-    subjects = FakeSubjects({("s", older): 3})
+    register(registry, 3, Schema("AVRO", '"string"'))
     with pytest.raises(BrokerError, match=r"AVRO.*'s'.*enricher schemas register.*registry\.auto_register") as error:
-        RecordSchema("s", SCHEMA, subjects).find_id()
+        of_records(registry, tmp_path).find_id()
     assert 4 == error.value.exit_code
-    assert {("s", older): 3} == subjects.ids
+    assert ["/subjects/s"] == posted(registry)
 
 
-def test_it_is_registered_if_the_setting_says_so() -> None:
-    """A second worker finds it."""
-    subjects = FakeSubjects()
-    first = RecordSchema("s", SCHEMA, subjects, auto_register=True)
-    assert [70_000, 70_000] == [first.find_id(), RecordSchema("s", SCHEMA, subjects).find_id()]
+def test_it_is_registered_if_the_setting_says_so(registry: Registry, tmp_path: Path) -> None:
+    """A second worker finds it, and the id is kept for the time when the registry is away."""
+    assert 17 == of_records(registry, tmp_path, auto_register=True).find_id()
+    assert 17 == of_records(registry, tmp_path / "another").find_id()
+    registry.behaviour = status(503)
+    assert 17 == of_records(registry, tmp_path).find_id()
 
 
-def test_a_registry_that_goes_away_while_it_is_asked_to_register_is_tried_again() -> None:
+def test_a_registry_that_goes_away_while_it_is_asked_to_register_is_tried_again(
+    registry: Registry, tmp_path: Path
+) -> None:
     """To register twice gives the same id, so it does not matter whether the first try came through."""
-    subjects = FakeSubjects(refusal=RegistryUnavailable("http://registry:8081 does not answer"))
-    with pytest.raises(TransactionTrouble, match="registry:8081"):
-        RecordSchema("s", SCHEMA, subjects, auto_register=True).find_id()
+    registry.behaviour, registry.only_path = status(503), "/subjects/s/versions"
+    with pytest.raises(TransactionTrouble, match=r"cannot be registered yet: .*HTTP 503"):
+        of_records(registry, tmp_path, auto_register=True).find_id()
 
 
-def test_a_schema_that_the_registry_refuses_ends_the_worker() -> None:
+def test_a_schema_that_the_registry_refuses_ends_the_worker(registry: Registry, tmp_path: Path) -> None:
     """An incompatible one, for instance: waiting would not help."""
-    subjects = FakeSubjects(refusal=RefusedByRegistry("Schema being registered is incompatible", 409, 409))
+    schema = Schema("AVRO", "incompatible")
     with pytest.raises(BrokerError, match=r"refuses the schema of records, subject 's': .*incompatible"):
-        RecordSchema("s", SCHEMA, subjects, auto_register=True).find_id()
+        of_records(registry, tmp_path, schema, auto_register=True).find_id()

@@ -12,7 +12,7 @@ from registry.server import Registry, serving, silent
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from worker.world import RULES
 
-from enricher.app.registry import check_registry, registry_decoders, schema_store, subject_ids
+from enricher.app.registry import check_registry, registry_decoders
 from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.heads import EntityHead
@@ -143,11 +143,3 @@ def test_without_these_settings_there_is_no_registry() -> None:
     """Neither a check nor a thread."""
     check_registry(Settings())
     assert registry_decoders(Settings(), wake=lambda: None) is None
-
-
-def test_commands_ask_and_keep_under_the_name_of_the_registry(tmp_path: Path) -> None:
-    """The worker finds what they kept."""
-    with serving() as registry:
-        chosen = settings(registry.url, tmp_path)
-        assert 17 == subject_ids(chosen).register("entities-value", Schema("AVRO", "1"))
-        assert 17 == schema_store(chosen).id_of("entities-value", Schema("AVRO", "1"))

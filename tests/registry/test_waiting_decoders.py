@@ -3,80 +3,85 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
+from registry.server import Registry, serving, silent
+from support.patience import PATIENCE_S
 
-from enricher.app.waiting_decoders import WaitingDecoders
-from enricher.codec.schemas import Decoder, SchemaRef
+from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.errors import InvalidArticle, SchemaPending
+from enricher.registry.client import RegistryClient
+from enricher.registry.config import registry_config
+from enricher.registry.decoders import RegistryDecoders, WaitingDecoders
+from enricher.registry.fetcher import Fetcher
+from enricher.registry.queue import Patience
 
 REFERENCE = SchemaRef("id", "7")
 
 
-@dataclass
-class FakeDecoders:
-    """Decoders that have one only after something has arrived and was taken in."""
+class Arrived(threading.Event):
+    """An event that notes how long it was waited for."""
 
-    arrived: threading.Event = field(default_factory=threading.Event)
-    coming: dict[SchemaRef, Decoder | InvalidArticle] = field(default_factory=dict)
-    here: dict[SchemaRef, Decoder | InvalidArticle] = field(default_factory=dict)
-    asked: int = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s: list[float] = []
 
-    def settled(self) -> object:
-        """Take in what has arrived."""
-        self.here |= self.coming
-        return ()
-
-    def decoder(self, reference: SchemaRef) -> Decoder:
-        """Find a decoder."""
-        self.asked += 1
-        found = self.here.get(reference)
-        if found is None:
-            raise SchemaPending(reference)
-        if isinstance(found, InvalidArticle):
-            raise found
-        return found
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait, and note for how long at most."""
+        assert timeout is not None
+        self.waited_s.append(timeout)
+        return super().wait(timeout)
 
 
-def later(fake: FakeDecoders, result: Decoder | InvalidArticle) -> threading.Thread:
-    """Let a thread fetch the schema, as the fetcher does."""
+def text_of(schema: Schema, *, glue: bool) -> Decoder:
+    """A decoder whose documents are the text of its schema."""
+    assert not glue
+    return lambda _: schema.text
 
-    def fetch() -> None:
-        fake.coming[REFERENCE] = result
-        fake.arrived.set()
 
-    return threading.Thread(target=fetch)
+@contextmanager
+def waiting(registry: Registry, *, timeout_s: float) -> Iterator[tuple[WaitingDecoders, Arrived]]:
+    """Decoders that ask this registry, and what tells them that something has arrived."""
+    arrived = Arrived()
+    config = registry_config(registry.url, {}, timeout_s=PATIENCE_S, max_schema_bytes=1_000)
+    patience = Patience(retry_max_s=0.1, unknown_wait_s=0.0, give_up_s=0.0)
+    fetcher = Fetcher(text_of, client=RegistryClient(config), wake=arrived.set, patience=patience)
+    with closing(RegistryDecoders(fetcher)) as decoders:
+        yield WaitingDecoders(decoders, arrived, timeout_s=timeout_s), arrived
 
 
 def test_a_schema_that_arrives_is_waited_for() -> None:
     """The first record by it is read like every later one."""
-    fake, decode = FakeDecoders(), bytes.decode
-    fetching = later(fake, decode)
-    fetching.start()
-    assert decode is WaitingDecoders(fake, fake.arrived, timeout_s=60).decoder(REFERENCE)
-    fetching.join()
+    with (
+        serving(Registry({"7": {"schema": "its text"}})) as registry,
+        waiting(registry, timeout_s=PATIENCE_S) as (decoders, _),
+    ):
+        assert "its text" == decoders.decoder(REFERENCE)(b"")
 
 
 def test_a_schema_that_cannot_be_used_is_not_waited_for_any_longer() -> None:
     """Its reason comes as soon as it is known."""
-    fake = FakeDecoders()
-    fetching = later(fake, InvalidArticle("schema id 7 is unknown to the registry"))
-    fetching.start()
-    with pytest.raises(InvalidArticle, match="unknown"):
-        WaitingDecoders(fake, fake.arrived, timeout_s=60).decoder(REFERENCE)
-    fetching.join()
+    with (
+        serving() as registry,
+        waiting(registry, timeout_s=PATIENCE_S) as (decoders, _),
+        pytest.raises(InvalidArticle, match="unknown"),
+    ):
+        decoders.decoder(REFERENCE)
 
 
 def test_after_one_wait_in_vain_later_records_do_not_wait() -> None:
     """Otherwise `tail` would show one record in ten seconds while the registry is away."""
-    fake = FakeDecoders()
-    decoders = WaitingDecoders(fake, fake.arrived, timeout_s=0.0)
-    for _ in range(2):
-        with pytest.raises(SchemaPending):
-            decoders.decoder(REFERENCE)
-    decoders._timeout_s = 3600
-    with pytest.raises(SchemaPending):
-        decoders.decoder(REFERENCE)
-    later(fake, bytes.decode).run()
-    assert bytes.decode is decoders.decoder(REFERENCE)
+    with (
+        serving(Registry({"7": {"schema": "its text"}}, behaviour=silent)) as registry,
+        waiting(registry, timeout_s=0.01) as (decoders, arrived),
+    ):
+        for _ in range(3):
+            with pytest.raises(SchemaPending):
+                decoders.decoder(REFERENCE)
+        assert [True, False, False] == [waited_s > 0 for waited_s in arrived.waited_s]
+        registry.behaviour = None
+        registry.closing.set()  # ends the silence
+        assert arrived.wait(PATIENCE_S)
+        assert "its text" == decoders.decoder(REFERENCE)(b"")

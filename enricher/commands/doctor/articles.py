@@ -10,7 +10,7 @@ import orjson
 
 from enricher.app.kafka import kafka_config
 from enricher.app.reading import article_reader
-from enricher.app.waiting_decoders import waiting_decoders
+from enricher.app.registry import waiting_decoders
 from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.errors import BrokerError, InvalidArticle, SchemaPending
 from enricher.kafka.rights import newest_records

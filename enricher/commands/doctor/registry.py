@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from enricher.app.kafka import kafka_config
 from enricher.app.record_schema import subject_of
-from enricher.app.registry import registry_client
+from enricher.app.registry import glue_folder, registry_client
 from enricher.codec import record_writer
 from enricher.codec.framing import framed
 from enricher.codec.schemas import SchemaRef
@@ -19,7 +19,6 @@ from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.errors import BrokerError, InvalidArticle
 from enricher.kafka.rights import newest_records
 from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
-from enricher.registry.glue import GlueFolder
 from enricher.registry.levels import recommended_level
 
 if TYPE_CHECKING:
@@ -127,16 +126,16 @@ def _described(
         return "JSON without a schema", True
     if isinstance(reference, InvalidArticle):
         return f"no article ({reference})", False
-    folder = settings.registry.glue_folder
     try:
         if reference.kind == "glue":
-            if folder is None:
+            glue = glue_folder(settings)
+            if glue is None:
                 return f"{reference}, but registry.glue_folder is empty", False
-            schema = GlueFolder(folder, max_schema_bytes=settings.registry.max_schema_bytes).schema(reference.name)
+            schema = glue.schema(reference.name)
         elif client is None:
             return f"{reference}, but registry.url is empty", False
         else:
             schema = client.schema(reference)
     except (RegistryUnavailable, UnknownToRegistry, UnusableSchema) as error:
-        return f"{reference}, which cannot be had ({error})", False
+        return f"{reference}, which could not be fetched ({error})", False
     return f"{_NAMES[schema.type]} ({reference})", True

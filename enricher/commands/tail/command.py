@@ -11,7 +11,7 @@ from rich.console import Console
 
 from enricher.app.kafka import kafka_config
 from enricher.app.reading import article_reader
-from enricher.app.waiting_decoders import waiting_decoders
+from enricher.app.registry import waiting_decoders
 from enricher.codec import ArticleReader
 from enricher.commands.console import data_console, remark_console, write_line
 from enricher.commands.tail import show
