@@ -84,8 +84,7 @@ def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage
     clock = Clock()
     monkeypatch.setattr(command, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
     client = Client(clock, outage_s)
-    written = command._written(FieldMapping(), None)
-    sending = _Sending(cast("Publisher", client), written, rate_per_s=60.0, transactional=False)
+    sending = _Sending(cast("Publisher", client), FieldMapping(), rate_per_s=60.0, transactional=False)
     lines = ((1, Line("file", number, b"{}")) for number in range(3_000))
     sending.send(lines, cast("Ticker", Still()))
     assert 3_000 == client.delivered

@@ -2,20 +2,18 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from enricher.app.kafka import kafka_config
 from enricher.app.reading import line_mapping, line_reader
-from enricher.app.registry import registry_client
 from enricher.codec import FieldMapping
 from enricher.codec.mapping import HEADER
 from enricher.commands.console import Ticker, remark_console
-from enricher.commands.publish.encoding import Encode, Format, registered_encoder
 from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.commands.publish.rate import TokenBucket
 from enricher.errors import BrokerError, SettingsError
@@ -24,22 +22,6 @@ from enricher.kafka.client import transactional_id
 from enricher.kafka.publisher import Publisher
 from enricher.settings import Settings, load_settings
 
-Written = Callable[[bytes, int], tuple[bytes | None, bytes]]
-"""A line and the number of its round, from 1, to key and value."""
-
-_Format = Annotated[
-    Literal["json", "avro", "protobuf", "json-schema"],
-    typer.Option("--format", help="Format of the values. All but json need --schema and registry.url."),
-]
-_SchemaFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--schema",
-        metavar="FILE",
-        help="Avro (.avsc), Protobuf (.proto; its first message) or JSON Schema to write the lines by. It is registered "
-        "under INPUT_TOPIC-value. Fields that it does not have are left out.",
-    ),
-]
 _LINES_PER_TRANSACTION = 1_000
 _DRAIN_STEP_S = 0.5
 
@@ -64,8 +46,6 @@ def publish(
     transactional: Annotated[
         bool, typer.Option("--transactional", help="Publish in transactions of 1,000 articles.")
     ] = False,
-    output_format: _Format = "json",
-    schema: _SchemaFile = None,
 ) -> None:
     """Publish articles to the input topic, with the article's id as key; `articles.fields` says where the id is.
 
@@ -81,12 +61,10 @@ def publish(
         count = check_lines(inputs, line_reader(settings))
         remark_console().print(f"{count:,} valid articles")
     config = kafka_config(settings)
-    encode = _encoder(settings, output_format, schema)
     own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
     publisher = Publisher(config, config.input_topic, transactional_id=own_id)
     publisher.open()
-    written = _written(mapping, encode)
-    sending = _Sending(publisher, written, rate_per_s=rate, transactional=transactional)
+    sending = _Sending(publisher, mapping, rate_per_s=rate, transactional=transactional)
     try:
         with Ticker(remark_console()) as ticker:
             rounds = ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
@@ -100,17 +78,6 @@ def publish(
         )
 
 
-def _encoder(settings: Settings, output_format: Literal["json"] | Format, schema: Path | None) -> Encode | None:
-    """What writes the lines by a schema; None if they are published as they are."""
-    if output_format == "json":
-        if schema is not None:
-            raise SettingsError("--schema needs --format avro, protobuf or json-schema")
-        return None
-    if schema is None:
-        raise SettingsError(f"--format {output_format} needs --schema FILE")
-    return registered_encoder(output_format, schema, registry_client(settings), f"{settings.kafka.input_topic}-value")
-
-
 def _require_id(settings: Settings) -> None:
     """Refuse what would make a dead letter of every article. Raises SettingsError."""
     if (where := settings.articles.fields.get("id", "")).startswith(HEADER):
@@ -118,24 +85,14 @@ def _require_id(settings: Settings) -> None:
         raise SettingsError(message)
 
 
-def _written(mapping: FieldMapping, encode: Encode | None) -> Written:
-    """What makes key and value of a line."""
-
-    def written(line: bytes, round_number: int) -> tuple[bytes | None, bytes]:
-        key, value = keyed(line, round_number, mapping)
-        return key, value if encode is None else encode(value)
-
-    return written
-
-
 class _Sending:
     """One run: sends at the requested rate, commits if transactional, counts."""
 
     def __init__(
-        self, publisher: Publisher, written: Written, *, rate_per_s: float | None, transactional: bool
+        self, publisher: Publisher, mapping: FieldMapping, *, rate_per_s: float | None, transactional: bool
     ) -> None:
         self._publisher = publisher
-        self._written = written
+        self._mapping = mapping
         self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
         self._transactional = transactional
         self._began_s = time.monotonic()
@@ -146,7 +103,7 @@ class _Sending:
         """Send each line, which comes with the number of its round, from 1."""
         for round_number, line in lines:
             self._wait_for_turn(ticker)
-            self._publisher.send(*self._written(line.value, round_number))
+            self._publisher.send(*keyed(line.value, round_number, self._mapping))
             self.sent += 1
             if self._transactional and self.sent % _LINES_PER_TRANSACTION == 0:
                 self._commit()

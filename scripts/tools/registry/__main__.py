@@ -1,4 +1,7 @@
-"""`scripts/registry`: a local schema registry. Results go to standard output, progress to standard error."""
+"""`scripts/registry`: a local schema registry, and articles by a schema for a first try.
+
+Results go to standard output, progress to standard error.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,35 @@ def fetch() -> None:
     lock = ArchiveLock.read()
     folder = unpacked(lock, archive_folder(lock))
     _remark(f"Apicurio {lock.version} is complete in {folder}.")
+
+
+@app.command()
+def publish(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON lines, one article each; `-` is standard input.")
+    ],
+    *,
+    schema: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="Avro (.avsc), Protobuf (.proto; its first message) or JSON Schema (.json) to write the lines by.",
+        ),
+    ],
+) -> None:
+    """Publish articles to the input topic, written by a schema.
+
+    The schema is registered under INPUT_TOPIC-value; fields that it does not have are left out. Broker, topic, registry and
+    `articles.fields` come from the worker's settings (ENRICHER_...).
+    """
+    from enricher.errors import EnricherError  # noqa: PLC0415  the other commands need nothing of the worker
+    from tools.registry.publishing import publish_lines  # noqa: PLC0415  as above
+
+    try:
+        count = publish_lines(files, schema)
+    except EnricherError as error:
+        raise RegistryError(str(error)) from error
+    _remark(f"{count:,} articles are published.")
 
 
 def _service(data: Path | None) -> Service:

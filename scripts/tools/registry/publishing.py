@@ -1,4 +1,4 @@
-"""Writes lines of JSON in the formats of a schema registry: for a first try, and for tests of a pipeline.
+"""`scripts/registry publish`: lines of JSON written by a schema and published, for a first try of a pipeline.
 
 Registers the schema, and prefixes each value with its id, as Confluent's serializers do.
 """
@@ -6,50 +6,80 @@ Registers the schema, and prefixes each value with its id, as Confluent's serial
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+import fastavro
 import orjson
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
 
-from enricher.codec.formats import require_formats
+from enricher.app.kafka import kafka_config
+from enricher.app.reading import line_mapping
+from enricher.app.registry import registry_client
 from enricher.codec.formats.protobuf_files import loaded
+from enricher.codec.framing import FIRST_MESSAGE, id_prefix
 from enricher.codec.schemas import Schema, SchemaRef
-from enricher.contracts import SCHEMA_TYPES
+from enricher.commands.publish.lines import Inputs, keyed
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
+from enricher.kafka.publisher import Publisher
 from enricher.registry.errors import RegistryError, UnknownToRegistry
+from enricher.settings import load_settings
 
 if TYPE_CHECKING:
+    from enricher.contracts import SchemaType
     from enricher.registry.client import RegistryClient
 
-Format = Literal["avro", "protobuf", "json-schema"]
 Encode = Callable[[bytes], bytes]
 """A line of JSON to the value to publish. Raises FatalError if it does not fit the schema."""
 
-_FIRST_MESSAGE = b"\0"
-"""Message indexes of the first message of a Protobuf file."""
+_TYPES: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+_DRAIN_STEP_S = 0.5
 
 
-def registered_encoder(output_format: Format, file: Path, client: RegistryClient, subject: str) -> Encode:
+def publish_lines(files: Sequence[Path], schema_file: Path) -> int:
+    """Publish every line of the files to the input topic of the settings; returns how many. Raises FatalError."""
+    settings = load_settings()
+    mapping, config = line_mapping(settings), kafka_config(settings)
+    inputs = Inputs(files, several_passes=False)
+    inputs.require()
+    publisher = Publisher(config, config.input_topic)
+    publisher.open()
+    encode = registered_encoder(schema_file, registry_client(settings), f"{config.input_topic}-value")
+    try:
+        for line in inputs.lines():
+            key, value = keyed(line.value, 1, mapping)
+            publisher.send(key, encode(value))
+    finally:
+        while publisher.drain(_DRAIN_STEP_S):
+            pass
+    if failures := publisher.failures:
+        reasons = "; ".join(f"{count} x {reason}" for reason, count in failures.most_common(3))
+        raise BrokerError(f"{failures.total()} articles were not published to '{config.input_topic}': {reasons}")
+    return publisher.delivered
+
+
+def registered_encoder(file: Path, client: RegistryClient, subject: str) -> Encode:
     """Register the schema in `file` under `subject`, and return what writes by it.
 
     Raises SettingsError, BrokerError if the registry refuses it or does not answer, FatalError if it cannot be used.
     """
-    require_formats()
-    schema = Schema(SCHEMA_TYPES[output_format], _text(file))
+    if file.suffix not in _TYPES:
+        raise SettingsError(f"--schema: {file} is none of {', '.join(_TYPES)}")
+    schema = Schema(_TYPES[file.suffix], _text(file))
     try:
-        writes = _WRITERS[output_format](schema)
+        write = _WRITERS[schema.type](schema)
     except (InvalidArticle, OSError) as error:
         raise FatalError(f"{file}: {error}") from error
     try:
-        schema_id = _registered(schema, client, subject)
+        prefix = id_prefix(_registered_id(schema, client, subject))
     except RegistryError as error:
         raise BrokerError(f"{file} was not registered under '{subject}': {error}. Nothing was published") from error
-    prefix = b"\0" + schema_id.to_bytes(4)
 
     def encode(line: bytes) -> bytes:
         try:
-            return prefix + writes(line)
+            return prefix + write(line)
         except Exception as error:
             # What the libraries raise is not listed anywhere; their messages tell which field is wrong.
             raise FatalError(f"a line does not fit the schema in {file}: {type(error).__name__}: {error}") from error
@@ -57,7 +87,15 @@ def registered_encoder(output_format: Format, file: Path, client: RegistryClient
     return encode
 
 
-def _registered(schema: Schema, client: RegistryClient, subject: str) -> int:
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SettingsError(f"--schema: {file} cannot be read: {reason}") from None
+
+
+def _registered_id(schema: Schema, client: RegistryClient, subject: str) -> int:
     """The schema's id. Refuses what readers would take for another format: some registries give ids by the text alone."""
     newest = client.latest(subject)
     if newest and newest.type != schema.type:
@@ -76,17 +114,7 @@ def _registered(schema: Schema, client: RegistryClient, subject: str) -> int:
     return schema_id
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise SettingsError(f"--schema: {file} cannot be read: {reason}") from None
-
-
 def _avro(schema: Schema) -> Encode:
-    import fastavro  # noqa: PLC0415  of the extra `registry`
-
     try:
         parsed = fastavro.parse_schema(orjson.loads(schema.text))
     except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
@@ -101,9 +129,6 @@ def _avro(schema: Schema) -> Encode:
 
 
 def _protobuf(schema: Schema) -> Encode:
-    from google.protobuf.json_format import ParseDict  # noqa: PLC0415  of the extra `registry`
-    from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415
-
     pool, file, _ = loaded(schema)
     if not file.message_type:
         raise InvalidArticle("this Protobuf file has no message")
@@ -113,7 +138,7 @@ def _protobuf(schema: Schema) -> Encode:
     def write(line: bytes) -> bytes:
         message = ParseDict(orjson.loads(line), message_class(), ignore_unknown_fields=True)
         written: bytes = message.SerializeToString()
-        return _FIRST_MESSAGE + written
+        return FIRST_MESSAGE + written
 
     return write
 
@@ -128,4 +153,4 @@ def _json(schema: Schema) -> Encode:
     return write
 
 
-_WRITERS: dict[Format, Callable[[Schema], Encode]] = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json}
+_WRITERS: dict[SchemaType, Callable[[Schema], Encode]] = {"AVRO": _avro, "PROTOBUF": _protobuf, "JSON": _json}

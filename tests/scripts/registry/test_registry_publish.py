@@ -1,4 +1,4 @@
-"""`enricher publish --format`: lines of JSON written by a schema, and registered."""
+"""`scripts/registry publish`: lines of JSON written by a schema, and registered."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from commands.cli_runner import article, json_lines, read_all, run
 from registry.server import Registry, serving
+from typer.testing import CliRunner
 
 from enricher.app.registry import registry_client
 from enricher.codec.formats import compile_schema
 from enricher.codec.framing import framed
 from enricher.codec.schemas import Schema, SchemaRef
-from enricher.commands.publish.encoding import Format, registered_encoder
 from enricher.errors import BrokerError, FatalError, SettingsError
 from enricher.registry.client import RegistryClient
 from enricher.settings import load_settings
+from tools.registry.__main__ import app
+from tools.registry.publishing import registered_encoder
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -33,11 +35,7 @@ AVSC = json.dumps({
     ],
 })  # fmt: skip
 PROTO = 'syntax = "proto3"; package news; message Article { string id = 1; string title = 2; string body = 3; }'
-SCHEMAS: dict[Format, tuple[str, str]] = {
-    "avro": ("article.avsc", AVSC),
-    "protobuf": ("article.proto", PROTO),
-    "json-schema": ("article.json", '{"type": "object"}'),
-}
+SCHEMAS = {"article.avsc": AVSC, "article.proto": PROTO, "article.json": '{"type": "object"}'}
 
 
 @pytest.fixture
@@ -53,20 +51,19 @@ def client_of(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> RegistryCl
     return registry_client(load_settings())
 
 
-def schema_file(output_format: Format, folder: Path) -> Path:
-    """A schema of articles in this format."""
-    name, text = SCHEMAS[output_format]
-    (folder / name).write_text(text)
+def schema_file(name: str, folder: Path) -> Path:
+    """A schema of articles."""
+    (folder / name).write_text(SCHEMAS[name])
     return folder / name
 
 
-@pytest.mark.parametrize("output_format", SCHEMAS)
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_a_line_is_written_by_its_schema_behind_the_id(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output_format: Format
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     """What the worker's decoder of that schema reads is the line."""
     client = client_of(registry, monkeypatch)
-    encode = registered_encoder(output_format, schema_file(output_format, tmp_path), client, "articles-value")
+    encode = registered_encoder(schema_file(name, tmp_path), client, "articles-value")
     frame = framed(encode(json.dumps(article("a")).encode()), (), max_payload_bytes=10_000)
     assert frame is not None
     assert SchemaRef("id", "17") == frame.reference
@@ -76,26 +73,26 @@ def test_a_line_is_written_by_its_schema_behind_the_id(
     assert article("a") == decode(frame.payload)
 
 
-@pytest.mark.parametrize("output_format", ["avro", "protobuf"])
+@pytest.mark.parametrize("name", ["article.avsc", "article.proto"])
 def test_a_line_that_does_not_fit_is_refused_with_the_reason(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output_format: Format
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     """A first try should end with an error, not with a record that nobody can read."""
     client = client_of(registry, monkeypatch)
-    encode = registered_encoder(output_format, schema_file(output_format, tmp_path), client, "articles-value")
+    encode = registered_encoder(schema_file(name, tmp_path), client, "articles-value")
     with pytest.raises(FatalError, match="does not fit the schema"):
         encode(b'{"id": 7, "body": ["x"]}')
 
 
-@pytest.mark.parametrize(("output_format", "text"), [("avro", '{"type": "recordd"}'), ("protobuf", "message {")])
+@pytest.mark.parametrize(("suffix", "text"), [(".avsc", '{"type": "recordd"}'), (".proto", "message {")])
 def test_a_schema_that_is_none_is_refused_and_not_registered(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output_format: Format, text: str
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, suffix: str, text: str
 ) -> None:
     """The registry would keep it forever."""
-    file = tmp_path / "broken"
+    file = tmp_path / f"broken{suffix}"
     file.write_text(text)
     with pytest.raises(FatalError, match="broken"):
-        registered_encoder(output_format, file, client_of(registry, monkeypatch), "articles-value")
+        registered_encoder(file, client_of(registry, monkeypatch), "articles-value")
     assert not registry.versions
 
 
@@ -104,9 +101,9 @@ def test_a_subject_of_another_type_is_refused(
 ) -> None:
     """Readers would take the records for the other format: some registries even give the same id."""
     client = client_of(registry, monkeypatch)
-    registered_encoder("avro", schema_file("avro", tmp_path), client, "articles-value")
+    registered_encoder(schema_file("article.avsc", tmp_path), client, "articles-value")
     with pytest.raises(SettingsError, match="has schemas of type AVRO"):
-        registered_encoder("protobuf", schema_file("protobuf", tmp_path), client, "articles-value")
+        registered_encoder(schema_file("article.proto", tmp_path), client, "articles-value")
 
 
 def test_a_registry_that_refuses_the_schema_is_told(
@@ -116,24 +113,15 @@ def test_a_registry_that_refuses_the_schema_is_told(
     file = tmp_path / "incompatible.json"
     file.write_text('{"title": "incompatible"}')
     with pytest.raises(BrokerError, match="Nothing was published"):
-        registered_encoder("json-schema", file, client_of(registry, monkeypatch), "articles-value")
+        registered_encoder(file, client_of(registry, monkeypatch), "articles-value")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--format", "avro"], "needs --schema"),
-        (["--schema", "x.avsc"], "needs --format"),
-        (["--format", "avro", "--schema", "x.avsc"], "registry.url"),
-    ],
-)
-def test_options_that_need_each_other_say_so(arguments: list[str], reason: str, tmp_path: Path) -> None:
-    """Before anything is sent."""
-    file = tmp_path / "articles.jsonl"
-    file.write_text(json_lines(article("a")))
-    result = run("publish", str(file), *arguments)
-    assert isinstance(result.exception, SettingsError)
-    assert reason in str(result.exception)
+@pytest.mark.parametrize(("name", "reason"), [("article.txt", "none of .avsc"), ("article.avsc", "registry.url")])
+def test_what_is_missing_is_told_before_anything_is_registered(name: str, reason: str, tmp_path: Path) -> None:
+    """A schema of an unknown kind, and a registry."""
+    (tmp_path / name).write_text(AVSC)
+    with pytest.raises(SettingsError, match=reason):
+        registered_encoder(tmp_path / name, registry_client(load_settings()), "articles-value")
 
 
 @pytest.mark.broker
@@ -149,8 +137,8 @@ def test_articles_are_published_in_avro_and_the_doctor_names_their_schema(
         "ENRICHER_REGISTRY__CACHE_DIR": str(tmp_path / "cache"),
         "ENRICHER_ARTICLES__FORMAT": "registry",
     }
-    schema = schema_file("avro", tmp_path)
-    result = run("publish", str(file), "--format", "avro", "--schema", str(schema), env=environment)
+    schema = schema_file("article.avsc", tmp_path)
+    result = CliRunner().invoke(app, ["publish", str(file), "--schema", str(schema)], env=environment)
     assert result.exit_code == 0, result.output
     assert {b"a", b"b"} == {message.key() for message in read_all(topics.bootstrap_servers, topics.input)}
     registry.schemas["17"] = {"schema": AVSC}
