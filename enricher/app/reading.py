@@ -27,12 +27,12 @@ def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
 
 
 def field_mapping(settings: Settings) -> FieldMapping:
-    """Where the fields of articles are."""
+    """The mapping that finds the fields of articles."""
     return _mapping(settings, settings.articles.fields)
 
 
 def line_mapping(settings: Settings) -> FieldMapping:
-    """The same for lines of a file. These have neither key nor headers, so the id is in the document all the same."""
+    """The mapping for lines of a file. These have neither key nor headers, so their id is in the document."""
     fields = {name: where for name, where in settings.articles.fields.items() if not is_beside(where)}
     return _mapping(settings, fields)
 

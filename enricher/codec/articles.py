@@ -34,7 +34,7 @@ MAX_CHARS: Mapping[str, int] = {
 """Longest optional fields. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
 
 PARAGRAPH_SEPARATOR = "\n\n"
-"""What joins a body that is an array of strings, unless the settings say otherwise."""
+"""The text that joins a body that is an array of strings, unless the settings say otherwise."""
 
 NOT_AN_OBJECT = "value is not a JSON object"
 
@@ -88,7 +88,7 @@ def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
 
 
 def too_large(value: bytes, max_value_bytes: int) -> InvalidArticle:
-    """What to raise for a value that is too large to be parsed."""
+    """The error for a value that is too large to be parsed."""
     return InvalidArticle(f"value has {len(value)} bytes, at most {max_value_bytes} are allowed")
 
 

@@ -1,7 +1,7 @@
 """CloudEvents 1.0 in Kafka: reads structured and binary mode, and makes the headers of binary mode.
 
-The rules are those of the specification's Kafka binding and JSON format. Where an event carries an article, and which of its
-attributes an article takes, `reader` decides. No message contains text of an event.
+The rules are those of the specification's Kafka binding and JSON format. `reader` decides where the event carries the
+article and which attributes become fields. No message contains text of an event.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Encoder:
         return DeadLetter("publish", "OutputTooLarge", message)
 
     def _shares(self, record: EnrichedRecord) -> list[str]:
-        """What of a record is large, and how to make it smaller."""
+        """The large parts of a record, and how to make them smaller."""
         shares = []
         if record.article.document:
             shares.append(f"{len(record.article.document)} of them are its article: output.article=whole")

@@ -130,7 +130,7 @@ def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
 
 
 def _model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
-    """What a record says in `model`; None for a worker without tasks."""
+    """The value of `model` in a record; None for a worker without tasks."""
     chosen = principal(tasks)
     return chosen.task.model if chosen else None
 

@@ -1,4 +1,4 @@
-"""What says by which schema a value was written: Confluent's prefix and header, AWS Glue's prefix.
+"""Reads and writes what names the schema of a value: Confluent's prefix and header, AWS Glue's prefix.
 
 | where | bytes |
 |---|---|
@@ -117,7 +117,7 @@ def _glue(value: bytes, max_payload_bytes: int) -> Frame:
 
 
 def _unpacked(packed: bytes, max_payload_bytes: int) -> bytes:
-    """What zlib packed. Memory is bounded by `max_payload_bytes`, however much it would be."""
+    """Unpack with zlib. Memory is bounded by `max_payload_bytes`, however much it would be."""
     stream = zlib.decompressobj()
     try:
         payload = stream.decompress(packed, max_payload_bytes + 1)

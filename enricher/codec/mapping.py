@@ -30,7 +30,7 @@ KEY = "key"
 HEADER = "header:"
 
 MAX_NAME_CHARS = 128
-"""Of names in `articles.metadata`, which become fields of records: longer than any index accepts as a field's name."""
+"""The longest name in `articles.metadata`: names become fields of records, and no index accepts a longer one."""
 
 
 def check_fields(fields: Mapping[str, str]) -> None:
@@ -63,7 +63,7 @@ _IN_RECORD = "metadata"
 
 
 class FieldMapping:
-    """Where the fields of articles are. Fields that are not named are where `schemas/article.v1.schema.json` says.
+    """Finds the fields of articles. Fields that are not named are where `schemas/article.v1.schema.json` says.
 
     `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to more values to keep,
     by the name to keep them under. `scalar_ids`: accept numbers and booleans as ids. Raises ValueError.
@@ -149,7 +149,7 @@ class FieldMapping:
         return None if value is MISSING else value
 
     def _id(self, document: dict[str, Any], raw: RawRecord) -> Any:  # noqa: ANN401  JSON may be anything
-        """What is where the id should be."""
+        """The value at the id's pointer, key or header; MISSING if there is none."""
         return self._finders["id"](document) if self._beside is None else self._beside(raw)
 
     def _other_id(self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None) -> str:
@@ -174,7 +174,7 @@ class FieldMapping:
     def _completed(
         self, document: dict[str, Any], flat: Mapping[str, str], defaults: Mapping[str, str | None]
     ) -> dict[str, str]:
-        """With what is deeper in the document and with the defaults, in the usual order."""
+        """The metadata, with values from deeper in the document and with the defaults, in the usual order."""
         every: dict[str, object] = {name: text for name, text in defaults.items() if name not in self._mapped}
         every |= flat
         every |= {name: value for name in self._deep if (value := self._found(name, document)) is not None}

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MISSING: Final = object()
-"""What a pointer finds where the document has nothing; null is a value."""
+"""The result of a pointer to nothing; null is a value."""
 
 MAX_POINTER_CHARS = 512
 """Far above any real one, and short enough for the message of a dead letter."""
 
 Find = Callable[[Any], Any]
-"""From a document to the value at a pointer, or `MISSING`."""
+"""A function from a document to the value at a pointer, or `MISSING`."""
 
 _WRONG_ESCAPE = re.compile("~(?![01])")
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
@@ -52,7 +52,7 @@ def finder(names: tuple[str, ...]) -> Find:
     first, second = names
 
     def find_in(document: Any) -> Any:  # noqa: ANN401  documents are JSON
-        """What `find` does, in half the time, for the usual case of an object in an object."""
+        """Does what `find` does, in half the time, for the usual case of an object in an object."""
         if type(inner := document.get(first)) is dict:
             return inner.get(second, MISSING)
         return find(document)

@@ -106,7 +106,7 @@ class ArticleReader:
         return article
 
     def _frame(self, value: bytes, headers: Headers) -> Frame | None:
-        """What names the schema of a value; None for JSON, which every value is without decoders."""
+        """The frame of a value; None for JSON, which every value is without decoders."""
         if self._decoders is None:
             return None
         self._check_size(value)
@@ -140,7 +140,7 @@ class ArticleReader:
 
 
 def _decoded(frame: Frame, decoders: Decoders) -> dict[str, Any]:
-    """What the frame's schema makes of its payload.
+    """Decode the payload by the frame's schema.
 
     A decoder should raise InvalidArticle only. A record on which it fails in another way would end one process after the
     other, so it is refused. Not refused: a lack of memory, and an error in looking up the decoder, which no record causes.

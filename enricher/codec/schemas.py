@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from enricher.contracts import SchemaType
 
 Document = Any
-"""What a payload says, as JSON would: dictionaries, lists, text, numbers, booleans, None."""
+"""The content of a payload, with the types of JSON: dictionaries, lists, text, numbers, booleans, None."""
 
 Decoder = Callable[[bytes], Document]
 """A payload, without its frame, to its document. Raises InvalidArticle and nothing else; memory and time are bounded."""
@@ -28,7 +28,7 @@ _MESSAGE_BYTES = 3_000
 
 
 class SchemaRef(NamedTuple):
-    """How a record names its schema: Confluent's number or GUID, or the UUID of AWS Glue (both in lower case)."""
+    """A record's name of its schema: Confluent's number or GUID, or the UUID of AWS Glue (both in lower case)."""
 
     kind: Literal["id", "guid", "glue"]
     name: str

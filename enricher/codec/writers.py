@@ -60,7 +60,7 @@ class RecordWriter:
         return self._prefix + value if self._prefix else value
 
     def vector_bytes(self, record: EnrichedRecord) -> int:
-        """How many bytes of a record's value are its vectors."""
+        """The bytes of a record's value that are its vectors."""
         if self.schema is None or self.schema.type == "JSON":
             return write_embeddings(record.embeddings).vector_bytes
         sizes = {"list": 4, "float16": 2}

@@ -1,4 +1,4 @@
-"""What a schema registry with Confluent's API can be asked. Blocks; in the worker only the fetcher's thread calls it."""
+"""Asks a schema registry with Confluent's API. Blocks; in the worker only the fetcher's thread calls it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RegistryClient:
         return found
 
     def schemas(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
-        """What `schema` returns or raises for each. They are asked for at the same time, what they refer to in turn."""
+        """The result or error of `schema` for each. They are asked for at the same time, their references in turn."""
         assert all(each.kind != "glue" for each in references), "schemas of Glue are in a folder"
         paths = [f"/schemas/{each.kind}s/{_quoted(each.name)}" for each in references]
         answers = self._requests.get_each(paths)

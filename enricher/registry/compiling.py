@@ -22,7 +22,7 @@ SLOW_AGAIN_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a schema: its decoder, or why there is none.
+    """The decoder of a schema, or why there is none.
 
     `size_bytes`: the most memory of the decoder. `observed_s`: for how long the reason against it was observed; infinite if
     it cannot change.
@@ -49,9 +49,9 @@ class Compiler:
         self._compile = compile_schema
         self._clock = clock
         self._refused: OrderedDict[tuple[SchemaRef, int], tuple[Answer, float]] = OrderedDict()
-        """With the hash of the schema, and until when it counts. The oldest first."""
+        """Refusals by reference and hash of the schema, with the time until which they count. The oldest comes first."""
         self._slow: set[SchemaRef] = set()
-        """Those that took too long once, and were not tried again yet."""
+        """Schemas that took too long once, and were not tried again yet."""
 
     def answer(self, reference: SchemaRef, schema: Schema) -> Answer:
         """The decoder, or why the schema cannot be used. Blocks.

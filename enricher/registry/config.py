@@ -1,4 +1,4 @@
-"""Where the registry is and how to sign in, checked at the start. Nothing here connects."""
+"""Checks at the start where the registry is and how to sign in. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class RegistryConfig:
 
     urls: tuple[str, ...]
     timeout_s: float
-    """For one request to one URL, from the look-up of its host to the end of the body."""
+    """The bound of one request to one URL, from the look-up of its host to the end of the body."""
     max_schema_bytes: int
-    """Of a schema with everything that it refers to."""
+    """The bound of a schema with everything that it refers to."""
     authorization: tuple[str | None, ...] = field(default=(), repr=False)
     """The header for each URL."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)

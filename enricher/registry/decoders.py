@@ -62,7 +62,7 @@ class RegistryDecoders:
         raise SchemaPending(reference)
 
     def settled(self) -> Collection[SchemaRef]:
-        """References that were pending and are not any more: read their records again. Does not block."""
+        """Schemas that were fetched or refused since the last call: read their records again. Does not block."""
         answers = self._fetcher.answers()
         for answer in answers:
             if isinstance(answer.result, InvalidArticle):
@@ -76,7 +76,7 @@ class RegistryDecoders:
         self._fetcher.drop(references)
 
     def state(self) -> SchemaState:
-        """For telemetry. Safe in any thread."""
+        """The state for telemetry. Safe in any thread."""
         return self._fetcher.state()
 
     def close(self) -> None:

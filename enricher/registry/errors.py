@@ -1,4 +1,4 @@
-"""What a request to a schema registry can come to, apart from an answer."""
+"""The errors of requests to a schema registry."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ from enricher.stats.snapshot import SchemaState
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
-"""How long `close` waits for the thread. One that waits for the network is abandoned: it changes nothing that matters."""
+"""`close` waits so long for the thread. One that waits for the network is abandoned: it changes nothing that matters."""
 _LOG_EVERY_S = 60.0
-"""Between two log lines about one outage."""
+"""The time between two log lines about one outage."""
 _COMPARE_AGAIN_S = 60.0
-"""After a failed attempt to compare what came from disk with the registry."""
+"""The pause after a failed attempt to compare a schema from disk with the registry's."""
 _COMPARE_EVERY_S = 0.1
 _MAX_COMPARED = 10_000
-"""Of schemas from disk."""
+"""The most schemas from disk that are compared with the registry's."""
 _ANSWERS_S = 1.0
 """A registry that has answered within this time is not asked whether it answers at all."""
 _PROBES = 8
@@ -78,12 +78,12 @@ class Fetcher:
         self._from_disk: set[SchemaRef] = set()
         """Only the thread uses this and what follows."""
         self._to_compare: deque[SchemaRef] = deque()
-        """Those from disk that were not compared with the registry yet."""
+        """Schemas from disk that were not compared with the registry's yet."""
         self._compare_s = 0.0
         self._logged_s: dict[int, float] = {}
-        """When a line of each level was logged last."""
+        """The time when a line of each level was logged last."""
         self._answered_s = float("-inf")
-        """When the registry last answered."""
+        """The time when the registry last answered."""
         self._outcomes = Counter[str]()
         self._answers: SimpleQueue[Answer | BaseException] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="schema-fetcher", daemon=True)
@@ -114,7 +114,7 @@ class Fetcher:
             answers.append(answer)
 
     def state(self) -> SchemaState:
-        """For telemetry. Waits for nothing but the queue's lock."""
+        """The state for telemetry. Waits for nothing but the queue's lock."""
         with self._changed:
             wanted = len(self._queue)
             since_s = self._away_since_s if wanted else None
@@ -139,7 +139,7 @@ class Fetcher:
             self._wake()
 
     def _next_task(self) -> Callable[[], None] | None:
-        """What to do next, waiting until there is something; None to end."""
+        """The next task; waits until there is one. None to end."""
         with self._changed:
             while not self._closing:
                 now_s = self._clock()
@@ -218,7 +218,7 @@ class Fetcher:
         return [self._from_glue(each) if each.kind == "glue" else answers[each] for each in references]
 
     def _from_registry(self, references: Sequence[SchemaRef]) -> Sequence[Schema | RegistryError]:
-        """What the registry answers; schemas are kept, and the one that was kept first counts."""
+        """The registry's answers; schemas are kept, and the one that was kept first counts."""
         if self._client is None:
             return [UnusableSchema("registry.url is not set") for _ in references]
         found = self._client.schemas(references) if references else ()

@@ -27,7 +27,7 @@ from enricher.registry.errors import (
 from enricher.registry.lookup import LookupLoop
 
 Json = Any
-"""What a JSON text says."""
+"""A parsed JSON text."""
 Client = Any
 """The library's, for one event loop."""
 
@@ -35,7 +35,7 @@ _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _REGISTRYS_OWN = "application/vnd.schemaregistry"
 """The beginning of the media types that no proxy has."""
 _ERROR_BYTES = 65_536
-"""Of the body of an answer that is an error."""
+"""The most that is read of the body of an error."""
 _MAX_REASON_CHARS = 200
 
 
@@ -67,7 +67,7 @@ class Requests:
         return self._request("GET", path)
 
     def get_each(self, paths: Sequence[str]) -> list[Json | RegistryError]:
-        """What `get` returns or raises for each path. All are requested at the same time."""
+        """The result or error of `get` for each path. All are requested at the same time."""
         return self._request_each("GET", paths)
 
     def post(self, path: str, body: Mapping[str, Json]) -> Json:

@@ -13,7 +13,7 @@ class LookupLoop(asyncio.SelectorEventLoop):
     """Looks hosts up in daemon threads. Asyncio's own are waited for at the end, and a resolver may hang for long."""
 
     async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> Any:  # noqa: ANN401  as in asyncio
-        """As `socket.getaddrinfo`."""
+        """Return what `socket.getaddrinfo` returns."""
         found: asyncio.Future[Any] = self.create_future()
 
         def tell(result: object, error: OSError | None) -> None:

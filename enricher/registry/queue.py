@@ -15,10 +15,10 @@ from heapq import nlargest, nsmallest
 from enricher.codec.schemas import SchemaRef
 
 FIRST_PAUSE_S = 0.5
-"""After a failure; it doubles with each further one."""
+"""The pause after a failure; it doubles with each further one."""
 INTERVAL_S = 0.005
-"""For each answer without a schema: a stream of unknown ids makes at most two hundred requests per second. Each takes 1.4 ms
-of processor time here. Schemas that are there are fetched once, so they are asked for without a pause."""
+"""The pause after each answer without a schema: a stream of unknown ids makes at most two hundred requests per second, of
+1.4 ms of processor time each here. Schemas that are there are fetched once, so they are asked for without a pause."""
 CONFIRM_S = 1.0
 """An answer or a file may have been cut short, so one that cannot be used is asked for again after this time."""
 AWAY_INTERVAL_S = 1.0
@@ -30,17 +30,17 @@ MANY_UNKNOWN = 100
 ROW_S = 10.0
 """A pause of this length between unknown ids ends their row."""
 REMEMBERED_S = 60.0
-"""How long an id that was refused is remembered after its last request. Twice as long as a refusal counts."""
+"""A refused id is remembered for this time after its last request, which is twice as long as a refusal counts."""
 MAX_REMEMBERED = 20_000
 AT_ONCE = 8
-"""So many ids are asked for together."""
+"""The number of ids that are asked for together."""
 _OLDEST, _NEWEST = 3, 2
-"""So many of them because of when they came; the others are those that most articles wait for."""
+"""The numbers of those that came first and last; the others are those that most articles wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for a schema; `settings/registry.py` explains each. `give_up_s` 0: for ever."""
+    """The bounds of waiting for a schema; `settings/registry.py` explains each. `give_up_s` 0: for ever."""
 
     retry_max_s: float
     unknown_wait_s: float
@@ -53,16 +53,16 @@ class Wanted:
 
     reference: SchemaRef
     asked: int = 1
-    """How many times, which is about how many articles wait for it."""
+    """The number of requests for it, which is about the number of articles that wait for it."""
     refused_since_s: float | None = None
     """When the registry first answered that it has no such schema, or one that cannot be used."""
     failures: int = 0
     """Requests without an answer since the last one with an answer."""
     blamed: int = 0
-    """How many of them failed while the registry answered about other ids."""
+    """The number of them that failed while the registry answered about other ids."""
     blamed_since_s: float | None = None
     trouble: tuple[str, int | None] | None = None
-    """How it failed last while others were answered: the kind of reference, and HTTP's status."""
+    """The last failure while others were answered: the kind of reference, and HTTP's status."""
     due_s: float = 0.0
 
 
@@ -95,12 +95,12 @@ class Queue:
         self._troubles: dict[tuple[str, int | None], _Trouble] = {}
         self._failed_last = False
         self._outages = 0
-        """How many times in a row the registry answered nothing."""
+        """The number of times in a row that the registry answered nothing."""
         self._away_until_s = 0.0
         self._unknown_in_a_row = 0
         self._last_unknown_s = 0.0
         self.free_s = 0.0
-        """When the next request may be sent."""
+        """The time from which the next request may be sent."""
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -132,7 +132,7 @@ class Queue:
             self._failing.discard(reference)
 
     def next(self, now_s: float) -> list[Wanted]:
-        """What to ask for now, together: at most `AT_ONCE`."""
+        """The schemas to ask for now, together: at most `AT_ONCE`."""
         if now_s < self.free_s:
             return []
         due = [each for each in self._wanted.values() if self._due_s(each) <= now_s]
@@ -147,7 +147,7 @@ class Queue:
         return [*dict.fromkeys((*fresh[:_OLDEST], *fresh[-_NEWEST:], *most_wanted))][:AT_ONCE]
 
     def next_s(self) -> float | None:
-        """When to ask `next` again; None if nothing is wanted."""
+        """The time to call `next` again; None if nothing is wanted."""
         due_s = min(map(self._due_s, self._wanted.values()), default=None)
         return None if due_s is None else max(due_s, self.free_s)
 

@@ -50,9 +50,9 @@ class _Collected:
     fetch: Callable[[Pointer], Found]
     bytes_left: int
     done: dict[Pointer, str] = field(default_factory=dict)
-    """In the order in which they were completed, so dependencies come first."""
+    """Texts in the order in which they were completed, so dependencies come first."""
     begun: dict[str, Pointer] = field(default_factory=dict)
-    """By name."""
+    """References that were begun, by name."""
 
     def count(self, text: str) -> None:
         # A lone surrogate cannot be encoded; the compiler of the format refuses it later.

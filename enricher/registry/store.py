@@ -160,7 +160,7 @@ class GlueFolder:
 
 
 def _content(file: Path, max_bytes: int) -> bytes | None:
-    """What is in a file; at most one byte more than `max_bytes`. None if there is no such file. Raises OSError."""
+    """The content of a file, at most one byte more than `max_bytes`; None if there is no such file. Raises OSError."""
     try:
         with file.open("rb") as opened:
             return opened.read(max_bytes + 1)

@@ -24,7 +24,7 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in CONTROLS}
 _ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
 _ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in CONTROLS if code >= 0x7F}
-"""Those that orjson does not escape. In JSON they occur only inside strings."""
+"""Control characters that orjson does not escape. In JSON they occur only inside strings."""
 
 
 def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:

@@ -169,7 +169,7 @@ def _map(item: Reader) -> Reader:
 
 
 def _count(payload: bytes, position: int, budget: Budget) -> tuple[int, int]:
-    """Of the items of a block, taken from the budget. A negative one is followed by the block's length, as for skipping."""
+    """Take the items of a block from the budget. A negative count is followed by the block's length, for skipping it."""
     count, position = long(payload, position, budget)
     if count < 0:
         _, position = long(payload, position, budget)

@@ -1,4 +1,4 @@
-"""What of an Avro schema is needed to read: no defaults, aliases, documentation or order.
+"""Reduces an Avro schema to what is needed to read: no defaults, aliases, documentation or order.
 
 Those may be wrong or enormous without any effect on the bytes, so nobody looks at them.
 """
@@ -14,7 +14,7 @@ MAX_NAME_CHARS = 256
 """Bounds a type's name, and a namespace, which becomes part of every name within it."""
 
 AvroSchema = Any
-"""As JSON: a name, a list (union) or a dictionary."""
+"""A schema as parsed JSON: a name, a list (union) or a dictionary."""
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = ("name", "namespace")

@@ -21,7 +21,10 @@ _UUID_BYTES = 16
 
 
 def conversion(kind: str, schema: Mapping[str, Any]) -> Convert | None:
-    """What makes JSON's value of a primitive or fixed type; None if it is one. Unknown logical types are ignored."""
+    """The function that makes JSON's value of a primitive or fixed type; None if the value is one already.
+
+    Unknown logical types are ignored.
+    """
     said = schema.get("logicalType")
     if kind in {"float", "double"}:
         return finite

@@ -1,4 +1,4 @@
-"""What every format's decoder is bound by, and the errors and texts that they share."""
+"""The bounds of every format's decoder, and the errors and texts that they share."""
 
 from __future__ import annotations
 

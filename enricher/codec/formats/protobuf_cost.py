@@ -1,4 +1,4 @@
-"""How much memory a Protobuf payload takes before anything of it has been looked at.
+"""Estimates the memory that a Protobuf payload takes when it is parsed, before that is done.
 
 Two bytes are an empty submessage, for which Protobuf reserves room for all fields of its type: 4 MB of them are 32 GB for a
 type with 1,000 fields. So where a payload could become too much, its submessages are counted first.
@@ -84,7 +84,7 @@ class _Count:
         self._fields_left = MAX_VALUES
 
     def message(self, position: int, end: int, cost: Cost, *, level: int, group: bool = False) -> int:
-        """Where the message ends that begins here."""
+        """The end of the message that begins here."""
         payload = self._payload
         while position < end:
             self._fields_left -= 1

@@ -106,7 +106,7 @@ class MessageType:
         return _Field(field.name, field.has_presence, single)
 
     def _single(self, field: Foreign) -> _Convert | None:
-        """What converts one value of a field."""
+        """The function that converts one value of a field."""
         if field.message_type is not None:
             return self._message(field.message_type)
         if field.enum_type is not None:
@@ -168,7 +168,7 @@ def _map(single: _Convert | None) -> _Convert:
 
 
 def _text(_: Budget, text: str | bytes) -> str:
-    """What is not UTF-8 comes as bytes from proto2, whose parser lets it through."""
+    """Refuse bytes: they come from proto2, whose parser lets through text that is not UTF-8."""
     if isinstance(text, bytes):
         raise unreadable("Protobuf", "a string is not UTF-8")
     return text

@@ -86,7 +86,7 @@ def _from_base64(name: str, text: str) -> Foreign | None:
 
 
 def _known(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
-    """Those of the files that we have ourselves, with what they import; the schema's own count first."""
+    """The wanted files that we have ourselves, with their imports; a file of the schema itself is not replaced."""
     found: dict[str, Foreign] = {}
     missing = list(wanted)
     while missing:
@@ -124,7 +124,7 @@ def _known_file(name: str) -> Foreign | None:
 
 
 def _dependencies_first(files: Mapping[str, Foreign]) -> list[Foreign]:
-    """In the order in which a pool takes them, without those that nobody needs. Raises InvalidArticle for a circle."""
+    """The files in the order in which a pool takes them, without unused ones. Raises InvalidArticle for a circle."""
     try:
         order = TopologicalSorter({name: set(file.dependency) for name, file in files.items()}).static_order()
         return [files[name] for name in order if name in files]

@@ -29,7 +29,7 @@ _PROCESSOR_S = 15
 _MEMORY_BYTES = 1 << 30
 _OUTPUT_BYTES = 64 << 20
 _KILLED = -9
-"""By SIGKILL, which none of our limits sends."""
+"""The exit status after SIGKILL, which none of our limits sends."""
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
 _MAX_NAME_CHARS = 250
 _PROGRAM = f"""

@@ -22,7 +22,7 @@ class TokenBucket:
 
     @property
     def most_unanswered(self) -> float:
-        """How many articles may be sent but not acknowledged."""
+        """The number of articles that may be sent but not acknowledged."""
         return max(1.0, self._rate_per_s * UNANSWERED_S)
 
     def wait_s(self) -> float:

@@ -36,7 +36,7 @@ class RefusedChange(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was there, and what was or would be done.
+    """The subject before, and what was or would be done.
 
     `newest`: the subject's newest version before. `there`: our schema's version; `was_there`: it was so before. `accepted`:
     None if a dry run cannot know.
