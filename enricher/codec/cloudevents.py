@@ -63,36 +63,36 @@ def unwrap(value: bytes, headers: Headers) -> Event | None:
     named = dict(headers)
     media_type = named.get(_CONTENT_TYPE)
     if media_type is not None and media_type.lstrip()[: len(_STRUCTURED)].lower() == _STRUCTURED:
-        return _structured(value, media_type)
+        return _structured_event(value, media_type)
     if _SPEC_VERSION in named:
-        return _binary(value, named)
+        return _binary_event(value, named)
     return None
 
 
-def _binary(value: bytes, headers: Mapping[str, bytes | None]) -> Event:
+def _binary_event(value: bytes, headers: Mapping[str, bytes | None]) -> Event:
     def attribute(name: str) -> str | None:
         text = headers.get(_PREFIX + name)
-        return None if text is None else _decoded(_PREFIX + name, text)
+        return None if text is None else _decode(_PREFIX + name, text)
 
     _check_version(attribute("specversion"), _SPEC_VERSION)
     media_type = headers.get(_CONTENT_TYPE)
     return Event(
-        id=_required(attribute("id"), "ce_id"),
-        source=_required(attribute("source"), "ce_source"),
-        type=_required(attribute("type"), "ce_type"),
+        id=_require(attribute("id"), "ce_id"),
+        source=_require(attribute("source"), "ce_source"),
+        type=_require(attribute("type"), "ce_type"),
         time=attribute("time"),
         data=value,
-        content_type=None if media_type is None else _decoded(_CONTENT_TYPE, media_type),
+        content_type=None if media_type is None else _decode(_CONTENT_TYPE, media_type),
     )
 
 
-def _structured(value: bytes, media_type: bytes) -> Event:
+def _structured_event(value: bytes, media_type: bytes) -> Event:
     essence = media_type.partition(b";")[0].strip().lower()
     if essence.startswith(_BATCH):
         raise InvalidArticle("value is a batch of events: write each event as a record of its own")
     if essence != _JSON_EVENT:
         raise InvalidArticle("value is an event in a format that is not supported: use application/cloudevents+json")
-    event = _parsed(value)
+    event = _parse(value)
 
     def attribute(name: str) -> str | None:
         text = event.get(name)
@@ -103,9 +103,9 @@ def _structured(value: bytes, media_type: bytes) -> Event:
     _check_version(attribute("specversion"), "specversion of the event")
     data, document = _data(event)
     return Event(
-        id=_required(attribute("id"), "id of the event"),
-        source=_required(attribute("source"), "source of the event"),
-        type=_required(attribute("type"), "type of the event"),
+        id=_require(attribute("id"), "id of the event"),
+        source=_require(attribute("source"), "source of the event"),
+        type=_require(attribute("type"), "type of the event"),
         time=attribute("time"),
         data=data,
         document=document,
@@ -113,7 +113,7 @@ def _structured(value: bytes, media_type: bytes) -> Event:
     )
 
 
-def _parsed(value: bytes) -> dict[str, object]:
+def _parse(value: bytes) -> dict[str, object]:
     try:
         event = orjson.loads(json_part(value))
     except orjson.JSONDecodeError as error:
@@ -141,17 +141,17 @@ def _data(event: Mapping[str, object]) -> tuple[bytes | None, object]:
 
 
 def _check_version(version: str | None, name: str) -> None:
-    if not _VERSION_1.fullmatch(_required(version, name)):
+    if not _VERSION_1.fullmatch(_require(version, name)):
         raise InvalidArticle(f"{name} is not 1.0: events of other versions are not read")
 
 
-def _required(text: str | None, name: str) -> str:
+def _require(text: str | None, name: str) -> str:
     if not text:
         raise InvalidArticle(f"{name} is missing" if text is None else f"{name} is empty")
     return text
 
 
-def _decoded(name: str, text: bytes) -> str:
+def _decode(name: str, text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:

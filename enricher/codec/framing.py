@@ -58,7 +58,7 @@ def framed(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame |
         if name == HEADER:
             if content is None:
                 break
-            frame = _confluent(content, f"header {HEADER}")
+            frame = _confluent_frame(content, f"header {HEADER}")
             return Frame(frame.reference, frame.payload + value)
     if not value:
         raise InvalidArticle("value is empty")
@@ -68,8 +68,8 @@ def framed(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame |
     ):  # as nearly all values are: a call takes as long as the rest
         return Frame(_by_id(value[1:ID_PREFIX_BYTES]), value[ID_PREFIX_BYTES:])
     if magic == _GLUE:
-        return _glue(value, max_payload_bytes)
-    return None if magic in _JSON_BEGINS else _confluent(value, "value")
+        return _glue_frame(value, max_payload_bytes)
+    return None if magic in _JSON_BEGINS else _confluent_frame(value, "value")
 
 
 def id_prefix(schema_id: int) -> bytes:
@@ -77,18 +77,18 @@ def id_prefix(schema_id: int) -> bytes:
     return ID_MAGIC + schema_id.to_bytes(ID_PREFIX_BYTES - 1, "big", signed=True)
 
 
-def _confluent(framed: bytes, where: str) -> Frame:
+def _confluent_frame(framed: bytes, where: str) -> Frame:
     """The frame in a value or header that Confluent's serializer wrote."""
     magic = framed[:1]
     if magic == ID_MAGIC:
         if len(framed) < ID_PREFIX_BYTES:
-            raise _short(
+            raise _too_short(
                 framed, ID_PREFIX_BYTES, f"{where} begins with byte 00: Confluent's prefix, a schema id of 4 bytes"
             )
         return Frame(_by_id(framed[1:ID_PREFIX_BYTES]), framed[ID_PREFIX_BYTES:])
     if magic == b"\x01":
         if len(framed) < _GUID_END:
-            raise _short(
+            raise _too_short(
                 framed, _GUID_END, f"{where} begins with byte 01: Confluent's prefix, a schema GUID of 16 bytes"
             )
         return Frame(SchemaRef("guid", str(UUID(bytes=framed[1:_GUID_END]))), framed[_GUID_END:])
@@ -105,18 +105,20 @@ def _by_id(number: bytes) -> SchemaRef:
     return SchemaRef("id", str(schema_id))
 
 
-def _glue(value: bytes, max_payload_bytes: int) -> Frame:
+def _glue_frame(value: bytes, max_payload_bytes: int) -> Frame:
     if len(value) < _GLUE_END:
-        raise _short(value, _GLUE_END, "value begins with byte 03: AWS Glue's prefix, compression and a schema UUID")
+        raise _too_short(
+            value, _GLUE_END, "value begins with byte 03: AWS Glue's prefix, compression and a schema UUID"
+        )
     reference = SchemaRef("glue", str(UUID(bytes=value[2:_GLUE_END])))
     if value[1] == _GLUE_PLAIN:
         return Frame(reference, value[_GLUE_END:])
     if value[1] == _GLUE_ZLIB:
-        return Frame(reference, _unpacked(value[_GLUE_END:], max_payload_bytes))
+        return Frame(reference, _unpack(value[_GLUE_END:], max_payload_bytes))
     raise InvalidArticle(f"AWS Glue's compression is {value[1]:02x}: expected 00 (none) or 05 (zlib)")
 
 
-def _unpacked(packed: bytes, max_payload_bytes: int) -> bytes:
+def _unpack(packed: bytes, max_payload_bytes: int) -> bytes:
     """Unpack with zlib. Memory is bounded by `max_payload_bytes`, however much it would be."""
     stream = zlib.decompressobj()
     try:
@@ -132,5 +134,5 @@ def _unpacked(packed: bytes, max_payload_bytes: int) -> bytes:
     return payload
 
 
-def _short(framed: bytes, expected: int, what: str) -> InvalidArticle:
+def _too_short(framed: bytes, expected: int, what: str) -> InvalidArticle:
     return InvalidArticle(f"{what}; expected at least {expected} bytes, found {len(framed)}")

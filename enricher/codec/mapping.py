@@ -119,7 +119,7 @@ class FieldMapping:
             title = "" if title is None or title is MISSING else string("title", title, at=self._at["title"])
         body, separator = document.get(self._body_key) if self._body_key else self._find_body(document), None
         if type(body) is not str:
-            body, separator = self._joined(document, max_article_chars), self.paragraph_separator
+            body, separator = self._body_text(document, max_article_chars), self.paragraph_separator
         metadata = {
             name: text if type(text) is str else string(name, text, at=self._at[name])
             for name, key in self._flat
@@ -127,8 +127,8 @@ class FieldMapping:
         }
         further = None
         if defaults or self._more:
-            metadata = self._completed(document, metadata, defaults or {})
-            further = self._kept(document)
+            metadata = self._all_metadata(document, metadata, defaults or {})
+            further = self._further_json(document)
         article = Article(id_text, title, body, metadata, further, separator)
         check_article(article, max_article_chars)
         return article
@@ -143,7 +143,7 @@ class FieldMapping:
         if self._id_names:
             put(document, self._id_names, text)
 
-    def _found(self, name: str, document: dict[str, Any]) -> Any:  # noqa: ANN401  JSON may be anything
+    def _value_of(self, name: str, document: dict[str, Any]) -> Any:  # noqa: ANN401  JSON may be anything
         """The value of a field; None if there is none."""
         value = self._finders[name](document)
         return None if value is MISSING else value
@@ -164,27 +164,27 @@ class FieldMapping:
             raise InvalidArticle(not_an_id(value, at=self._at["id"]))
         return _scalar(value, self._at["id"])
 
-    def _joined(self, document: dict[str, Any], max_chars: int) -> str:
+    def _body_text(self, document: dict[str, Any], max_chars: int) -> str:
         """The body if it is not a string, or not there."""
         body = self._finders["body"](document)
         if body is MISSING:
             raise InvalidArticle(f"body is missing{self._at['body']}")
         return joined(body, self.paragraph_separator, max_chars, at=self._at["body"])
 
-    def _completed(
+    def _all_metadata(
         self, document: dict[str, Any], flat: Mapping[str, str], defaults: Mapping[str, str | None]
     ) -> dict[str, str]:
         """The metadata, with values from deeper in the document and with the defaults, in the usual order."""
         every: dict[str, object] = {name: text for name, text in defaults.items() if name not in self._mapped}
         every |= flat
-        every |= {name: value for name in self._deep if (value := self._found(name, document)) is not None}
+        every |= {name: value for name in self._deep if (value := self._value_of(name, document)) is not None}
         return {
             name: string(name, value, at=self._at[name])
             for name in METADATA_FIELDS
             if (value := every.get(name)) is not None
         }
 
-    def _kept(self, document: dict[str, Any]) -> bytes | None:
+    def _further_json(self, document: dict[str, Any]) -> bytes | None:
         """The values of `articles.metadata` as a JSON object; None if the document has none of them.
 
         What can be read cannot always be written: nesting of more than 254 levels, and integers beyond 64 bits.

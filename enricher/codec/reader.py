@@ -70,9 +70,9 @@ class ArticleReader:
         # Calls that do nothing would take a twentieth of the time.
         frame = None if self._decoders is None else self._frame(value, raw.headers)
         document = read_document(value, self._max_value_bytes) if frame is None else self._document(value, frame)
-        article = self._mapped(document, raw)
+        article = self._map_article(document, raw)
         if frame is not None:
-            article = _decoded_article(article)
+            article = _check_decoded(article)
         if self._keep_document:
             return self._with_document(article, document, _own_json(value, frame, document))
         return article
@@ -90,13 +90,13 @@ class ArticleReader:
             frame = self._frame(event.data, raw.headers if binary else ())
             document = self._document(event.data, frame)
         defaults = {"id": event.id, "source": event.source, "published_at": event.time}
-        article = self._mapped(document, raw, defaults)
+        article = self._map_article(document, raw, defaults)
         _check_unicode(article)
         if self._keep_document:
             return self._with_document(article, document, _own_json(value, frame if binary else None, document))
         return article
 
-    def _mapped(
+    def _map_article(
         self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
     ) -> Article:
         article = self._mapping.article(document, raw, self._max_article_chars, defaults)
@@ -116,7 +116,7 @@ class ArticleReader:
         if frame is None:
             return read_document(value, self._max_value_bytes)
         assert self._decoders is not None, "only with decoders is a value framed"
-        return _decoded(frame, self._decoders)
+        return _decode(frame, self._decoders)
 
     def _check_size(self, value: bytes) -> None:
         if len(value) > self._max_value_bytes:
@@ -139,7 +139,7 @@ class ArticleReader:
         raise InvalidArticle(reason)
 
 
-def _decoded(frame: Frame, decoders: Decoders) -> dict[str, Any]:
+def _decode(frame: Frame, decoders: Decoders) -> dict[str, Any]:
     """Decode the payload by the frame's schema.
 
     A decoder should raise InvalidArticle only. A record on which it fails in another way would end one process after the
@@ -156,7 +156,7 @@ def _decoded(frame: Frame, decoders: Decoders) -> dict[str, Any]:
     raise InvalidArticle(reason)  # not chained: the library's message may contain the document
 
 
-def _decoded_article(article: Article) -> Article:
+def _check_decoded(article: Article) -> Article:
     """Check the texts that a decoder made, and leave out metadata without a text. Raises InvalidArticle."""
     _check_unicode(article)
     if "" in article.metadata.values():

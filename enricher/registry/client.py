@@ -61,7 +61,7 @@ class RegistryClient:
     def schemas(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
         """The result or error of `schema` for each. They are asked for at the same time, their references in turn."""
         assert all(each.kind != "glue" for each in references), "schemas of Glue are in a folder"
-        paths = [f"/schemas/{each.kind}s/{_quoted(each.name)}" for each in references]
+        paths = [f"/schemas/{each.kind}s/{_path_part(each.name)}" for each in references]
         answers = self._requests.get_each(paths)
         return [self._schema(each, answer) for each, answer in zip(references, answers, strict=True)]
 
@@ -80,14 +80,14 @@ class RegistryClient:
         Raises RefusedByRegistry if the registry cannot read the schema.
         """
         try:
-            answer = self._requests.post(f"/subjects/{_quoted(subject)}", _body(schema))
+            answer = self._requests.post(f"/subjects/{_path_part(subject)}", _body(schema))
         except UnknownToRegistry:
             return None
-        return _registered(answer)
+        return _parse_registered(answer)
 
     def register(self, subject: str, schema: Schema) -> int:
         """Register a schema and return its id; the same id again if it is there. Raises RefusedByRegistry."""
-        answer = self._requests.post(f"/subjects/{_quoted(subject)}/versions", _body(schema))
+        answer = self._requests.post(f"/subjects/{_path_part(subject)}/versions", _body(schema))
         return _field(answer, "id", int)
 
     def latest(self, subject: str) -> Registered | None:
@@ -97,14 +97,14 @@ class RegistryClient:
     def version(self, subject: str, version: int | Literal["latest"]) -> Registered | None:
         """One version of a subject; None if it is not there."""
         try:
-            return _registered(self._requests.get(f"/subjects/{_quoted(subject)}/versions/{version}"))
+            return _parse_registered(self._requests.get(f"/subjects/{_path_part(subject)}/versions/{version}"))
         except UnknownToRegistry:
             return None
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, oldest first; empty if there is no such subject."""
         try:
-            return sorted(_list(self._requests.get(f"/subjects/{_quoted(subject)}/versions"), int))
+            return sorted(_list(self._requests.get(f"/subjects/{_path_part(subject)}/versions"), int))
         except UnknownToRegistry:
             return []
 
@@ -116,7 +116,7 @@ class RegistryClient:
         """The level of a subject, or the registry's where it has none, such as BACKWARD; None asks for the registry's."""
         if subject is not None:
             try:
-                answer = self._requests.get(f"/config/{_quoted(subject)}?defaultToGlobal=true")
+                answer = self._requests.get(f"/config/{_path_part(subject)}?defaultToGlobal=true")
                 return _field(answer, "compatibilityLevel", str)
             except UnknownToRegistry:
                 pass
@@ -124,14 +124,14 @@ class RegistryClient:
 
     def set_compatibility(self, subject: str, level: str) -> None:
         """Set the level of a subject, which need not exist. Raises RefusedByRegistry."""
-        self._requests.put(f"/config/{_quoted(subject)}", {"compatibility": level})
+        self._requests.put(f"/config/{_path_part(subject)}", {"compatibility": level})
 
     def check(self, subject: str, schema: Schema) -> Compatibility:
         """Whether the subject's level allows this schema as its next version; it does if there is no such subject.
 
         Raises RefusedByRegistry if the registry cannot read the schema.
         """
-        path = f"/compatibility/subjects/{_quoted(subject)}/versions?verbose=true"
+        path = f"/compatibility/subjects/{_path_part(subject)}/versions?verbose=true"
         try:
             answer = self._requests.post(path, _body(schema))
         except UnknownToRegistry:
@@ -143,7 +143,7 @@ class RegistryClient:
     def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
         try:
             if not isinstance(answer, RegistryError):
-                return resolved(_found(answer), self._referred, max_bytes=self._max_schema_bytes)
+                return resolved(_parse_found(answer), self._referred, max_bytes=self._max_schema_bytes)
             if reference.kind == "guid" and isinstance(answer, RegistryUnavailable) and answer.status == 404:
                 self._refuse_guid()
         except RegistryError as error:
@@ -157,11 +157,11 @@ class RegistryClient:
 
     def _referred(self, pointer: Pointer) -> Found:
         # A version that was deleted softly is still what its referrers mean.
-        path = f"/subjects/{_quoted(pointer.subject)}/versions/{pointer.version}?deleted=true"
-        return _found(self._requests.get(path))
+        path = f"/subjects/{_path_part(pointer.subject)}/versions/{pointer.version}?deleted=true"
+        return _parse_found(self._requests.get(path))
 
 
-def _quoted(name: str) -> str:
+def _path_part(name: str) -> str:
     return quote(name, safe="")
 
 
@@ -170,7 +170,7 @@ def _body(schema: Schema) -> dict[str, Json]:
     return {"schema": schema.text, "schemaType": schema.type}
 
 
-def _found(answer: Json) -> Found:
+def _parse_found(answer: Json) -> Found:
     text = _field(answer, "schema", str)
     pointers = answer.get("references") if isinstance(answer, dict) else None
     try:
@@ -194,7 +194,7 @@ def _type(answer: Json) -> SchemaType:
     return named
 
 
-def _registered(answer: Json) -> Registered:
+def _parse_registered(answer: Json) -> Registered:
     return Registered(
         _field(answer, "subject", str),
         _field(answer, "version", int),

@@ -63,7 +63,7 @@ class Compiler:
         answer, until_s = self._refused.get(key, (None, 0.0))
         if answer is not None and self._clock() < until_s:
             return answer
-        answer, counts_s = self._compiled(reference, schema)
+        answer, counts_s = self._try_to_compile(reference, schema)
         if isinstance(answer.result, InvalidArticle):
             self._refused.pop(key, None)
             self._refused[key] = answer, self._clock() + counts_s
@@ -71,7 +71,7 @@ class Compiler:
                 self._refused.popitem(last=False)
         return answer
 
-    def _compiled(self, reference: SchemaRef, schema: Schema) -> tuple[Answer, float]:
+    def _try_to_compile(self, reference: SchemaRef, schema: Schema) -> tuple[Answer, float]:
         """The answer, and for how many seconds it counts if it is a refusal."""
         try:
             decoder = self._compile(schema, glue=reference.kind == "glue")

@@ -50,7 +50,7 @@ def registry_config(
     given = {name: _text(name, value) for name, value in properties.items()}
     if _BASIC in given and _BEARER in given:
         raise SettingsError(f"registry.properties: use either {_BASIC} or {_BEARER}")
-    found = [_parsed(each.strip()) for each in url.split(",") if each.strip()]
+    found = [_parse_url(each.strip()) for each in url.split(",") if each.strip()]
     if not found:
         raise SettingsError("registry.url is missing: say where the schema registry is, e.g. https://registry:8081")
     shared = _authorization(given)
@@ -71,7 +71,7 @@ def _text(name: str, value: Property) -> str:
     return value
 
 
-def _parsed(url: str) -> tuple[str, str | None]:
+def _parse_url(url: str) -> tuple[str, str | None]:
     """The URL without credentials, and the header that they make. No message repeats the URL: it may have a password."""
     try:
         parts = urlsplit(url)

@@ -164,11 +164,11 @@ class Fetcher:
             try:
                 self._settle(self._compiler.answer(reference, schema))
             except (OSError, MemoryError) as error:  # its turn in the queue comes again
-                log.warning("schema %s from disk cannot be compiled at the moment: %s", reference, _said(error))
+                log.warning("schema %s from disk cannot be compiled at the moment: %s", reference, _reason(error))
 
     def _fetch(self, batch: Sequence[Wanted]) -> None:
         unanswered: list[tuple[Wanted, RegistryError]] = []
-        for wanted, found in zip(batch, self._found([each.reference for each in batch]), strict=True):
+        for wanted, found in zip(batch, self._fetch_each([each.reference for each in batch]), strict=True):
             if isinstance(found, Schema):
                 self._compile(wanted, found)
             elif isinstance(found, UnknownToRegistry):
@@ -179,15 +179,15 @@ class Fetcher:
             else:
                 unanswered.append((wanted, found))
         if unanswered:
-            self._unanswered(unanswered)
+            self._judge_failures(unanswered)
 
     def _compile(self, wanted: Wanted, schema: Schema) -> None:
         try:
             answer = self._compiler.answer(wanted.reference, schema)
         except (OSError, MemoryError) as error:
-            self._failed(wanted, error)
+            self._note_failure(wanted, error)
             return
-        self._answered("found")
+        self._count_answer("found")
         with self._changed:
             self._queue.found(wanted)
         self._settle(answer)
@@ -200,7 +200,7 @@ class Fetcher:
             self._to_compare.append(reference)
             self._compare_s = self._clock() + _COMPARE_AGAIN_S
             return
-        self._answered("changed" if changed else "found")
+        self._count_answer("changed" if changed else "found")
         self._compare_s = self._clock() + _COMPARE_EVERY_S
         if changed:
             log.error(
@@ -211,7 +211,7 @@ class Fetcher:
 
     # ---- where schemas are
 
-    def _found(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
+    def _fetch_each(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
         """The schemas from where they belong, or why there is none. Blocks."""
         asked = [each for each in references if each.kind != "glue"]
         answers = dict(zip(asked, self._from_registry(asked), strict=True))
@@ -247,7 +247,7 @@ class Fetcher:
 
     # ---- outcomes
 
-    def _answered(self, outcome: str) -> None:
+    def _count_answer(self, outcome: str) -> None:
         self._outcomes[outcome] += 1
         self._answered_s = self._clock()
         with self._changed:
@@ -255,7 +255,7 @@ class Fetcher:
 
     def _refuse(self, wanted: Wanted, outcome: str, answer: Answer) -> None:
         """Refuse an id if the same was answered for long enough."""
-        self._answered(outcome)
+        self._count_answer(outcome)
         now_s = self._clock()
         with self._changed:
             if not self._queue.is_refused(wanted, now_s, unknown=outcome == "unknown"):
@@ -263,7 +263,7 @@ class Fetcher:
             observed_s = self._queue.refused(wanted, now_s)
         self._settle(replace(answer, observed_s=observed_s))
 
-    def _unanswered(self, failures: Sequence[tuple[Wanted, RegistryError]]) -> None:
+    def _judge_failures(self, failures: Sequence[tuple[Wanted, RegistryError]]) -> None:
         """Tell an outage, in which everything waits, from ids that alone are not answered, which are given up in the end."""
         from_registry = any(wanted.reference.kind != "glue" for wanted, _ in failures)
         answers = from_registry and self._answers_now()
@@ -280,7 +280,7 @@ class Fetcher:
                     observed_s = self._queue.refused(wanted, now_s)
                 self._give_up(wanted, error, observed_s)
             else:
-                self._failed(wanted, error)
+                self._note_failure(wanted, error)
         if from_registry and not answers:
             with self._changed:
                 self._queue.away(self._clock())
@@ -306,7 +306,7 @@ class Fetcher:
         self._log(logging.ERROR, f"articles become dead letters: {reason}")
         self._settle(Answer(wanted.reference, InvalidArticle(reason), observed_s=observed_s))
 
-    def _failed(self, wanted: Wanted, error: Exception) -> None:
+    def _note_failure(self, wanted: Wanted, error: Exception) -> None:
         self._outcomes["unavailable"] += 1
         now_s = self._clock()
         with self._changed:
@@ -314,7 +314,7 @@ class Fetcher:
             begins = self._away_since_s is None
             if begins:
                 self._away_since_s = now_s
-        message = f"no answer about schema {wanted.reference}: {_said(error)}"
+        message = f"no answer about schema {wanted.reference}: {_reason(error)}"
         self._log(
             logging.WARNING,
             f"{message}; its articles wait, and it is asked for again (registry.retry_max_s)",
@@ -342,5 +342,5 @@ class Fetcher:
         self._wake()
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__

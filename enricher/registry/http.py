@@ -180,7 +180,7 @@ def _meaning(answer: _Answer) -> Json:
     if status == 200:
         if not answer.complete:
             raise UnusableSchema("its size is more than registry.max_schema_bytes allows")
-        return _parsed(answer)
+        return _parse(answer)
     if status in {404, 409, 422}:
         _raise_refusal(status, answer.body)
     if 300 <= status < 400:
@@ -192,7 +192,7 @@ def _meaning(answer: _Answer) -> Json:
     raise RegistryUnavailable(f"answers with HTTP {status}", status)
 
 
-def _parsed(answer: _Answer) -> Json:
+def _parse(answer: _Answer) -> Json:
     try:
         return orjson.loads(answer.body)
     except orjson.JSONDecodeError:

@@ -59,7 +59,7 @@ class _Messages:
         }
         # Functions, because a message may have fields and nested types of the names of these methods.
         self._parse, self._is_initialized, has_field = (
-            _inherited(Empty, name) for name in ("ParseFromString", "IsInitialized", "HasField")
+            _inherited_method(Empty, name) for name in ("ParseFromString", "IsInitialized", "HasField")
         )
         self._types = MessageTypes(has_field)
         self._damaged = DecodeError
@@ -85,7 +85,7 @@ class _Messages:
         return document
 
 
-def _inherited(message_class: type, name: str) -> Foreign:
+def _inherited_method(message_class: type, name: str) -> Foreign:
     """A method of what all classes of messages inherit from."""
     return next(base.__dict__[name] for base in message_class.__mro__ if name in base.__dict__)
 
@@ -117,12 +117,12 @@ class _ConfluentIndexes:
     def __call__(self, payload: bytes) -> tuple[str, int]:
         if payload[:1] == FIRST_MESSAGE:
             return self._first, 1
-        count, position = _signed(payload, 0)
+        count, position = _signed_varint(payload, 0)
         if not 0 < count <= MAX_LEVELS:
             raise unreadable("Protobuf", "the number of its message indexes is negative or too large")
         indexes = []
         for _ in range(count):
-            index, position = _signed(payload, position)
+            index, position = _signed_varint(payload, position)
             indexes.append(index)
         return self._name(indexes), position
 
@@ -155,25 +155,25 @@ class _GlueIndex:
             for each in messages:
                 names.append(outer + each.name)
                 missing.append((f"{outer}{each.name}.", each.nested_type))
-        self._names = sorted(_qualified(file, name) for name in names)
+        self._names = sorted(_full_name(file, name) for name in names)
 
     def __call__(self, payload: bytes) -> tuple[str, int]:
-        index, position = _unsigned(payload, 0)
+        index, position = _unsigned_varint(payload, 0)
         if index >= len(self._names):
             raise unreadable("Protobuf", f"its schema has no message with AWS Glue's index {index}")
         return self._names[index], position
 
 
-def _qualified(file: Foreign, name: str) -> str:
+def _full_name(file: Foreign, name: str) -> str:
     return f"{file.package}.{name}" if file.package else name
 
 
-def _signed(payload: bytes, position: int) -> tuple[int, int]:
-    number, position = _unsigned(payload, position)
+def _signed_varint(payload: bytes, position: int) -> tuple[int, int]:
+    number, position = _unsigned_varint(payload, position)
     return (number >> 1) ^ -(number & 1), position
 
 
-def _unsigned(payload: bytes, position: int) -> tuple[int, int]:
+def _unsigned_varint(payload: bytes, position: int) -> tuple[int, int]:
     number = 0
     for shift, byte in enumerate(payload[position : position + _MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << (7 * shift)

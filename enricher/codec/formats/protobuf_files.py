@@ -52,10 +52,10 @@ def loaded(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
         check_name(name)
     texts[ROOT_FILE] = schema.text
     files = {name: file for name, text in texts.items() if (file := _from_base64(name, text)) is not None}
-    files |= _known((name for file in files.values() for name in file.dependency), texts)
+    files |= _known_files((name for file in files.values() for name in file.dependency), texts)
     if ROOT_FILE not in files:
         sources = {name: text for name, text in texts.items() if name not in files}
-        files |= _known((match for text in sources.values() for match in _IMPORT.findall(text)), texts)
+        files |= _known_files((match for text in sources.values() for match in _IMPORT.findall(text)), texts)
         known = FileDescriptorSet(file=_dependencies_first(files))
         files = {file.name: file for file in compiled(schema.text, sources, known).file}
     _check_size(files.values())
@@ -85,7 +85,7 @@ def _from_base64(name: str, text: str) -> Foreign | None:
     return file
 
 
-def _known(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
+def _known_files(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
     """The wanted files that we have ourselves, with their imports; a file of the schema itself is not replaced."""
     found: dict[str, Foreign] = {}
     missing = list(wanted)

@@ -107,7 +107,7 @@ def schemas_register(
     name = subject or subject_of(settings)
     client = registry_client(settings)
     with asking(client):
-        result = _carried_out(client, name, schema, compatibility, dry_run=dry_run)
+        result = _carry_out(client, name, schema, compatibility, dry_run=dry_run)
     if as_json:
         write_line(orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
     else:
@@ -115,9 +115,7 @@ def schemas_register(
     raise typer.Exit(INCOMPATIBLE if result.accepted is False else 0)
 
 
-def _carried_out(
-    client: RegistryClient, subject: str, schema: Schema, wanted: Level | None, *, dry_run: bool
-) -> Result:
+def _carry_out(client: RegistryClient, subject: str, schema: Schema, wanted: Level | None, *, dry_run: bool) -> Result:
     newest = client.latest(subject)
     if newest and newest.type != schema.type:
         message = (
@@ -138,11 +136,11 @@ def _carried_out(
         answer = client.check(subject, schema)
         accepted, messages = answer.compatible, () if answer.compatible else answer.messages
     if not was_there and accepted and not dry_run:
-        there = _registered(client, subject, schema)
+        there = _register(client, subject, schema)
     return Result(subject, schema, newest, there, was_there, level_before, level, accepted, messages, dry_run)
 
 
-def _registered(client: RegistryClient, subject: str, schema: Schema) -> Registered:
+def _register(client: RegistryClient, subject: str, schema: Schema) -> Registered:
     try:
         number = client.register(subject, schema)
     except RefusedByRegistry as error:
