@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -165,7 +166,8 @@ def test_confluents_files_are_those_of_its_own_client(tmp_path: Path) -> None:
         theirs = FileDescriptorProto()
         import_module(module).DESCRIPTOR.CopyToProto(theirs)
         theirs.ClearField("options")  # the name of a package in Go
-        assert theirs == file
+        # Names in JSON follow from those in the file, so only some compilers write them.
+        assert re.sub(r" *json_name: .*\n", "", str(theirs)) == re.sub(r" *json_name: .*\n", "", str(file))
 
 
 @pytest.mark.parametrize("in_base64", [False, True])
