@@ -41,12 +41,13 @@ _DRAIN_STEP_S = 0.5
 def publish_lines(files: Sequence[Path], schema_file: Path) -> int:
     """Publish every line of the files to the input topic of the settings; returns how many. Raises FatalError."""
     settings = load_settings()
+    client = registry_client(settings)
     mapping, config = line_mapping(settings), kafka_config(settings)
     inputs = Inputs(files, several_passes=False)
     inputs.require()
     publisher = Publisher(config, config.input_topic)
     publisher.open()
-    encode = registered_encoder(schema_file, registry_client(settings), f"{config.input_topic}-value")
+    encode = registered_encoder(schema_file, client, f"{config.input_topic}-value")
     try:
         for line in inputs.lines():
             key, value = keyed(line.value, 1, mapping)

@@ -20,7 +20,7 @@ from enricher.errors import BrokerError, FatalError, SettingsError
 from enricher.registry.client import RegistryClient
 from enricher.settings import load_settings
 from tools.registry.__main__ import app
-from tools.registry.publishing import registered_encoder
+from tools.registry.publishing import publish_lines, registered_encoder
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -116,12 +116,22 @@ def test_a_registry_that_refuses_the_schema_is_told(
         registered_encoder(file, client_of(registry, monkeypatch), "articles-value")
 
 
-@pytest.mark.parametrize(("name", "reason"), [("article.txt", "none of .avsc"), ("article.avsc", "registry.url")])
-def test_what_is_missing_is_told_before_anything_is_registered(name: str, reason: str, tmp_path: Path) -> None:
-    """A schema of an unknown kind, and a registry."""
-    (tmp_path / name).write_text(AVSC)
-    with pytest.raises(SettingsError, match=reason):
-        registered_encoder(tmp_path / name, registry_client(load_settings()), "articles-value")
+def test_a_file_that_is_no_schema_by_its_name_is_refused(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The suffix says which format it is."""
+    file = tmp_path / "article.txt"
+    file.write_text(AVSC)
+    with pytest.raises(SettingsError, match=r"none of \.avsc, \.proto, \.json"):
+        registered_encoder(file, client_of(registry, monkeypatch), "articles-value")
+
+
+def test_without_a_registry_nothing_is_sent_and_the_setting_is_named(tmp_path: Path) -> None:
+    """Before the broker is asked."""
+    file = tmp_path / "articles.jsonl"
+    file.write_text(json_lines(article("a")))
+    with pytest.raises(SettingsError, match=r"registry\.url is missing"):
+        publish_lines([file], schema_file("article.avsc", tmp_path))
 
 
 @pytest.mark.broker
