@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -24,7 +27,6 @@ from enricher.registry.errors import (
     UnknownToRegistry,
     UnusableSchema,
 )
-from enricher.registry.lookup import LookupLoop
 
 Json = Any
 """A parsed JSON text."""
@@ -86,7 +88,7 @@ class Requests:
 
     def _request_each(self, method: str, paths: Sequence[str], body: bytes | None = None) -> list[Json | RegistryError]:
         # Not `asyncio.run`, which would wait for a look-up of a host name that was given up.
-        loop = LookupLoop()
+        loop = _LookupLoop()
         try:
             return loop.run_until_complete(self._results(method, paths, body))
         finally:
@@ -161,6 +163,34 @@ class Requests:
                 if len(read) > limit:
                     return _Answer(response.status_code, media_type, b"", complete=False)
             return _Answer(response.status_code, media_type, bytes(read), complete=True)
+
+
+class _LookupLoop(asyncio.SelectorEventLoop):
+    """Looks hosts up in daemon threads. Asyncio's own are waited for at the end, and a resolver may hang for long."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> Any:  # noqa: ANN401  as in asyncio
+        """Return what `socket.getaddrinfo` returns."""
+        found: asyncio.Future[Any] = self.create_future()
+
+        def tell(result: object, error: OSError | None) -> None:
+            if found.cancelled():
+                return
+            if error is None:
+                found.set_result(result)
+            else:
+                found.set_exception(error)
+
+        def look_up() -> None:
+            result, error = None, None
+            try:
+                result = socket.getaddrinfo(host, port, **hints)
+            except OSError as failure:
+                error = failure
+            with suppress(RuntimeError):  # the request was given up, and its loop is closed
+                self.call_soon_threadsafe(tell, result, error)
+
+        threading.Thread(target=look_up, name="schema-lookup", daemon=True).start()
+        return await found
 
 
 def _library() -> Any:  # noqa: ANN401  a module
