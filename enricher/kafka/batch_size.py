@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from enricher.core.pauses import doubling_pause_s
+
 ONE_RECORD_BYTES = 1
 """With this batch size every batch holds one record."""
 
@@ -27,7 +29,8 @@ class BatchSize:
     def __init__(self) -> None:
         self._limit_bytes: int | None = None
         self._used_bytes = 0
-        self._pause_s = _FIRST_PAUSE_S
+        self._refusals = 1
+        """How many times in a row larger batches were refused again, and the first time."""
         self._larger_at_s = math.inf
         self._grown_at_s: float | None = None
 
@@ -51,11 +54,15 @@ class BatchSize:
         """Note that the broker refused a batch of several records, which took at most `size_bytes` together."""
         if self._grown_at_s is not None:
             lately = now_s - self._grown_at_s < _LONGEST_PAUSE_S
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S) if lately else _FIRST_PAUSE_S
+            self._refusals = self._refusals + 1 if lately else 1
             self._grown_at_s = None
         smaller_bytes = min(self._used_bytes, size_bytes) // _FACTOR
         self._limit_bytes = smaller_bytes if smaller_bytes >= _SMALLEST_BYTES else ONE_RECORD_BYTES
         self._larger_at_s = now_s + self._pause_s
+
+    @property
+    def _pause_s(self) -> float:
+        return doubling_pause_s(self._refusals, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)
 
     def grew(self, now_s: float) -> bool:
         """Allow larger batches if it is time; returns whether the next producer may send larger ones.

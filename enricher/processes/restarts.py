@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from enricher.core.pauses import doubling_pause_s
 from enricher.errors import BrokerError, ModelError, SettingsError
 
 MAX_PAUSE_S = 30.0
@@ -45,4 +46,4 @@ class Restarts:
         if self._in_a_row >= self._limits.max_in_a_row:
             return None
         self._in_a_row += 1
-        return min(self._limits.first_pause_s * 2.0 ** (self._in_a_row - 1), MAX_PAUSE_S)
+        return doubling_pause_s(self._in_a_row, first_s=self._limits.first_pause_s, longest_s=MAX_PAUSE_S)

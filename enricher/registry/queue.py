@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 
 from enricher.codec.schemas import SchemaRef
+from enricher.core.pauses import doubling_pause_s
 
 FIRST_PAUSE_S = 0.5
 """The pause after a failure; it doubles with each further one."""
@@ -241,5 +242,4 @@ class Queue:
         return self._unknown_in_a_row > MANY_UNKNOWN and wanted.asked == 1
 
     def _pause_s(self, failures: int) -> float:
-        # Capped at 2^20, far above the longest pause, so that the float cannot overflow.
-        return min(self._patience.retry_max_s, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20))
+        return doubling_pause_s(failures, first_s=FIRST_PAUSE_S, longest_s=self._patience.retry_max_s)
