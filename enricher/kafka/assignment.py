@@ -6,7 +6,6 @@ Decides where and when the client assigns, seeks, pauses and resumes. Runs in th
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -24,6 +23,7 @@ from enricher.kafka.start_offsets import StartFinder, StartOffset, assigned_at
 from enricher.kafka.tails import StillSearching, UnsettledOutputs
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
+from enricher.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Assignment:
         """Partitions that delivered nothing within the timeout, and nothing since."""
         self._unsettled: dict[Partition, float] = {}
         """Partitions whose outputs an open transaction hides, and since when."""
-        self._warned_s = -math.inf
+        self._warnings = Repeats(period_s=_WARN_EVERY_S)
         self._aside: set[Partition] = set()
         """Partitions that are paused while others have their turn."""
         self._held: set[Partition] = set()
@@ -300,8 +300,7 @@ class Assignment:
             return self._starts.determine(missing)
         except UnsettledOutputs as unsettled:
             now_s = time.monotonic()
-            if now_s >= self._warned_s + _WARN_EVERY_S:
-                self._warned_s = now_s
+            if self._warnings.is_new(UnsettledOutputs):
                 log.warning("%s", unsettled)
             for partition in unsettled.partitions:
                 self._unsettled.setdefault(partition, now_s)

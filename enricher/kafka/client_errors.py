@@ -6,9 +6,7 @@ A call that fails often says only that it timed out. The reason comes earlier, i
 from __future__ import annotations
 
 import logging
-import math
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -16,13 +14,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from enricher.errors import SettingsError
 from enricher.kafka.client import KafkaConfig
+from enricher.runtime.repeats import Repeats
 
 log = logging.getLogger("librdkafka")
 
 REPEAT_S = 60.0
 """Seconds until an error is logged again: 60 lines for an outage of an hour. librdkafka alone writes two a second."""
-_MAX_TEXTS = 1_000
-"""Texts that are remembered. They differ by the broker's address, and a cluster has no more brokers than that."""
 # The parts that differ between two lines about the same problem: how long the attempt took and how many lines were
 # suppressed, the number of our client, and the partitions of a topic that a transaction could not have.
 _VARIES = re.compile(r" \(after \d+ ?ms.*\)|#(?:producer|consumer)-\d+| \[\d+\](?= to transaction)")
@@ -68,14 +65,14 @@ class ClientErrors:
         self.refused = False
         """Whether the last error was about credentials or certificates, so that waiting does not help."""
         self._text = ""
-        self._repeats = Repeats()
+        self._repeats = Repeats(period_s=REPEAT_S)
 
     def __call__(self, error: KafkaError) -> None:
         """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
             self._text = f"{error.name()}: {error.str()}"
             self.refused = error.code() in _REFUSALS or bool(_REFUSED_TLS.search(self._text))
-            if self._repeats.is_new(self._text):
+            if self._repeats.is_new(_without_what_varies(self._text)):
                 self.say(self._text)
 
     def say(self, text: str) -> None:
@@ -98,7 +95,7 @@ class ClientErrors:
             self.refused_topics.add(match[1])
         # That records were deleted before they were read is told by a warning, and nowhere else.
         wanted = log.isEnabledFor(record.levelno) or _OFFSETS_GONE in text
-        return wanted and (record.levelno < logging.INFO or self._repeats.is_new(text))
+        return wanted and (record.levelno < logging.INFO or self._repeats.is_new(_without_what_varies(text)))
 
 
 class Complaint(ClientErrors):
@@ -126,19 +123,6 @@ def new_client(kind: Callable[..., _Client], properties: Mapping[str, Any], clie
         raise SettingsError(message) from exception
 
 
-class Repeats:
-    """Remembers what was logged lately. Safe in several threads: at worst a line comes twice."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._logged_s: dict[str, float] = {}
-
-    def is_new(self, text: str) -> bool:
-        """Whether it was not logged within `REPEAT_S`, times and client numbers aside. If so, notes it as logged now."""
-        bare, now_s = _VARIES.sub("", text), self._clock()
-        if now_s - self._logged_s.get(bare, -math.inf) < REPEAT_S:
-            return False
-        if len(self._logged_s) >= _MAX_TEXTS:
-            self._logged_s.clear()
-        self._logged_s[bare] = now_s
-        return True
+def _without_what_varies(text: str) -> str:
+    """The text by which a line counts as a repeat of another one."""
+    return _VARIES.sub("", text)

@@ -1,1 +1,1 @@
-"""Plumbing: the watchdog, the wakeup and stop events of the loop, and device names."""
+"""Plumbing: the watchdog, the wakeup and stop events of the loop, deadlines, repeated log lines, and device names."""

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from enricher.errors import BrokerError, FatalError
 from enricher.kafka.client import KafkaConfig
-from enricher.scaling.backlog import Backlog
+from enricher.runtime.deadlines import Deadline
+from enricher.runtime.repeats import Repeats
 from enricher.scaling.policy import Load, Rules, is_active, wanted_workers
 from enricher.scaling.rates import Rates
 from enricher.scaling.reading import BacklogReader
@@ -40,18 +41,6 @@ _MAX_OTHER_CALLS = 16
 
 class TooMany(Exception):
     """Too many groups and topics for one scaler, or too many concurrent calls for them."""
-
-
-class Reader(Protocol):
-    """What a watch needs of `BacklogReader`."""
-
-    def look(self, timeout_s: float | None = None) -> Backlog:
-        """The backlog now; blocks for at most `timeout_s`. Raises BrokerError."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +68,13 @@ class Seen:
 class Watch:
     """One group on one topic. Thread-safe: one thread at a time reads the backlog."""
 
-    def __init__(self, make_reader: Callable[[], Reader], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, make_reader: Callable[[], BacklogReader], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._make_reader = make_reader
         self._clock = clock
         self._lock = threading.Lock()
-        self._reader: Reader | None = None
+        self._reader: BacklogReader | None = None
         self._rates = Rates()
         self._load: Load | None = None
         self._looked_s = -math.inf
@@ -100,10 +91,10 @@ class Watch:
 
     def see(self, rules: Rules, timeout_s: float) -> Seen:
         """The load, and what `rules` derive from it. Raises BrokerError if it cannot be read in time."""
-        until_s = self._clock() + timeout_s
+        deadline = Deadline(timeout_s, self._clock)
         with held(self._lock, BrokerError("another call is still reading the backlog"), timeout_s):
             if self._load is None or self._clock() - self._looked_s >= _FRESH_S:
-                self._load = self._look(max(0.0, until_s - self._clock()))
+                self._load = self._look(deadline.left_s())
             return Seen(self._load, wanted_workers(self._load, rules))
 
     def close(self) -> None:
@@ -150,7 +141,7 @@ class Watches:
         config: KafkaConfig,
         *,
         max_others: int = MAX_OTHERS,
-        make_reader: Callable[[KafkaConfig], Reader] = BacklogReader,
+        make_reader: Callable[[KafkaConfig], BacklogReader] = BacklogReader,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -161,7 +152,7 @@ class Watches:
         self._lock = threading.Lock()
         self._others = threading.BoundedSemaphore(_MAX_OTHER_CALLS)
         self._watches: dict[tuple[str, str], Watch] = {}
-        self._logged: dict[tuple[str, str], int | str] = {}
+        self._logged = Repeats()
 
     def see(self, trigger: Trigger, timeout_s: float | None = None) -> Seen:
         """The load and the wanted number of workers, within the request timeout. Raises FatalError and TooMany."""
@@ -213,12 +204,11 @@ class Watches:
         oldest = min(others, key=lambda each: others[each].used_s, default=None)
         if oldest is None or self._clock() - others[oldest].used_s < IDLE_S:
             raise TooMany(f"one scaler watches at most {self._max_others} other groups and topics (--max-others)")
-        self._logged.pop(oldest, None)
+        self._logged.forget(oldest)
         return self._watches.pop(oldest)
 
     def _log(self, trigger: Trigger, news: int | str, level: int, text: str) -> None:
         """Log only changes: KEDA asks all the time, and mostly gets the same number or the same error."""
         key = trigger.group, trigger.topic
-        if self._logged.get(key) != news:
-            self._logged[key] = news
+        if self._logged.is_new(key, news):
             log.log(level, "group %s on %s: %s", trigger.group, trigger.topic, text)

@@ -6,12 +6,13 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 import orjson
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+
+from enricher.runtime.repeats import Repeats
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _PERIOD_S = 60.0
@@ -34,7 +35,7 @@ def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, pr
     """
     set_form(form, process=process)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(Repeats(repeats_per_minute))
+        handler.addFilter(RepeatsFilter(repeats_per_minute))
 
 
 def set_form(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:
@@ -110,15 +111,7 @@ def _utf8(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-@dataclass(slots=True)
-class _Kind:
-    """Lines of one kind in the current minute."""
-
-    since_s: float
-    count: int = 0
-
-
-class Repeats(logging.Filter):
+class RepeatsFilter(logging.Filter):
     """Passes at most `per_minute` lines of a kind (logger, level, template) per minute and counts the others.
 
     The first line of that kind after the minute says how many were dropped.
@@ -126,19 +119,14 @@ class Repeats(logging.Filter):
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._per_minute = per_minute
-        self._clock = clock
-        self._kinds: dict[tuple[str, int, str], _Kind] = {}
+        self._repeats = Repeats(period_s=_PERIOD_S, lines=per_minute, clock=clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this line is written. Kinds are few, because templates are part of the program."""
-        key, now_s = (record.name, record.levelno, str(record.msg)), self._clock()
-        kind = self._kinds.setdefault(key, _Kind(now_s))
-        if now_s - kind.since_s >= _PERIOD_S:
-            left_out = kind.count - self._per_minute
-            self._kinds[key] = kind = _Kind(now_s)
-            if left_out > 0:
-                record.msg = f"{record.getMessage()} ({left_out} more lines like this were left out)"
-                record.args = ()
-        kind.count += 1
-        return kind.count <= self._per_minute
+        kind = (record.name, record.levelno, str(record.msg))
+        if not self._repeats.is_new(kind):
+            return False
+        if left_out := self._repeats.left_out(kind):
+            record.msg = f"{record.getMessage()} ({left_out} more lines like this were left out)"
+            record.args = ()
+        return True

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from enricher.core.pauses import doubling_pause_s
 from enricher.errors import (
     BrokerError,
     MissingTopic,
@@ -21,6 +22,7 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.records import DeadLetter, Outcome, Partition, RawRecord
+from enricher.runtime.repeats import Repeats
 from enricher.runtime.wakeup import StopEvent
 from enricher.runtime.watchdog import Guard
 from enricher.worker.ports import PartitionListener, Rivals, Sink, Source
@@ -164,26 +166,26 @@ class Recovery:
             self._source.open(listener)
 
     def _try(self, attempt: Callable[[], None], not_yet: str, stopping: StopEvent) -> bool:
-        began_s = self._clock()
-        next_line_s = began_s
-        # Capped at 2^30, far above the longest pause, so that the float cannot overflow.
-        pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
-        while not stopping.wait(min(pause_s, self._limits.longest_pause_s)):
+        began_s, limits = self._clock(), self._limits
+        waits = Repeats(period_s=_LOG_EVERY_S, clock=self._clock)
+        failures = self._in_a_row if self._in_a_row > 1 else 0  # the first recovery of a row begins at once
+        while not stopping.wait(
+            doubling_pause_s(failures, first_s=limits.first_pause_s, longest_s=limits.longest_pause_s)
+        ):
             self._sink.serve()
             try:
                 attempt()
             except TransactionTrouble as trouble:
-                now_s, limit_s = self._clock(), self._limits.timeout_s
+                now_s, limit_s = self._clock(), limits.timeout_s
                 if now_s - began_s > limit_s:
                     message = (
                         f"{not_yet} within {limit_s:g} s, last: {trouble}; "
                         "are the brokers reachable, and the schema registry if there is one?"
                     )
                     raise RecoveryExhausted(message) from trouble
-                if now_s >= next_line_s:
+                if waits.is_new(not_yet):
                     log.warning("%s after %.0f of %g s: %s", not_yet, now_s - began_s, limit_s, trouble)
-                    next_line_s = now_s + _LOG_EVERY_S
-                pause_s = max(self._limits.first_pause_s, pause_s * 2)
+                failures += 1
             else:
                 return True
         return False

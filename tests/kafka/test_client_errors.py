@@ -7,24 +7,18 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from enricher.kafka.client_errors import REPEAT_S, ClientErrors, Repeats
+from enricher.kafka.client_errors import ClientErrors
 
 REFUSED = "[w#producer-{}] {}: Connect failed: Connection refused (after {}ms in state CONNECT{})"
 
 
-def test_a_complaint_is_said_again_when_a_while_has_passed() -> None:
-    """An outage of an hour is logged once a minute."""
-    times = [0.0, 0.5, REPEAT_S - 1, REPEAT_S, REPEAT_S + 1]
-    repeats = Repeats(iter(times).__next__)
-    assert [True, False, False, True, False] == [repeats.is_new("refused") for _ in times]
-
-
-def test_times_and_numbers_of_clients_make_no_new_complaint() -> None:
+def test_times_and_numbers_of_clients_make_no_new_complaint(caplog: pytest.LogCaptureFixture) -> None:
     """Durations and client numbers differ at every attempt; another broker is another error."""
-    repeats = Repeats()
-    assert repeats.is_new(REFUSED.format(1, "b-1:9092", 0, ""))
-    assert not repeats.is_new(REFUSED.format(2, "b-1:9092", 17, ", 19 identical error(s) suppressed"))
-    assert repeats.is_new(REFUSED.format(2, "b-2:9092", 0, ""))
+    client_errors = ClientErrors()
+    client_errors.logger.error(REFUSED.format(1, "b-1:9092", 0, ""))
+    client_errors.logger.error(REFUSED.format(2, "b-1:9092", 17, ", 19 identical error(s) suppressed"))
+    client_errors.logger.error(REFUSED.format(2, "b-2:9092", 0, ""))
+    assert [REFUSED.format(1, "b-1:9092", 0, ""), REFUSED.format(2, "b-2:9092", 0, "")] == caplog.messages
 
 
 def test_two_brokers_that_are_away_in_turns_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -85,13 +79,15 @@ def test_a_certificate_of_another_ca_is_told_once_whichever_words_the_client_has
     assert 1 == explained.count("ssl.ca.location")
 
 
-def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() -> None:
+def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition(caplog: pytest.LogCaptureFixture) -> None:
     """The client's own words for each partition are one line; another topic, or another reason, is another line."""
     line = (
         'ADDPARTS [w#producer-8] [thrd:main]: C/1: Failed to add partition "{}" [{}] to transaction: Broker: {}'.format
     )
-    repeats = Repeats()
-    assert repeats.is_new(line("entities", 0, "Topic authorization failed"))
-    assert not any(repeats.is_new(line("entities", number, "Topic authorization failed")) for number in range(64))
-    assert repeats.is_new(line("letters", 0, "Topic authorization failed"))
-    assert repeats.is_new(line("entities", 0, "Operation not attempted"))
+    client_errors = ClientErrors()
+    for number in range(64):
+        client_errors.logger.error(line("entities", number, "Topic authorization failed"))
+    other_topic, other_reason = line("letters", 0, "Topic authorization failed"), line("entities", 0, "Not attempted")
+    client_errors.logger.error(other_topic)
+    client_errors.logger.error(other_reason)
+    assert [line("entities", 0, "Topic authorization failed"), other_topic, other_reason] == caplog.messages

@@ -8,7 +8,7 @@ import pytest
 
 from enricher.kafka.sink import log_dead_letters
 from enricher.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
-from enricher.telemetry.logs import Repeats
+from enricher.telemetry.logs import RepeatsFilter
 
 
 def ticket(offset: int, outcome: Outcome) -> Ticket:
@@ -35,6 +35,6 @@ def test_a_dead_letter_that_was_written_instead_of_a_record_has_a_line(caplog: p
 def test_a_flood_of_them_is_not_a_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """All lines are of one kind, whatever their places and reasons, so the log's limit applies."""
     log_dead_letters([ticket(number, DeadLetter("decode", "E", f"reason {number}")) for number in range(1_000)], {})
-    repeats = Repeats(20)
+    repeats = RepeatsFilter(20)
     assert 20 == sum(repeats.filter(record) for record in caplog.records)
     assert {logging.WARNING} == {record.levelno for record in caplog.records}

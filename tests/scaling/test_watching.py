@@ -17,13 +17,14 @@ from enricher.kafka.client import KafkaConfig
 from enricher.scaling import watching
 from enricher.scaling.backlog import Backlog
 from enricher.scaling.policy import Rules
+from enricher.scaling.reading import BacklogReader
 from enricher.scaling.trigger import Trigger
 from enricher.scaling.watching import IDLE_S, TooMany, Watch, Watches
 from enricher.settings import Settings
 
 
-class FakeReader:
-    """Returns a given backlog, and counts calls."""
+class FakeReader(BacklogReader):
+    """Returns a given backlog, and counts calls. Has no client."""
 
     def __init__(self) -> None:
         self.seen: Backlog | BrokerError = backlog(done=0, written=10, age_s=5.0)

@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_trace_id, use_span
 
-from enricher.telemetry.logs import JsonLines, Repeats, TextLines
+from enricher.telemetry.logs import JsonLines, RepeatsFilter, TextLines
 
 
 def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
@@ -92,7 +92,7 @@ def test_a_traceback_in_text_stays_one_and_forges_nothing() -> None:
 def test_repeats_are_left_out_and_counted() -> None:
     """The limit is per template and minute; the first line of the next minute says how many were dropped."""
     now_s = [0.0]
-    repeats = Repeats(2, clock=lambda: now_s[0])
+    repeats = RepeatsFilter(2, clock=lambda: now_s[0])
     assert [True, True, False, False, False] == [repeats.filter(record("lag of %d", n)) for n in range(5)]
     assert repeats.filter(record("another wording"))
     assert repeats.filter(record("lag of %d", 6, level=logging.ERROR)), "another level is another kind"
