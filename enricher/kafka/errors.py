@@ -93,10 +93,16 @@ def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | Non
 
 @contextmanager
 def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[None]:
-    """For commands, which never recover: maps what the client raises in the body to BrokerError (or another FatalError)."""
+    """For commands: maps what the client raises in the body to BrokerError (or another FatalError)."""
+    with without_recovery(), mapping_errors(doing, complaint, client):
+        yield
+
+
+@contextmanager
+def without_recovery() -> Iterator[None]:
+    """For commands, which never recover: what a worker would recover from becomes BrokerError."""
     try:
-        with mapping_errors(doing, complaint, client):
-            yield
+        yield
     except TransactionTrouble as error:
         raise BrokerError(str(error)) from error
 

@@ -6,6 +6,7 @@ Counts acknowledged and refused records. Does not know what an article is.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -13,8 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint, new_client
-from enricher.kafka.errors import broker_errors
+from enricher.kafka.errors import broker_errors, mapping_errors, without_recovery
 from enricher.kafka.metadata import no_such_topic
+from enricher.kafka.producers import opened_producer
 
 # For throughput: some lingering to fill batches, and a queue of bounded memory. The partitioner is the Java clients'
 # default, so a key stays on its partition whichever client writes it.
@@ -31,30 +33,23 @@ class Publisher:
     """An idempotent producer for `topic` with acks=all, or a transactional one where an id is given.
 
     `delivered`, `delivered_bytes` (of values): what the broker acknowledged. `failures`: refusals of the broker or the
-    client, by reason. Raises SettingsError if librdkafka does not accept the properties.
+    client, by reason. The constructor connects: it raises BrokerError if the broker does not answer, or the topic or a right
+    is missing, and SettingsError if librdkafka does not accept the properties.
     """
 
     def __init__(self, config: KafkaConfig, topic: str, *, transactional_id: str | None = None) -> None:
         self._topic = topic
         self._request_timeout_s = config.request_timeout_s
         self._transaction_timeout_s = config.transaction_timeout_s
-        self._transactional = transactional_id is not None
         self._complaint = Complaint()
-        self._producer = new_client(Producer, _properties(config, transactional_id), self._complaint)
+        properties = _properties(config, transactional_id)
+        with without_recovery():
+            self._producer = (
+                self._opened(properties) if transactional_id is None else self._opened_for_transactions(properties)
+            )
         self.delivered = 0
         self.delivered_bytes = 0
         self.failures: Counter[str] = Counter()
-
-    def open(self) -> None:
-        """Connect. Raises BrokerError if the broker does not answer, or the topic or a right is missing."""
-        with broker_errors(self._producer, "opening a producer", self._complaint):
-            # All topics, since a request for one by name may create it.
-            topics = self._producer.list_topics(timeout=self._request_timeout_s).topics
-            if self._topic not in topics:
-                raise BrokerError(no_such_topic(self._topic))
-            if self._transactional:
-                self._producer.init_transactions(2 * self._transaction_timeout_s)
-                self._producer.begin_transaction()
 
     def send(self, key: bytes | None, value: bytes) -> None:
         """Hand a record to the client; blocks while its queue is full. A refusal is counted, not raised."""
@@ -83,6 +78,24 @@ class Publisher:
     def drain(self, timeout_s: float) -> int:
         """Wait for acknowledgements; returns how many records have none."""
         return self._producer.flush(timeout_s)
+
+    def _opened(self, properties: Mapping[str, Any]) -> Producer:
+        producer = new_client(Producer, properties, self._complaint)
+        with mapping_errors("opening a producer", self._complaint, producer):
+            self._require_topic(producer)
+        return producer
+
+    def _opened_for_transactions(self, properties: Mapping[str, Any]) -> Producer:
+        timeout_s = 2 * self._transaction_timeout_s
+        producer = opened_producer(properties, self._complaint, timeout_s, learn=self._require_topic)
+        with mapping_errors("beginning a transaction", self._complaint, producer):
+            producer.begin_transaction()
+        return producer
+
+    def _require_topic(self, producer: Producer) -> None:
+        # All topics, since a request for one by name may create it.
+        if self._topic not in producer.list_topics(timeout=self._request_timeout_s).topics:
+            raise BrokerError(no_such_topic(self._topic))
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -20,12 +20,13 @@ from confluent_kafka import KafkaException, Producer
 from enricher.codec import Encoder
 from enricher.errors import EnricherError, ProducerFenced, RefusedBatch, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
 from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import StaleGeneration
 from enricher.kafka.placement import Placement
+from enricher.kafka.producers import opened_producer
 from enricher.kafka.source import KafkaSource
 from enricher.kafka.transaction import Transaction
 from enricher.records import DeadLetter, Release, Ticket
@@ -206,16 +207,10 @@ class TransactionalSink:
 
     def _connected(self) -> Producer:
         properties = self._limits.applied(self._config.producer(), self._encoder, time.monotonic())
-        producer = new_client(self._producer_class, properties, self._client_errors)
-        try:
-            with mapping_errors("opening a transactional producer", self._client_errors, producer):
-                # Metadata first: without it init_transactions sometimes takes half a second longer.
-                self._placement.learn(producer)
-                producer.init_transactions(2 * self._config.transaction_timeout_s)
-        except BaseException:
-            close_in_background(producer)  # not earlier: `mapping_errors` polls the producer for the reason
-            raise
-        return producer
+        timeout_s = 2 * self._config.transaction_timeout_s
+        return opened_producer(
+            properties, self._client_errors, timeout_s, learn=self._placement.learn, kind=self._producer_class
+        )
 
     def _close(self) -> None:
         if self._unfenced:

@@ -63,7 +63,6 @@ def publish(
     config = kafka_config(settings)
     own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
     publisher = Publisher(config, config.input_topic, transactional_id=own_id)
-    publisher.open()
     sending = _Sending(publisher, mapping, rate_per_s=rate, transactional=transactional)
     try:
         with Ticker(remark_console()) as ticker:
