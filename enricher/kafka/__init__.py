@@ -17,7 +17,7 @@ Writing
     transaction        begin, produce, flush, send offsets, commit; which records the broker refused
     placement          the partition of each output
     limits             max.message.bytes of the output topics; batch_size: smaller batches after a refused one
-    closing            closing producers, only after a failed one was fenced
+    producers          opening transactional producers; closing: closing them, only after a failed one was fenced
     membership         proof of membership, and when a refused transaction may be made again
     rivals             whether a newer process with our name fenced us
 
@@ -26,6 +26,7 @@ Clients
     client_errors      makes clients, keeps what they say besides exceptions; errors: their exceptions mapped to ours
     statistics         connected brokers and ends, from librdkafka's statistics
     metadata           topics, partitions and records from the client's types
+    partition_reader   reads ranges of a topic; everything that reads one builds on it, but the source
     precheck           properties, topics and rights, before the model is loaded
 
 For commands

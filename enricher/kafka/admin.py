@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.errors import broker_errors
 from enricher.kafka.metadata import operations_of, settings_of
+from enricher.runtime.deadlines import Deadline, until
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
@@ -155,12 +155,14 @@ class Admin:
 
     def _await_usable(self, names: Sequence[str]) -> None:
         """Wait until every partition has a leader: brokers learn of a new topic one after the other."""
-        give_up_s = time.monotonic() + _CREATE_TIMEOUT_S
         waiting = list(names)
-        while waiting := [name for name in waiting if not self._is_usable(name)]:
-            if time.monotonic() > give_up_s:
-                raise BrokerError(f"created, but not usable after {_CREATE_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
-            time.sleep(_LOOK_AGAIN_S)
+
+        def usable() -> bool:
+            waiting[:] = [name for name in waiting if not self._is_usable(name)]
+            return not waiting
+
+        if not until(usable, Deadline(_CREATE_TIMEOUT_S), pause_s=_LOOK_AGAIN_S):
+            raise BrokerError(f"created, but not usable after {_CREATE_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
 
     def _is_usable(self, name: str) -> bool:
         topic = self.topic(name)

@@ -14,9 +14,10 @@ from confluent_kafka.admin import OffsetSpec
 
 from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.metadata import Deadline, answer_to, foreign, listed_offsets, ours
+from enricher.kafka.metadata import answer_to, foreign, listed_offsets, ours
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
+from enricher.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from enricher.errors import TransactionTrouble
+from enricher.runtime.deadlines import Deadline
 
 _MAGIC = b"CGMDv2:"
 """librdkafka's private format: magic, int32 generation (little endian), group, NUL, member id, NUL, ..."""
@@ -76,8 +77,8 @@ def successor(consumer: Consumer, stale: StaleGeneration) -> Member:
 
     Raises TransactionTrouble also if the consumer has another member id: its partitions may have been others' meanwhile.
     """
-    refused, until_s = stale.refused, time.monotonic() + _ANSWER_S
-    while (member := proven(consumer)).id == refused.id and time.monotonic() < until_s:
+    refused, deadline = stale.refused, Deadline(_ANSWER_S)
+    while (member := proven(consumer)).id == refused.id and not deadline.over:
         if refused.generation is not None and (member.generation or 0) > refused.generation:
             return member
         time.sleep(_ASK_S)

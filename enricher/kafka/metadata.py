@@ -24,6 +24,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from enricher.errors import MissingTopic
 from enricher.records import Headers, OmittedHeaders, Partition, RawRecord
+from enricher.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:  # not needed at run time
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec, TopicDescription
@@ -47,17 +48,6 @@ _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATI
 _Answer = TypeVar("_Answer")
 _NO_ID = 22 * "A"
 """16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
-
-
-class Deadline:
-    """The time left for one question, or for several together."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._until_s = time.monotonic() + timeout_s
-
-    def left_s(self) -> float:
-        """Seconds, never below 0."""
-        return max(0.0, self._until_s - time.monotonic())
 
 
 def answer_to(question: Callable[[float], _Answer], deadline: Deadline, later: Collection[int] = ()) -> _Answer:

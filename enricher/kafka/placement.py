@@ -17,6 +17,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.topicwatch import TopicWatch, require_enough_partitions
 from enricher.records import Ticket
+from enricher.runtime.deadlines import Deadline
 
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
 _RETRY_S = 0.1
@@ -51,11 +52,11 @@ class Placement:
         if an output topic has fewer and the settings do not allow it.
         """
         highest = max((ticket.raw.partition.number for ticket in tickets), default=-1)
-        watch, give_up_s = self._watch(), time.monotonic() + self._config.request_timeout_s
+        watch, deadline = self._watch(), Deadline(self._config.request_timeout_s)
         while highest >= min(self._counts.values()):
             if watch.partitions == self._fewer and self._agrees_with(watch.partitions, highest):
                 return
-            if time.monotonic() > give_up_s:
+            if deadline.over:
                 if self._agrees_with(watch.partitions, highest):
                     require_enough_partitions(self._config, watch.partitions)
                 message = f"not all brokers have heard of partition {highest} yet: the topics have {watch.partitions}"

@@ -20,6 +20,7 @@ from enricher.kafka.closing import close_in_background
 from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.metadata import no_such_topic, operations_of
 from enricher.kafka.topicwatch import require_enough_partitions
+from enricher.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +51,12 @@ def _known_topics(
     admin: AdminClient, config: KafkaConfig, pause: Callable[[float], object]
 ) -> dict[str, TopicDescription | None]:
     """The three topics; None for one that this client may not describe."""
-    give_up_s, told = time.monotonic() + config.request_timeout_s, False
+    deadline, told = Deadline(config.request_timeout_s), False
     while True:
         found, missing = _described(admin, config)
         if not missing:
             return found
-        if time.monotonic() > give_up_s:
+        if deadline.over:
             raise BrokerError(no_such_topic(missing[0]))
         if not told:
             log.warning("%s; waiting for %g s", no_such_topic(missing[0]), config.request_timeout_s)

@@ -7,9 +7,8 @@ worker, and they abort every transaction. `enricher.commands.doctor` decides wha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -18,14 +17,16 @@ from enricher.core.commit_metadata import partitions_at_the_start
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig, transactional_id
 from enricher.kafka.client_errors import Complaint, new_client
-from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
-from enricher.kafka.errors import broker_errors
-from enricher.kafka.inspect.consumer import UnreadableBatch
+from enricher.kafka.errors import mapping_errors, without_recovery
 from enricher.kafka.inspect.follow import TopicReader
 from enricher.kafka.inspect.inspector import Inspector
+from enricher.kafka.producers import short_lived_producer
+from enricher.kafka.unreadable import UNREADABLE
 from enricher.records import RawRecord
+from enricher.runtime.deadlines import Deadline
 
 _NEWEST = 5  # records per partition: enough to see whether keys are used, few to fetch
+_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,12 @@ def read_newest(config: KafkaConfig, topic: str) -> Sample:
 
 def newest_records(config: KafkaConfig, topic: str, count: int) -> Iterator[RawRecord]:
     """The newest `count` records of every partition, as far as they arrive. Raises BrokerError if none does in time."""
-    give_up_s = time.monotonic() + config.request_timeout_s
+    deadline = Deadline(config.request_timeout_s)
     # An unreadable batch proves the right, too; the worker would write a dead letter.
-    with closing(TopicReader(config, topic, newest=count)) as reader, suppress(UnreadableBatch):
+    with closing(TopicReader(config, topic, newest=count, answers={UNREADABLE})) as reader:
         while not reader.fetched:
-            yield from reader.poll(0.2)
-            if time.monotonic() > give_up_s:
+            yield from reader.poll(_POLL_S)
+            if deadline.over and not reader.fetched:
                 raise BrokerError(f"'{topic}' did not answer a fetch within {config.request_timeout_s:.0f} s")
 
 
@@ -79,7 +80,7 @@ def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Group
 
 def try_transactional_id(config: KafkaConfig) -> None:
     """WRITE on a transactional id with the worker's prefix. Raises BrokerError."""
-    with _transactional(config, "opening a transactional producer"):
+    with without_recovery(), _transactional(config, Complaint()):
         pass
 
 
@@ -91,10 +92,12 @@ def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) ->
     and no member is disturbed.
     """
     index, offset = next(iter(committed.items()), (0, 0))
-    timeout_s = config.transaction_timeout_s
+    timeout_s, complaint = config.transaction_timeout_s, Complaint()
     with (
         closing(new_client(Consumer, config.consumer(), Complaint())) as consumer,
-        _transactional(config, f"sending offsets for the group '{config.group_id}'") as producer,
+        without_recovery(),
+        _transactional(config, complaint) as producer,
+        mapping_errors(f"sending offsets for the group '{config.group_id}'", complaint, producer),
     ):
         producer.begin_transaction()
         metadata = consumer.consumer_group_metadata()
@@ -102,16 +105,8 @@ def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) ->
         producer.abort_transaction(timeout_s)
 
 
-@contextmanager
-def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
-    """A transactional producer for one trial. Maps what it raises in the body."""
-    complaint = Complaint()
-    producer = new_client(Producer, config.producer() | {"transactional.id": doctor_id(config)}, complaint)
-    try:
-        with broker_errors(producer, doing, complaint):
-            # Metadata first: without it init_transactions sometimes takes half a second longer.
-            producer.list_topics(timeout=config.request_timeout_s)
-            producer.init_transactions(2 * config.transaction_timeout_s)
-            yield producer
-    finally:
-        close_in_background(producer).join(CLOSE_WAIT_S)
+def _transactional(config: KafkaConfig, complaint: Complaint) -> AbstractContextManager[Producer]:
+    """A transactional producer for one trial."""
+    properties = config.producer() | {"transactional.id": doctor_id(config)}
+    timeout_s = 2 * config.transaction_timeout_s
+    return short_lived_producer(properties, complaint, timeout_s, metadata_timeout_s=config.request_timeout_s)

@@ -23,6 +23,7 @@ from enricher.errors import Fenced, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.errors import mapping_errors
+from enricher.runtime.deadlines import Deadline
 from enricher.runtime.wakeup import StopEvent
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Rivals:
 
         That takes `LOOK_S` altogether. Raises Fenced and TransactionTrouble.
         """
-        give_up_s = self._clock() + LOOK_S + self._config.request_timeout_s
+        deadline = Deadline(LOOK_S + self._config.request_timeout_s, self._clock)
         while True:
             newer = self._newer()
             looked = self._clock() >= since_s + LOOK_S
@@ -100,7 +101,7 @@ class Rivals:
                     "broker, which timed its transaction out; continuing with a new producer"
                 )
                 return
-            if self._clock() >= give_up_s:
+            if deadline.over:
                 message = "fenced, and it is unknown whether another process has this worker's name"
                 raise TransactionTrouble(message)
             if stopping.wait(_PAUSE_S):

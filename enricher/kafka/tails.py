@@ -16,16 +16,18 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from enricher.core.offsets import names_of
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.errors import mapping_errors
 from enricher.kafka.metadata import headers_of, settings_of
+from enricher.kafka.partition_reader import PartitionReader
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Headers, Partition
+from enricher.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,6 @@ latest, 15 minutes by default."""
 _MARKER = 1
 """Offsets without a record behind our newest output that are no sign of a missing one: a missing output would leave two, its
 own and that of the marker which ended its transaction."""
-_END = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
 _SOURCES = ("enricher.source", "enricher.dlq.source")
 
 
@@ -160,7 +161,7 @@ class OutputTails:
         if search.newest is not None:
             return search.newest
         try:
-            search.tail.look_until_s = time.monotonic() + look_s
+            search.tail.look = Deadline(look_s)
             next(search.steps)
         except StopIteration as result:
             newest: Mapping[int, _Newest] = result.value
@@ -269,26 +270,26 @@ class _Tail:
         self._config = config
         self._topic = topic
         self._client_errors = ClientErrors(config)
-        self.look_until_s = 0.0
+        self.look = Deadline(0.0)
+        """Replaced before each look."""
         self.records = 0
         """How many were read."""
-        properties = config.consumer() | {"auto.offset.reset": "earliest"}
-        self._consumer = new_client(Consumer, properties, self._client_errors)
+        self._reader = PartitionReader(config.consumer() | {"auto.offset.reset": "earliest"}, self._client_errors)
 
     def close(self) -> None:
-        self._consumer.close()
+        self._reader.close()
 
     def newest(self, bounds: Mapping[Partition, tuple[int, int]], input_topic: str) -> _Steps:
         """The newest output of each input partition, by its number; reads backwards in growing steps.
 
-        A generator: it yields whenever `look_until_s` has passed, and returns the result.
+        A generator: it yields whenever the `look` is over, and returns the result.
         """
         found: dict[int, tuple[int, _Source]] = {}
         records: Counter[int] = Counter()
         """Behind the newest output; while it is not found, all that were read."""
-        until, look = {place: end for place, (_low, end) in bounds.items()}, _FIRST_LOOK
+        until, offsets = {place: end for place, (_low, end) in bounds.items()}, _FIRST_LOOK
         while until:
-            starts = {place: max(bounds[place][0], end - look) for place, end in until.items()}
+            starts = {place: max(bounds[place][0], end - offsets) for place, end in until.items()}
             later = records.copy()
             for message in self._records(starts, until):
                 if message is None:
@@ -296,8 +297,6 @@ class _Tail:
                     continue
                 self.records += 1
                 number, offset = message.partition() or 0, message.offset() or 0
-                if offset >= until[Partition(self._topic, number)]:
-                    continue
                 if source := _source_of(headers_of(message), Partition(input_topic, number)):
                     found[number], records[number] = (offset, source), later[number]
                 else:
@@ -307,7 +306,7 @@ class _Tail:
                 for place, start in starts.items()
                 if place.number not in found and start > bounds[place][0]
             }
-            look *= _WIDEN
+            offsets *= _WIDEN
         newest: dict[int, _Newest] = {}
         for place, (low, end) in bounds.items():
             at, of = found.get(place.number, (low - 1, None))
@@ -315,24 +314,20 @@ class _Tail:
         return newest
 
     def _records(self, starts: Mapping[Partition, int], until: Mapping[Partition, int]) -> Iterator[Message | None]:
-        """The records from `starts` on, each partition in order; may include a few beyond `until`. None: pause here."""
+        """The records from `starts` until `until`, each partition in order. None: pause here."""
+        ranges = {place.number: (start, until[place]) for place, start in starts.items()}
         with mapping_errors(f"reading the end of '{self._topic}'", self._client_errors):
-            left = {place.number for place in starts}
-            self._consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
-            while left:
-                for message in self._consumer.consume(1_000, 0.05):
-                    error, number, offset = message.error(), message.partition() or 0, message.offset() or 0
-                    if error is None:
-                        yield message
-                    elif error.code() != _END:
-                        self._complain(error)
-                        continue
-                    if error or offset + 1 >= until[Partition(self._topic, number)]:
-                        left.discard(number)
-                if left and time.monotonic() > self.look_until_s:
-                    yield None
+            for message in self._reader.read(self._topic, ranges, self._refuse_missing_right, limit=1_000):
+                if message is None:
+                    if self._reader.left and self.look.over:
+                        yield None
+                elif message.error() is None:
+                    yield message
+                else:  # the end of the partition, which may have moved back since it was asked for
+                    self._reader.finish(message.partition() or 0)
 
-    def _complain(self, error: KafkaError) -> None:
+    def _refuse_missing_right(self, error: KafkaError) -> bool:
+        """Raise BrokerError for a missing right. Any other error passes, or the search ends at its bound."""
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             message = (
                 f"the group '{self._config.group_id}' has no committed offsets, and only '{self._topic}' shows where to "
@@ -340,6 +335,7 @@ class _Tail:
                 "kafka.start=beginning or kafka.start=end"
             )
             raise BrokerError(message)
+        return False
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.errors import mapped, mapping_errors
 from enricher.kafka.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
 from enricher.records import Partition
+from enricher.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -153,22 +154,21 @@ class TopicWatch:
 
     def _answered(self, *, patient: bool) -> str | None:
         """The topic id in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
-        give_up_s = time.monotonic() + self._config.request_timeout_s
-        renew_s = time.monotonic() + _NEW_CLIENT_S
+        deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
         while True:
             if good := next(filter(_complete, self._asked), None):
                 return self._take(good)
             newest = self._asked[-1]
             refused = all(future.done() for future in newest.values())
             final = refused and _is_refused(newest, but=_LATE if patient else frozenset())
-            if time.monotonic() > give_up_s or final:
+            if deadline.over or final:
                 raise self._trouble(newest)
             if refused:
                 time.sleep(_ASK_AGAIN_S)
             elif wait([future for future in newest.values() if not future.done()], _ASK_AGAIN_S).done:
                 continue
-            elif time.monotonic() > renew_s:
-                self.client, renew_s = self._connected(), time.monotonic() + _NEW_CLIENT_S
+            elif renewal.over:
+                self.client, renewal = self._connected(), Deadline(_NEW_CLIENT_S)
             self._send()
 
     def _take(self, answers: _Answers) -> str | None:

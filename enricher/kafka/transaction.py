@@ -19,6 +19,7 @@ from enricher.kafka.membership import StaleGeneration, is_stale
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
 from enricher.records import DeadLetter, Outcome, Release, Ticket
+from enricher.runtime.deadlines import Deadline
 
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_S = 0.5
@@ -149,10 +150,10 @@ class Transaction:
         Once a record has failed, those that were not sent yet are dropped: the client would keep them until the transaction
         ends.
         """
-        deadline_s = time.monotonic() + self._config.transaction_timeout_s
+        deadline = Deadline(self._config.transaction_timeout_s)
         try:
-            while left := self._producer.flush(min(_FLUSH_S, max(0.0, deadline_s - time.monotonic()))):
-                if time.monotonic() >= deadline_s:
+            while left := self._producer.flush(min(_FLUSH_S, deadline.left_s())):
+                if deadline.over:
                     break
                 if self._reports.failed:
                     self._producer.purge(in_queue=True, in_flight=False)

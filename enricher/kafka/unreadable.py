@@ -11,11 +11,9 @@ nothing tells where the batch begins. Brokers write format 2 alone since Kafka 3
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterator
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from enricher.errors import BrokerError, TransactionTrouble
@@ -23,7 +21,9 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.errors import mapping_errors, passing
 from enricher.kafka.metadata import foreign
+from enricher.kafka.partition_reader import NO_END, PartitionReader
 from enricher.records import Partition, RawRecord, Unreadable
+from enricher.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,9 @@ UNREADABLE = KafkaError._BAD_COMPRESSION  # noqa: SLF001  the client's name
 """The checksum was valid, since `check.crcs` cannot be switched off, so another fetch has the same result."""
 _ZSTD = "(codec 0x4)"
 """In the client's message. Only format 2 has this codec."""
-_END = KafkaError._PARTITION_EOF  # noqa: SLF001
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
 _LOOKUP_S = 10.0
 """For all fetches of one batch: two for one record, forty for a million. Each takes about 20 ms, or 200 ms for 100 MB."""
-_POLL_S = 0.1
 _ONE_BATCH = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
@@ -108,14 +106,15 @@ class _BatchEndFinder:
         self._partition = partition
         self._begins = begins
         self._client_errors = ClientErrors(config)
-        self._give_up_s = time.monotonic() + _LOOKUP_S
-        self._consumer = new_client(Consumer, config.consumer() | _ONE_BATCH, self._client_errors)
+        self._doing = f"looking for the end of a batch of {partition.topic}[{partition.number}]"
+        self._deadline = Deadline(_LOOKUP_S)
+        self._reader = PartitionReader(config.consumer() | _ONE_BATCH, self._client_errors)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        self._reader.close()
 
     def end(self, first: int) -> int:
         """The first offset behind the batch, by doubling the distance until it is outside, then by bisection.
@@ -137,23 +136,22 @@ class _BatchEndFinder:
 
     def _is_inside(self, offset: int) -> bool:
         """Whether a fetch at `offset` returns the same batch."""
-        doing = f"looking for the end of a batch of {self._partition.topic}[{self._partition.number}]"
-        with mapping_errors(doing, self._client_errors):
-            self._consumer.assign([TopicPartition(self._partition.topic, self._partition.number, offset)])
-            for message in self._messages(doing):
-                error = message.error()
-                if error is None or error.code() == _END or error.code() in _OUTSIDE:
-                    return False
-                if error.code() == UNREADABLE:
-                    return message.offset() == self._begins
-                passing(error, doing, self._client_errors)
-        raise AssertionError("the messages end with an exception")
+        ranges = {self._partition.number: (offset, NO_END)}
+        with mapping_errors(self._doing, self._client_errors):
+            for message in self._reader.read(
+                self._partition.topic, ranges, self._answers, deadline=self._deadline, limit=1
+            ):
+                if message is not None:
+                    error = message.error()
+                    return error is not None and error.code() == UNREADABLE and message.offset() == self._begins
+        raise TransactionTrouble(f"{self._doing}: no answer within {_LOOKUP_S:g} s")
 
-    def _messages(self, doing: str) -> Iterator[Message]:
-        while time.monotonic() < self._give_up_s:
-            if (message := self._consumer.poll(_POLL_S)) is not None:
-                yield message
-        raise TransactionTrouble(f"{doing}: no answer within {_LOOKUP_S:g} s")
+    def _answers(self, error: KafkaError) -> bool:
+        """Whether the error tells something about the batch. Raises BrokerError for one that waiting does not solve."""
+        if error.code() == UNREADABLE or error.code() in _OUTSIDE:
+            return True
+        passing(error, self._doing, self._client_errors)
+        return False
 
 
 def _undetermined(partition: Partition, expected: int, begins: int, error: KafkaError) -> BrokerError:

@@ -17,10 +17,10 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint
 from enricher.kafka.inspect.follow import FirstRecords
 from enricher.kafka.inspect.inspector import Inspector
-from enricher.kafka.metadata import Deadline
 from enricher.kafka.tails import OutputTails
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Partition, RawRecord
+from enricher.runtime.deadlines import Deadline
 from enricher.scaling.backlog import Backlog, PartitionBacklog
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from confluent_kafka import Message
 
-from enricher.kafka.inspect.ranges import RangeReader, Ranges
+from enricher.kafka.inspect.ranges import RangeReader
 from enricher.kafka.metadata import raw_record
+from enricher.kafka.partition_reader import Ranges
 from enricher.records import RawRecord
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import Check, Place

@@ -16,7 +16,8 @@ from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.inspect.ranges import Progress, RangeReader, Ranges
+from enricher.kafka.inspect.ranges import Progress, RangeReader
+from enricher.kafka.partition_reader import Ranges
 from enricher.verify.cluster import Cluster
 from enricher.verify.committed import Committed, of_topic
 from enricher.verify.findings import Check, Checks, Place, Report

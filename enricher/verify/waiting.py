@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.inspect.ranges import Progress
+from enricher.runtime.deadlines import Deadline, until
 from enricher.verify.cluster import Cluster
 from enricher.verify.committed import of_topic
 from enricher.verify.findings import Check, Checks, Place
@@ -53,12 +53,14 @@ def watching(config: KafkaConfig, *, every_s: float = _SAMPLE_EVERY_S) -> Iterat
 
 def watch_for(seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress) -> None:
     """Sample committed offsets for that long."""
+    deadline = Deadline(seconds)
 
     def done() -> bool:
         _sample(cluster, watch)
+        progress("watching", int(seconds - deadline.left_s()), int(seconds))
         return False
 
-    _until(done, seconds, lambda elapsed_s: progress("watching", int(elapsed_s), int(seconds)))
+    until(done, deadline, pause_s=_SAMPLE_EVERY_S)
 
 
 def wait_for_group(
@@ -79,9 +81,10 @@ def wait_for_group(
         offsets = of_topic(committed, topic_id)
         for number in [number for number, end in left.items() if (offsets.get(number) or 0) >= end]:
             del left[number]
+        progress("waiting for the group", total - sum(left.values()), total)
         return not left
 
-    _until(done, seconds, lambda _: progress("waiting for the group", total - sum(left.values()), total))
+    until(done, Deadline(seconds), pause_s=_SAMPLE_EVERY_S)
     return left
 
 
@@ -94,10 +97,10 @@ def stable_ends(
     offset. Newer transactions that are open behind these ends do not matter.
     """
     ends = {topic: cluster.ends(topic, committed_only=False) for topic in topics}
-    give_up_s = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     for topic, wanted in ends.items():
         check.checked += len(wanted)
-        for number, stable in _reached(topic, wanted, cluster, give_up_s, progress).items():
+        for number, stable in _reached(topic, wanted, cluster, deadline, progress).items():
             if stable < wanted[number]:
                 check.fail(Place(topic, number, stable))
                 wanted[number] = stable
@@ -105,23 +108,20 @@ def stable_ends(
 
 
 def _reached(
-    topic: str, wanted: dict[int, int], cluster: Cluster, give_up_s: float, progress: Progress
+    topic: str, wanted: dict[int, int], cluster: Cluster, deadline: Deadline, progress: Progress
 ) -> dict[int, int]:
     """The last stable offsets, once they have reached `wanted` or the time is over."""
-    while True:
-        stable = cluster.ends(topic, committed_only=True)
+    stable: dict[int, int] = {}
+
+    def done() -> bool:
+        stable.update(cluster.ends(topic, committed_only=True))
         ready = sum(stable[number] >= end for number, end in wanted.items())
-        if ready == len(wanted) or time.monotonic() > give_up_s:
-            return {number: stable[number] for number in wanted}
-        progress(f"waiting for open transactions of {topic}, partitions", ready, len(wanted))
-        time.sleep(_ASK_AGAIN_S)
+        if ready < len(wanted):
+            progress(f"waiting for open transactions of {topic}, partitions", ready, len(wanted))
+        return ready == len(wanted)
 
-
-def _until(done: Callable[[], bool], seconds: float, report: Callable[[float], None]) -> None:
-    start_s = time.monotonic()
-    while not done() and (elapsed_s := time.monotonic() - start_s) < seconds:
-        report(elapsed_s)
-        time.sleep(min(_SAMPLE_EVERY_S, max(seconds - elapsed_s, 0)))
+    until(done, deadline, pause_s=_ASK_AGAIN_S)
+    return {number: stable[number] for number in wanted}
 
 
 def _sample(cluster: Cluster, watch: OffsetWatch) -> None:

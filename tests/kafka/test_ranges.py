@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
@@ -46,14 +45,14 @@ class Hurried:
     def __init__(self) -> None:
         self._ready = self._from(0)
 
-    def _from(self, offset: int) -> Iterator[list[Told]]:
-        if offset <= 2:
-            yield [*map(Told, range(offset, 2)), *[Told(2, BOMB)] * 3]
-        yield [Told(each) for each in range(max(offset, 3), 6)]
+    def _from(self, offset: int) -> list[Told]:
+        bombs = [*map(Told, range(offset, 2)), *[Told(2, BOMB)] * 3] if offset <= 2 else []
+        return [*bombs, *map(Told, range(max(offset, 3), 6))]
 
-    def consume(self, _most: int, _timeout_s: float) -> list[Told]:
-        """All messages that are ready."""
-        return next(self._ready)
+    def consume(self, most: int, _timeout_s: float) -> list[Told]:
+        """The next messages that are ready."""
+        taken, self._ready = self._ready[:most], self._ready[most:]
+        return taken
 
     def seek(self, place: TopicPartition) -> None:
         """Drops what was ready."""
@@ -101,7 +100,7 @@ def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pyt
     monkeypatch.setattr(unreadable, "_BatchEndFinder", OneRecord)
     passed: list[tuple[int, range]] = []
     with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
-        monkeypatch.setattr(reader, "_consumer", Hurried())
+        monkeypatch.setattr(reader._reader, "consumer", Hurried())
         read = [
             each.offset() for each in reader.read("articles", {0: (0, 6)}, "reading", lambda *at: passed.append(at))
         ]
@@ -115,6 +114,6 @@ def test_errors_of_the_client_and_of_silent_brokers_are_broker_errors(
     """A command ends with exit code 4 and a reason, not with a traceback."""
     monkeypatch.setattr(unreadable, "_BatchEndFinder", finder)
     with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
-        monkeypatch.setattr(reader, "_consumer", client())
+        monkeypatch.setattr(reader._reader, "consumer", client())
         with pytest.raises(BrokerError):
             list(reader.read("articles", {0: (0, 6)}, "reading", lambda *_: None))

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,6 +24,7 @@ from enricher.kafka.trials.clients import Clients, Outcome
 from enricher.kafka.trials.promises import PROMISES, Promise, Result
 from enricher.kafka.trials.running import Trials
 from enricher.kafka.trials.topics import TrialTopics
+from enricher.runtime.deadlines import Deadline
 
 pytestmark = pytest.mark.broker
 
@@ -188,7 +189,8 @@ def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: To
 def test_a_trial_that_hangs_is_given_up(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others have their lines, the rest is said to be open at the limit, and what was made is deleted."""
     good, late_s = promise_called("commit and abort"), 0.0
-    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late_s))
+    late_clock = partial(Deadline, clock=lambda: time.monotonic() + late_s)
+    monkeypatch.setattr(running, "Deadline", late_clock)
 
     def hang(clients: Clients) -> Outcome:
         return Outcome(clients.wait(lambda: False, 600.0), "")

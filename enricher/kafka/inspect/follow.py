@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint
 from enricher.kafka.damage import DAMAGED
-from enricher.kafka.inspect.consumer import END_OF_PARTITION, AssignedConsumer
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.inspect.consumer import lone_reader, may_pass
 from enricher.kafka.inspect.inspector import Inspector
-from enricher.kafka.metadata import Deadline, bounds_of, partition_of, partitions_of, raw_record
+from enricher.kafka.metadata import bounds_of, partition_of, partitions_of, raw_record
+from enricher.kafka.partition_reader import END_OF_PARTITION, NO_END
 from enricher.records import Partition, RawRecord
+from enricher.runtime.deadlines import Deadline
 
-_POLL_S = 0.1
 _NOT_THERE = {
-    END_OF_PARTITION,
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001  retention has passed the offset
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -31,29 +33,35 @@ _ONE_RECORD = {
 }
 
 
-class TopicReader(AssignedConsumer):
+class TopicReader:
     """Delivers the committed records of all partitions of `topic`, each partition in order.
 
     `newest`: start that many offsets before the end of each partition; None starts at the beginning. `ends`: the end of
-    each partition when it was opened. Raises BrokerError, also if there is no such topic.
+    each partition when it was opened. `answers`: errors that count as an answer of their partition, which delivers nothing
+    more. Raises BrokerError, also if there is no such topic.
     """
 
-    def __init__(self, config: KafkaConfig, topic: str, *, newest: int | None = 0) -> None:
-        super().__init__(config, properties={"fetch.wait.max.ms": 500})
+    def __init__(
+        self, config: KafkaConfig, topic: str, *, newest: int | None = 0, answers: Collection[int] = ()
+    ) -> None:
+        self._complaint = Complaint()
+        self._doing = f"reading '{topic}'"
+        self._reader = lone_reader(config, self._complaint, {"fetch.wait.max.ms": 500})
+        consumer, timeout_s = self._reader.consumer, config.request_timeout_s
         try:
             # Asked with this consumer: a new admin client now and then takes 3 s for its first offsets (librdkafka 2.16).
-            self._doing = f"reading '{topic}'"
-            with self._mapped():
-                found = partitions_of(self._consumer, topic, config.request_timeout_s)
-                bounds = {each.number: bounds_of(self._consumer, each, config.request_timeout_s) for each in found}
-            starts = {n: low if newest is None else max(low, end - newest) for n, (low, end) in bounds.items()}
-            self._assign(topic, starts)
+            with broker_errors(consumer, self._doing, self._complaint):
+                found = partitions_of(consumer, topic, timeout_s)
+                bounds = {each.number: bounds_of(consumer, each, timeout_s) for each in found}
         except BaseException:
             self.close()
             raise
+        starts = {n: low if newest is None else max(low, end - newest) for n, (low, end) in bounds.items()}
         self.ends: Mapping[int, int] = {number: end for number, (_low, end) in bounds.items()}
         self._unfinished = {number for number, start in starts.items() if start < self.ends[number]}
-        self._seen_end: set[int] = set()
+        self._unheard = set(self.ends)
+        ranges = {number: (start, NO_END) for number, start in starts.items()}
+        self._messages = self._reader.read(topic, ranges, partial(may_pass, taken=answers))
 
     @property
     def finished(self) -> bool:
@@ -63,34 +71,44 @@ class TopicReader(AssignedConsumer):
     @property
     def fetched(self) -> bool:
         """True when the broker has answered for every partition: proof of the right to read, even of an empty topic."""
-        return self._seen_end >= set(self.ends)
+        return not self._unheard
 
-    def poll(self, timeout_s: float, limit: int = 500) -> Sequence[RawRecord]:
-        """Some records, at most `limit`; blocks for at most `timeout_s` for the first."""
-        messages = self._consume(1, timeout_s)
-        if messages and limit > 1:
-            messages += self._consume(limit - 1, 0)
-        return [raw_record(message) for message in messages if self._is_record(message)]
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
+
+    def poll(self, timeout_s: float) -> Sequence[RawRecord]:
+        """Some records, possibly none; blocks for at most `timeout_s` for the first."""
+        records: list[RawRecord] = []
+        deadline = Deadline(timeout_s)
+        with broker_errors(self._reader.consumer, self._doing, self._complaint):
+            for message in self._messages:
+                if message is None:
+                    if records or deadline.over:
+                        break
+                elif self._is_record(message):
+                    records.append(raw_record(message))
+        return records
 
     def _is_record(self, message: Message) -> bool:
-        if not self._is_answer(message):
-            return False
         number, is_record = message.partition() or 0, message.error() is None
         # Transaction markers occupy offsets, so the end may lie behind the last record: then the client reports the end.
         if not is_record or (message.offset() or 0) + 1 >= self.ends[number]:
             self._unfinished.discard(number)
-            self._seen_end.add(number)
+            self._unheard.discard(number)
         return is_record
 
 
-class RecordFinder(AssignedConsumer):
+class RecordFinder:
     """Fetches single records. Fastest for consecutive records of one partition."""
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 2.0) -> None:
-        super().__init__(config, properties={"auto.offset.reset": "error"})
+        self._complaint = Complaint()
+        self._reader = lone_reader(config, self._complaint, {"auto.offset.reset": "error"})
         self._inspector = Inspector(config, self._complaint)
         self._timeout_s = timeout_s
         self._next: tuple[Partition, int] | None = None
+        self._messages: Iterator[Message | None] = iter(())
 
     def find(self, partition: Partition, offset: int, topic_id: str | None = None) -> RawRecord | None:
         """The record at `offset`; None if it is gone, may not be read, or does not come in time.
@@ -105,7 +123,7 @@ class RecordFinder(AssignedConsumer):
     def close(self) -> None:
         """Close the connections."""
         self._inspector.close()
-        super().close()
+        self._reader.close()
 
     def _has_id(self, topic: str, topic_id: str) -> bool:
         try:
@@ -116,29 +134,34 @@ class RecordFinder(AssignedConsumer):
 
     def _find(self, partition: Partition, offset: int) -> RawRecord | None:
         if self._next != (partition, offset):
-            self._assign(partition.topic, {partition.number: offset})
+            ranges = {partition.number: (offset, NO_END)}
+            self._messages = self._reader.read(partition.topic, ranges, lambda error: error.code() in _NOT_THERE)
         self._next, deadline = None, Deadline(self._timeout_s)
-        while deadline.left_s():
-            for message in self._consume(1, _POLL_S):
-                error = message.error()
-                if error is None:
-                    return self._check(message, partition, offset)
-                if error.code() in _NOT_THERE:
-                    return None
+        with broker_errors(self._reader.consumer, f"reading '{partition.topic}'", self._complaint):
+            for message in self._messages:
+                if message is None:
+                    if deadline.over:
+                        break
+                elif message.error() is None:
+                    record = raw_record(message)
+                    self._next = (record.partition, record.offset + 1)
+                    # A compacted topic delivers the next record that is left.
+                    return record if (record.partition, record.offset) == (partition, offset) else None
+                else:
+                    break
         return None
 
-    def _check(self, message: Message, partition: Partition, offset: int) -> RawRecord | None:
-        record = raw_record(message)
-        self._next = (record.partition, record.offset + 1)
-        # A compacted topic delivers the next record that is left.
-        return record if (record.partition, record.offset) == (partition, offset) else None
 
-
-class FirstRecords(AssignedConsumer):
+class FirstRecords:
     """Fetches the first record from given offsets on, in many partitions at once."""
 
     def __init__(self, config: KafkaConfig, complaint: Complaint) -> None:
-        super().__init__(config, complaint, _ONE_RECORD)
+        self._complaint = complaint
+        self._reader = lone_reader(config, complaint, _ONE_RECORD)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
 
     def find(self, topic: str, starts: Mapping[int, int], deadline: Deadline) -> dict[int, RawRecord]:
         """The first committed record at or after each offset; partitions without one are left out. Raises BrokerError.
@@ -146,26 +169,20 @@ class FirstRecords(AssignedConsumer):
         A batch that cannot be read counts as a record at the offset that was asked for, without a timestamp.
         """
         found: dict[int, RawRecord] = {}
-        waiting = set(starts)
-        self._assign(topic, starts)
-        while waiting:
-            if not (left_s := deadline.left_s()):
-                names = ", ".join(map(str, sorted(waiting)))
-                timeout = KafkaError(KafkaError._TIMED_OUT, f"{self._doing}: no answer in time from partitions {names}")  # noqa: SLF001  the client's name
-                raise BrokerError(self._complaint.explain(timeout))
-            for message in self._consume(100, min(_POLL_S, left_s)):
-                number = message.partition()
-                if number not in waiting or not self._is_answer(message, DAMAGED):
+        doing, reader = f"reading '{topic}'", self._reader
+        ranges = {number: (start, NO_END) for number, start in starts.items()}
+        with broker_errors(reader.consumer, doing, self._complaint):
+            for message in reader.read(topic, ranges, partial(may_pass, taken=DAMAGED), deadline=deadline):
+                if message is None:
                     continue
-                assert number is not None
-                waiting.discard(number)
-                error = message.error()
+                number, error = message.partition() or 0, message.error()
                 if error is None:
                     found[number] = raw_record(message)
                 elif error.code() != END_OF_PARTITION:
                     found[number] = RawRecord(partition_of(message), starts[number], None, None)
-                with self._mapped():
-                    self._consumer.incremental_unassign([TopicPartition(topic, number)])
-        with self._mapped():
-            self._consumer.unassign()
+                reader.finish(number)
+        if reader.left:
+            names = ", ".join(map(str, sorted(reader.left)))
+            timeout = KafkaError(KafkaError._TIMED_OUT, f"{doing}: no answer in time from partitions {names}")  # noqa: SLF001  the client's name
+            raise BrokerError(self._complaint.explain(timeout))
         return found

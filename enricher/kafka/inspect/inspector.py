@@ -14,7 +14,6 @@ from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.errors import broker_errors
 from enricher.kafka.inspect.consumer import lone_consumer
 from enricher.kafka.metadata import (
-    Deadline,
     answer_to,
     listed_offsets,
     partitions_of,
@@ -22,6 +21,7 @@ from enricher.kafka.metadata import (
     topic_id_of,
     without_errors,
 )
+from enricher.runtime.deadlines import Deadline
 
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
 _Answer = TypeVar("_Answer")

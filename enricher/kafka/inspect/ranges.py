@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.inspect.consumer import END_OF_PARTITION, AssignedConsumer
+from enricher.kafka.client_errors import Complaint
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.inspect.consumer import lone_reader, may_pass
+from enricher.kafka.partition_reader import POLL_S, Ranges
 from enricher.kafka.unreadable import UNREADABLE, UnreadableBatches
 from enricher.records import Partition
-
-Ranges = Mapping[int, tuple[int, int]]
-"""Per partition the half-open range of offsets to read."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the current step, the number of offsets done, and their total."""
@@ -21,86 +22,50 @@ Progress = Callable[[str, int, int], None]
 Unread = Callable[[int, range], None]
 """Called with a partition and its offsets that are in a batch which the client cannot unpack."""
 
-_LIMIT = 500
-_WAIT_S = 0.1
 _SILENCE_S = 60.0  # longer than a cluster takes to elect leaders
 
 
-class RangeReader(AssignedConsumer):
+class RangeReader:
     """Delivers the records of ranges: the committed ones only, or those of aborted transactions too."""
 
     def __init__(self, config: KafkaConfig, *, committed_only: bool, progress: Progress) -> None:
         isolation = "read_committed" if committed_only else "read_uncommitted"
-        super().__init__(config, properties={"isolation.level": isolation})
+        self._complaint = Complaint()
+        self._reader = lone_reader(config, self._complaint, {"isolation.level": isolation})
         self._progress = progress
         self._unreadable = UnreadableBatches(config)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
 
     def read(self, topic: str, ranges: Ranges, doing: str, unread: Unread | None = None) -> Iterator[Message]:
         """The records in `ranges`, each partition in order. Raises BrokerError.
 
-        Without `unread`, a batch that cannot be unpacked is an error.
+        Without `unread`, a batch that cannot be unpacked is an error. Bounds the silence between two answers by counting
+        polls instead of by the clock: the caller may take long over one record.
         """
-        left = {number: bounds for number, bounds in ranges.items() if bounds[0] < bounds[1]}
-        if not left:
-            return
-        reading = _Reading(doing, left, self._progress)
-        also = {UNREADABLE} if unread else set()
-        self._assign(topic, {number: start for number, (start, _) in left.items()}, doing)
-        while reading.left:
-            messages = self._consume(_LIMIT, _WAIT_S)
-            passed: set[int] = set()
-            for message in messages:
-                number, error = message.partition() or 0, message.error()
-                # What the client had fetched before a seek repeats the batch that was passed.
-                if number in passed or not self._is_answer(message, also) or number not in reading.left:
+        reader, silent_s, came = self._reader, 0.0, False
+        judge = partial(may_pass, taken={UNREADABLE} if unread else ())
+        with broker_errors(reader.consumer, doing, self._complaint):
+            for message in reader.read(topic, ranges, judge):
+                if message is None:
+                    self._report(doing, ranges)
+                    silent_s, came = 0.0 if came else silent_s + POLL_S, False
+                    if silent_s > _SILENCE_S:
+                        raise BrokerError(f"{doing}: nothing came for {_SILENCE_S:.0f} s")
                     continue
-                offset = message.offset() or 0
-                if error is None and offset < reading.left[number][1]:
+                came, error, number = True, message.error(), message.partition() or 0
+                if error is None:
                     yield message
-                # Transaction markers occupy offsets, so the end may lie behind the last record: the client reports it.
-                if error is None or error.code() == END_OF_PARTITION:
-                    reading.reached(number, offset + (error is None))
-                elif unread:
-                    place = Partition(topic, number)
-                    with self._mapped():
-                        span = self._unreadable.span(place, reading.positions[number], error, offset)
+                elif unread and error.code() == UNREADABLE:
+                    place, begins = Partition(topic, number), message.offset() or 0
+                    span = self._unreadable.span(place, reader.positions[number], error, begins)
                     unread(number, span)
-                    reading.reached(number, span.stop)
-                    passed.add(number)
-                    if number in reading.left:
-                        with self._mapped():
-                            self._consumer.seek(TopicPartition(topic, number, span.stop))
-                if number not in reading.left:  # a live topic always has more
-                    with self._mapped():
-                        self._consumer.pause([TopicPartition(topic, number)])
-            reading.report(silent=not messages)
-        with self._mapped():
-            self._consumer.unassign()
+                    reader.skip_to(number, span.stop)
 
-
-class _Reading:
-    """How far one read is."""
-
-    def __init__(self, doing: str, ranges: Ranges, progress: Progress) -> None:
-        self.left = dict(ranges)
-        self.positions = {number: start for number, (start, _) in ranges.items()}
-        """The next offset to read of each partition."""
-        self._doing = doing
-        self._ranges = ranges
-        self._progress = progress
-        self._total = sum(end - start for start, end in ranges.values())
-        self._silent_s = 0.0
-
-    def reached(self, number: int, position: int) -> None:
-        """Note the next offset of a partition, which is finished at the end of its range."""
-        self.positions[number] = position
-        if position >= self.left[number][1]:
-            del self.left[number]
-
-    def report(self, *, silent: bool) -> None:
-        """Report progress. Counts waits instead of using the clock: the caller may take long over one record."""
-        done = sum(min(self.positions[n], end) - start for n, (start, end) in self._ranges.items())
-        self._progress(self._doing, done, self._total)
-        self._silent_s = self._silent_s + _WAIT_S if silent else 0.0
-        if self._silent_s > _SILENCE_S:
-            raise BrokerError(f"{self._doing}: nothing came for {_SILENCE_S:.0f} s")
+    def _report(self, doing: str, ranges: Ranges) -> None:
+        positions = self._reader.positions
+        done = sum(min(positions[number], end) - start for number, (start, end) in ranges.items() if start < end)
+        total = sum(end - start for start, end in ranges.values() if start < end)
+        self._progress(doing, done, total)

@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint, new_client
-from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
 from enricher.kafka.metadata import bounds_of, ours, without_errors
+from enricher.kafka.partition_reader import NO_END, PartitionReader
+from enricher.kafka.producers import short_lived_producer
 from enricher.kafka.trials.topics import TrialTopics
+from enricher.runtime.deadlines import Deadline
 
 CALL_S = 15.0
 """Timeout of one call of a client."""
@@ -24,7 +27,6 @@ _OPEN_S = 30.0
 _SESSION_S = 10.0
 """A member that is stopped while it joins does not leave, and its group is deleted when its session has expired."""
 _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
-_REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Clients:
 
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
-        """An initialised transactional producer. It fences the previous one of the same name."""
+        """An initialised transactional producer. It fences the previous one of the same name. Raises our errors."""
         self._go_on()
         timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
@@ -68,35 +70,22 @@ class Clients:
             # A deleted topic must not be created again.
             "allow.auto.create.topics": False,
         }
-        producer = new_client(Producer, properties, self.complaint)
-        try:
-            # Metadata first: without it init_transactions sometimes takes half a second longer.
-            producer.list_topics(timeout=CALL_S)
-            producer.init_transactions(CALL_S)
+        with short_lived_producer(properties, self.complaint, CALL_S, metadata_timeout_s=CALL_S) as producer:
             yield producer
-        finally:
-            close_in_background(producer).join(CLOSE_WAIT_S)
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
         """A consumer of the trial's group, which it joins only if it subscribes."""
         self._go_on()
-        properties = self.config.consumer() | {
-            "group.id": self.group,
-            "session.timeout.ms": int(_SESSION_S * 1000),
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-        }
-        with closing(new_client(Consumer, properties, self.complaint)) as consumer:
+        with closing(new_client(Consumer, self._consumer_properties(isolation), self.complaint)) as consumer:
             yield consumer
 
     @contextmanager
     def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:
         """Reads the trial's partition from its beginning."""
-        with self.consumer(isolation) as consumer:
-            consumer.assign([self.partition(0)])
-            yield Reader(self, consumer)
+        self._go_on()
+        with closing(PartitionReader(self._consumer_properties(isolation), self.complaint)) as reader:
+            yield Reader(self, reader)
 
     def partition(self, offset: int = -1001) -> TopicPartition:
         """The trial's partition, as the client's type."""
@@ -153,16 +142,26 @@ class Clients:
 
     def wait(self, done: Callable[[], bool], timeout_s: float, consumers: Sequence[Consumer] = ()) -> bool:
         """Poll the consumers in turn until `done`; False after `timeout_s`."""
-        give_up_s = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while not done():
             self._go_on()
-            if time.monotonic() > give_up_s:
+            if deadline.over:
                 return False
             for consumer in consumers:
-                _check(consumer.poll(0.05), *_REFUSED)
+                if (message := consumer.poll(0.05)) and (error := message.error()):
+                    _passes(error, KafkaError.GROUP_AUTHORIZATION_FAILED)
             if not consumers:
                 time.sleep(0.05)
         return True
+
+    def _consumer_properties(self, isolation: str) -> dict[str, Any]:
+        return self.config.consumer() | {
+            "group.id": self.group,
+            "session.timeout.ms": int(_SESSION_S * 1000),
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+        }
 
     def _go_on(self) -> None:
         if self.stop.is_set():
@@ -170,11 +169,12 @@ class Clients:
 
 
 class Reader:
-    """The records of one partition, in order, as one consumer sees them."""
+    """The records of a trial's partition, in order, as one consumer sees them."""
 
-    def __init__(self, clients: Clients, consumer: Consumer) -> None:
+    def __init__(self, clients: Clients, reader: PartitionReader) -> None:
         self._clients = clients
-        self._consumer = consumer
+        self._consumer = reader.consumer
+        self._messages = reader.read(clients.topic, {clients.number: (0, NO_END)}, _passes)
         self._at_end = False
         self.values: list[str] = []
 
@@ -190,13 +190,12 @@ class Reader:
     def read_to_end(self, and_for_s: float) -> None:
         """Read until the consumer reports the end, and for some seconds more to see whether records follow."""
         self._read(lambda: self._at_end, CALL_S)
-        over_s = time.monotonic() + and_for_s
-        self._read(lambda: self._at_end and time.monotonic() > over_s, and_for_s + CALL_S)
+        watched = Deadline(and_for_s)
+        self._read(lambda: self._at_end and watched.over, and_for_s + CALL_S)
 
     def _read(self, enough: Callable[[], bool], timeout_s: float) -> bool:
         def done() -> bool:
-            if message := self._consumer.poll(0.1):
-                _check(message, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+            if message := next(self._messages):
                 self._at_end = message.error() is not None
                 if not self._at_end:
                     self.values.append((message.value() or b"").decode(errors="replace"))
@@ -220,8 +219,8 @@ def refusal(call: Callable[[], object]) -> str | None:
     return None
 
 
-def _check(message: Message | None, *refusals: int) -> None:
+def _passes(error: KafkaError, *refusals: int) -> bool:
     """Raise errors about rights and fatal ones; the consumer retries after all others."""
-    error = message.error() if message is not None else None
-    if error is not None and (error.fatal() or error.code() in refusals):
+    if error.fatal() or error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *refusals}:
         raise KafkaException(error)
+    return False

@@ -21,6 +21,7 @@ from enricher.kafka.errors import mapped
 from enricher.kafka.trials.clients import Clients, Outcome
 from enricher.kafka.trials.promises import PROMISES, Promise, Result
 from enricher.kafka.trials.topics import TrialTopics
+from enricher.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +62,12 @@ class Trials:
         """Try all, each in a thread. Yields each result as soon as it is known, the last after at most `limit_s`."""
         finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
         missing = {promise.name: promise for promise in self._promises}
-        began_s = time.monotonic()
+        began_s, deadline = time.monotonic(), Deadline(limit_s)
         for number, promise in enumerate(self._promises):
             self._start(promise, number, finished)
         while missing:
             try:
-                result = finished.get(timeout=max(0.0, began_s + limit_s - time.monotonic()))
+                result = finished.get(timeout=deadline.left_s())
             except queue.Empty:
                 break
             del missing[result.promise.name]
@@ -91,9 +92,9 @@ class Trials:
         if kind is not None:
             log.warning("stopped early: deleting the topics and groups that begin with '%s'", self.topic)
         self._stop.set()
-        give_up_s = time.monotonic() + _STOPPING_S
+        deadline = Deadline(_STOPPING_S)
         for thread in filter(threading.Thread.is_alive, self._threads):  # a signal may come before one has started
-            thread.join(max(0.0, give_up_s - time.monotonic()))
+            thread.join(deadline.left_s())
         self._clean_up()
 
     def _start(self, promise: Promise, number: int, finished: queue.SimpleQueue[Result]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,6 +14,7 @@ from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import topic_id_of
+from enricher.runtime.deadlines import Deadline, until
 
 _REQUEST_S = 15.0
 """A cluster that is electing leaders takes seconds."""
@@ -56,8 +56,8 @@ class TrialTopics(Admin):
                     del self._asked[name]  # it was not created
                 raise error
 
-        _until(attempt, f"the topic '{name}' could not be created again, its deletion goes on for longer")
-        _until(lambda: self._is_usable(name), f"the topic '{name}' was created, and has no leader yet")
+        _await(attempt, f"the topic '{name}' could not be created again, its deletion goes on for longer")
+        _await(lambda: self._is_usable(name), f"the topic '{name}' was created, and has no leader yet")
 
     def delete(self, name: str) -> None:
         """Delete a topic; a missing one is no error. Retries if the broker did not answer."""
@@ -73,7 +73,7 @@ class TrialTopics(Admin):
                     raise error
             return code not in _NO_ANSWER
 
-        _until(attempt, f"{doing}: the broker does not answer")
+        _await(attempt, f"{doing}: the broker does not answer")
         self._asked.pop(name, None)
 
     def id_of(self, name: str) -> str | None:
@@ -89,12 +89,12 @@ class TrialTopics(Admin):
                         raise
             return bool(found)
 
-        _until(attempt, f"the topic '{name}' was created, and the broker that was asked does not know it yet")
+        _await(attempt, f"the topic '{name}' was created, and the broker that was asked does not know it yet")
         return found[0]
 
     def delete_groups(self, prefix: str) -> None:
         """Delete the consumer groups whose names begin with `prefix`. Waits for members that are leaving."""
-        _until(lambda: self._groups_gone(prefix), "a group still has members; without them Kafka removes it by itself")
+        _await(lambda: self._groups_gone(prefix), "a group still has members; without them Kafka removes it by itself")
 
     def _groups_gone(self, prefix: str) -> bool:
         """Delete the groups that are listed, since their coordinators answer.
@@ -124,9 +124,6 @@ def _ended(future: Future[Any]) -> tuple[int, KafkaException | None]:
     return KafkaError.NO_ERROR, None
 
 
-def _until(done: Callable[[], bool], otherwise: str) -> None:
-    give_up_s = time.monotonic() + _REQUEST_S
-    while not done():
-        if time.monotonic() > give_up_s:
-            raise BrokerError(otherwise)
-        time.sleep(_LOOK_AGAIN_S)
+def _await(done: Callable[[], bool], otherwise: str) -> None:
+    if not until(done, Deadline(_REQUEST_S), pause_s=_LOOK_AGAIN_S):
+        raise BrokerError(otherwise)
