@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Producer
 from support.patience import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from enricher.cli import app
+from tools import topics
 
 
 def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: str | bytes | None = None) -> Result:
@@ -22,45 +22,7 @@ def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: str | byte
 
 def unused_names(bootstrap_servers: str) -> dict[str, str]:
     """The environment of a worker with unique names of topics and group; the topics do not exist yet."""
-    name = f"t{uuid.uuid4().hex[:10]}"
-    own = {"INPUT_TOPIC": "in", "OUTPUT_TOPIC": "out", "DEAD_LETTER_TOPIC": "dead", "GROUP_ID": "group"}
-    environment = {f"ENRICHER_KAFKA__{setting}": f"{name}.{suffix}" for setting, suffix in own.items()}
-    return {
-        **environment,
-        "ENRICHER_KAFKA__INSTANCE": "worker-0",
-        "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
-    }
-
-
-def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
-    """Every record of a topic, partition by partition."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": "reads-everything",
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-    })  # fmt: skip
-    try:
-        numbers = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
-        return _until_ends(consumer, len(numbers))
-    finally:
-        consumer.close()
-
-
-def _until_ends(consumer: Consumer, partitions: int) -> list[Message]:
-    messages: list[Message] = []
-    while partitions:
-        message = consumer.poll(60)
-        assert message is not None, "the broker answers within a minute"
-        error = message.error()
-        if error is None:
-            messages.append(message)
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            partitions -= 1
-    return messages
+    return topics.Topics.fresh(bootstrap_servers, "test").variables()
 
 
 def write(bootstrap_servers: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:

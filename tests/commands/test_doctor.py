@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from commands.cli_runner import read_all, run, unused_names, write
+from commands.cli_runner import run, unused_names, write
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from support.patience import PATIENCE_S
+from support.reading import read_all
 
 from enricher.app.kafka import kafka_config
 from enricher.commands.doctor.broker import broker_findings

@@ -8,12 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from commands.cli_runner import article, json_lines, run
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 
@@ -147,10 +146,9 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
         assert process.stdin is not None
         process.stdin.write(json_lines(article("a"), article("b")).encode())
         process.stdin.flush()
-        give_up_s = time.monotonic() + PATIENCE_S
-        while not partial.exists() or partial.read_bytes().count(b"\n") < 2:
-            assert time.monotonic() < give_up_s, "the articles are enriched"
-            time.sleep(0.05)
+        wait_until(
+            lambda: partial.exists() and partial.read_bytes().count(b"\n") >= 2, PATIENCE_S, "the articles are enriched"
+        )
         process.send_signal(number)
         process.wait(PATIENCE_S)  # before the input ends: then the run would be whole
         _, said = process.communicate()

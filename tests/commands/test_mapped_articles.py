@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.cli_runner import json_lines, read_all, run
+from commands.cli_runner import json_lines, run
 from kafka.harness import worker
 from support.patience import PATIENCE_S
+from support.reading import read_all
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.cli_runner import article, json_lines, read_all, run
+from commands.cli_runner import article, json_lines, run
 from confluent_kafka import Message
+from support.reading import read_all
 
 from enricher.app.reading import line_mapping, line_reader
 from enricher.codec import FieldMapping

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from deploy.monitoring.generator.scene import feeding, published, worker
 from deploy.monitoring.generator.seen import Answer, answers, page, questions, unanswered
 from tools.cluster import found, missing
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 pytestmark = [
     pytest.mark.broker,
@@ -54,33 +54,25 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 heard = answers(prometheus)
                 under_load = fired(prometheus, "EnricherDeadLetters")
                 evaluated = prometheus.healthy_rules()
-            assert came_true(lambda: published(address) == feed.sent), "the worker has not published everything"
+            assert wait_until(lambda: published(address) == feed.sent, WAIT_S), (
+                "the worker has not published everything"
+            )
             before_s = age_s(prometheus)
             cluster.nodes[0].kill()
             without_broker = fired(prometheus, "EnricherBrokersAway")
-            aged = came_true(lambda: age_s(prometheus) > before_s + GROWTH_S)
+            aged = wait_until(lambda: age_s(prometheus) > before_s + GROWTH_S, WAIT_S)
             yield Story(heard, evaluated, under_load, without_broker, aged, prometheus.version())
 
 
 def fired(prometheus: Prometheus, alert: str) -> set[str]:
     """Wait for this alert; return all alerts that fire then, or after `WAIT_S`."""
-    came_true(lambda: alert in prometheus.firing())
+    wait_until(lambda: alert in prometheus.firing(), WAIT_S)
     return prometheus.firing()
 
 
 def age_s(prometheus: Prometheus) -> float:
     """Age of the oldest record in seconds."""
     return max((sample.value for sample in prometheus.ask(AGE)), default=0.0)
-
-
-def came_true(condition: Callable[[], bool]) -> bool:
-    """Wait until `condition` holds, at most `WAIT_S` seconds; return whether it did."""
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.5)
-    return True
 
 
 def test_every_query_of_the_dashboard_and_every_recorded_series_has_an_answer(story: Story) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 from fuzz.hostile import Hostile, publish
-from kafka.harness import headers_of, read_all, source_of, worker
+from kafka.harness import headers_of, source_of, worker
 from support.forked import Forked
+from support.reading import read_all
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from worker.fake_clock import FakeClock
 from worker.world import Process
 
@@ -101,10 +100,7 @@ def serving(paths: Mapping[str, Route]) -> Iterator[int]:
 
 def until(holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Check five times per second until the condition holds. A server that does not answer counts as False."""
-    deadline_s = time.monotonic() + timeout_s
-    while not _holds(holds):
-        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.2)
+    wait_until(lambda: _holds(holds), timeout_s, what, 0.2)
 
 
 def _holds(holds: Callable[[], bool]) -> bool:

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from support.forked import Forked
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends, read_all
 from support.stub_worker import STUB_WORKER
 from support.topics import Topics
 
-CLIENTS, SILENCE_S = 3, 40.0
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 
 
@@ -75,70 +74,6 @@ def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
     return places
-
-
-def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> list[Message]:
-    """Everything that a consumer delivers of a topic, from its beginning to its end."""
-    for _ in range(CLIENTS):
-        messages = _read_once(bootstrap_servers, topic, isolation)
-        if messages is not None:
-            return messages
-    raise TimeoutError(f"{CLIENTS} clients in a row delivered nothing more of {topic}, and it is not at its end")
-
-
-def _read_once(bootstrap_servers: str, topic: str, isolation: str) -> list[Message] | None:
-    """None if the client delivers nothing before the end: one was seen to do so on a busy machine."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "harness-reader",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 20,
-            "log_level": 0,
-        }
-    )
-    try:
-        numbers = list(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
-        messages: list[Message] = []
-        ended: set[int | None] = set()
-        while len(ended) < len(numbers):
-            arrived = consumer.consume(1_000, 0.2) or consumer.consume(1, SILENCE_S)
-            if not arrived:
-                return None
-            for message in arrived:
-                ended.add(message.partition()) if message.error() else messages.append(message)
-        return messages
-    finally:
-        consumer.close()
-
-
-def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> dict[int, tuple[int, int]]:
-    """Per partition the group's committed offset and the topic's end."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})
-    try:
-        numbers = list(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
-        committed = committed_of(consumer, [TopicPartition(topic, number) for number in numbers])
-        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE_S)[1] for n in numbers}
-        return {tp.partition: (tp.offset, ends[tp.partition]) for tp in committed}
-    finally:
-        consumer.close()
-
-
-def committed_of(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
-    give_up_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return consumer.committed(partitions, timeout=PATIENCE_S)
-        except KafkaException as exception:
-            error = exception.args[0]
-            later = error.retriable() or error.code() == KafkaError.NOT_COORDINATOR
-            if not later or time.monotonic() > give_up_s:
-                raise
-            time.sleep(0.2)
 
 
 def headers_of(message: Message) -> dict[str, bytes | None]:
@@ -216,11 +151,3 @@ def worker(
     finally:
         process.kill()
         process.wait()
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Ask every tenth of a second until it holds; fail after `timeout_s`."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.1)

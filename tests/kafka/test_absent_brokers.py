@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from health.looking import until
 from health.test_health_run import Running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
-from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, read_all, short_articles, wait_until, worker
+from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, short_articles, worker
 from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble

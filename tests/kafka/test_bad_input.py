@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import orjson
 import pytest
-from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all, worker
+from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, worker
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.app.building import kafka_worker

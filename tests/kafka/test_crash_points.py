@@ -9,17 +9,9 @@ from functools import partial
 
 import pytest
 from kafka.crashing_worker import POINTS, CrashPoint
-from kafka.harness import (
-    as_sent,
-    assert_all_is_there_once,
-    is_all_committed,
-    publish,
-    read_all,
-    short_articles,
-    wait_until,
-    worker,
-)
-from support.patience import PATIENCE_S
+from kafka.harness import as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
 from support.topics import Topics, make_topics
 
 from tools.kafka import Cluster

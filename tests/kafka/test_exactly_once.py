@@ -17,12 +17,12 @@ from kafka.harness import (
     headers_of,
     is_all_committed,
     publish,
-    read_all,
     sample_articles,
     short_articles,
-    wait_until,
     worker,
 )
+from support.patience import wait_until
+from support.reading import read_all
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker

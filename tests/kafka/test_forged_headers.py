@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from kafka.clients import config_for
-from kafka.harness import Sent, as_sent, header_list, publish, read_all
+from kafka.harness import Sent, as_sent, header_list, publish
 from kafka.test_bad_input import run_worker
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.verify import verify

@@ -11,17 +11,10 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from kafka.clients import Diary, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
-from kafka.harness import (
-    Sent,
-    assert_exactly_once,
-    committed_and_ends,
-    is_all_committed,
-    publish,
-    read_all,
-    wait_until,
-)
+from kafka.harness import Sent, assert_exactly_once, is_all_committed, publish
 from support.closing import CLOSING
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble

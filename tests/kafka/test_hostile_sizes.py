@@ -13,8 +13,9 @@ from pathlib import Path
 import orjson
 import pytest
 from confluent_kafka import Producer
-from kafka.harness import as_sent, committed_and_ends, headers_of, read_all, source_of, worker
+from kafka.harness import as_sent, headers_of, source_of, worker
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from tools.ports import free_ports

@@ -9,19 +9,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from kafka.harness import (
-    as_sent,
-    assert_exactly_once,
-    committed_and_ends,
-    headers_of,
-    publish,
-    read_all,
-    short_articles,
-)
+from kafka.harness import as_sent, assert_exactly_once, headers_of, publish, short_articles
 from kafka.killing_worker import KILLING_WORD
 from kafka.test_bad_input import run_worker
 from support.forked import Forked
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends, read_all
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble

@@ -22,9 +22,10 @@ from kafka.clients import (
     release_of,
     sink_for,
 )
-from kafka.harness import publish, read_all, source_of
+from kafka.harness import publish, source_of
 from support.made_again import make_again
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import SettingsError, TransactionTrouble

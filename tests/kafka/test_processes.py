@@ -10,17 +10,10 @@ from pathlib import Path
 import orjson
 import psutil
 import pytest
-from kafka.harness import (
-    as_sent,
-    assert_all_is_there_once,
-    is_all_committed,
-    publish,
-    read_all,
-    short_articles,
-    wait_until,
-    worker,
-)
+from kafka.harness import as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
 from support.forked import Forked
+from support.patience import wait_until
+from support.reading import read_all
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker

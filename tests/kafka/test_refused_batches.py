@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
-from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, read_all
+from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish
 from kafka.test_bad_input import run_worker
 from kafka.test_sink import set_topic
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import RefusedBatch, RefusedOutput

@@ -26,8 +26,9 @@ from kafka.clients import (
     release_of,
     sink_for,
 )
-from kafka.harness import Sent, committed_and_ends, header_list, headers_of, publish, read_all
+from kafka.harness import Sent, header_list, headers_of, publish
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.errors import (

@@ -8,9 +8,10 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kafka.clients import config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
-from kafka.harness import Sent, publish, read_all
+from kafka.harness import Sent, publish
 from kafka.test_sink import set_topic
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Message, TopicPartition
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
-from kafka.harness import Sent, committed_and_ends, publish, read_all, transaction, wait_until
-from support.patience import PATIENCE_S
+from kafka.harness import Sent, publish, transaction
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble

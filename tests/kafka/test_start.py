@@ -24,20 +24,10 @@ from kafka.clients import (
     release_of,
     sink_for,
 )
-from kafka.harness import (
-    Sent,
-    as_sent,
-    assert_all_is_there_once,
-    committed_and_ends,
-    is_all_committed,
-    publish,
-    read_all,
-    short_articles,
-    wait_until,
-    worker,
-)
+from kafka.harness import Sent, as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
 from support.closing import CLOSING
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.core.commit_metadata import CommitMetadata

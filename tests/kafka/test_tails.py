@@ -20,9 +20,10 @@ from kafka.clients import (
     records_of,
     release_of,
 )
-from kafka.harness import Sent, publish, read_all, transaction, wait_until
+from kafka.harness import Sent, publish, transaction
 from kafka.test_start import delete_group, enrich
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError

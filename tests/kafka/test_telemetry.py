@@ -9,23 +9,12 @@ from pathlib import Path
 import orjson
 import pytest
 from confluent_kafka import Message
-from kafka.harness import (
-    Sent,
-    as_sent,
-    assert_exactly_once,
-    committed_and_ends,
-    header_list,
-    headers_of,
-    publish,
-    read_all,
-    short_articles,
-    wait_until,
-    worker,
-)
+from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, short_articles, worker
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 from telemetry.receiver import Received, http_receiver
 

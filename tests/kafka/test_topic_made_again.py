@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import begun, config_for, ends_for, opened, poll_until, records_of, release_of
-from kafka.harness import Sent, committed_and_ends, publish
+from kafka.harness import Sent, publish
 from support.made_again import make_again
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends
 from support.topics import Topics, make_topics
 
 from enricher.core.commit_metadata import CommitMetadata

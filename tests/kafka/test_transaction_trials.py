@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
-from kafka.harness import committed_and_ends
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError

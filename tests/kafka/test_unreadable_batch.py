@@ -13,22 +13,12 @@ import pytest
 from commands.cli_runner import run
 from confluent_kafka import KafkaError, Producer
 from kafka.clients import config_for, finished, opened, records_of
-from kafka.harness import (
-    Sent,
-    as_sent,
-    assert_exactly_once,
-    committed_and_ends,
-    headers_of,
-    publish,
-    read_all,
-    short_articles,
-    transaction,
-    wait_until,
-)
+from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, short_articles, transaction
 from kafka.limited_worker import LIMIT, LIMITED_WORKER
 from support.batches import broken_snappy, produce
 from support.forked import Forked
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.codec import Encoder

@@ -1,7 +1,7 @@
 """Articles as other teams write them, through real workers, a real broker and a real registry, and back.
 
-Confluent's own serializers write them, and its deserializers read the records. `python -m tools.registry.mixed` does the
-same with 10,000 articles.
+Confluent's own serializers write them, and its deserializers read the records. `--mixed-articles 10000 --mixed-outage-s 60`
+asks for a long run; its figures are in `scripts/tools/registry/README.md`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from commands.cli_runner import run
-from support.forked import Forked
+from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, Layout
+from support.mixed.outage import FRESH, ride_out
+from support.mixed.outputs import OutputFormat
+from support.mixed.stage import Stage
 from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 
 from tools.kafka import Cluster
 from tools.registry import Fault, FaultProxy, Registry
-from tools.registry.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, Layout
-from tools.registry.mixed.outage import FRESH, ride_out
-from tools.registry.mixed.outputs import OutputFormat
-from tools.registry.mixed.stage import Process, Stage
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -29,20 +27,7 @@ pytestmark = pytest.mark.broker
 FORMS = 15
 
 
-class QuickStage(Stage):
-    """One whose workers are forked, and whose other commands run in this process."""
-
-    def launched(self, *arguments: str) -> Process:
-        """Start the program, which logs to `log`."""
-        return Forked(["-m", "enricher", *arguments], self.environment, self.log)
-
-    def called(self, *arguments: str) -> tuple[int, str, str]:
-        """Run the program; returns its exit code and what it wrote to standard output and to standard error."""
-        result = run(*arguments, env=self.environment)
-        return result.exit_code, result.stdout, f"{result.stderr}{result.exception or ''}"
-
-
-Staged = Callable[..., QuickStage]
+Staged = Callable[..., Stage]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +42,8 @@ def staged(broker: Cluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPath
     """Makes stages of layouts, which end with the last test."""
     with ExitStack() as opened:
 
-        def stage(layout: Layout, output_format: OutputFormat = "json") -> QuickStage:
-            made = QuickStage(
+        def stage(layout: Layout, output_format: OutputFormat = "json") -> Stage:
+            made = Stage(
                 layout,
                 tmp_path_factory.mktemp("stage"),
                 bootstrap_servers=broker.bootstrap_servers,
@@ -86,10 +71,14 @@ def assert_all_is_right(stage: Stage) -> None:
     [(FLAT, "json"), (NESTED, "avro"), (PARAGRAPHS, "protobuf"), (FLAT, "json-schema")],
     ids=lambda each: each.name if isinstance(each, Layout) else each,
 )
-def test_articles_in_every_form_are_enriched(staged: Staged, layout: Layout, output_format: OutputFormat) -> None:
+def test_articles_in_every_form_are_enriched(
+    staged: Staged, layout: Layout, output_format: OutputFormat, request: pytest.FixtureRequest
+) -> None:
     """Fifteen forms in one topic; equal texts have equal entities, at offsets that cut them out of the article."""
     stage = staged(layout, output_format)
-    stage.publish(2 * FORMS)
+    stage.publish(
+        max(2 * FORMS, request.config.getoption("--mixed-articles") // 4)
+    )  # a quarter for each of these cases
     assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
     assert_all_is_right(stage)
 
@@ -100,7 +89,7 @@ def test_there_are_three_layouts() -> None:
 
 
 @pytest.fixture(scope="module")
-def busy(staged: Staged) -> QuickStage:
+def busy(staged: Staged) -> Stage:
     """A stage with a worker that has met all forms."""
     stage = staged(NESTED)
     stage.start()
@@ -110,9 +99,11 @@ def busy(staged: Staged) -> QuickStage:
 
 
 @pytest.mark.parametrize("fault", [Fault.DOWN, Fault.HANGS, Fault.NOT_FOUND_PAGE], ids=lambda fault: fault.name)
-def test_a_registry_that_is_away_is_no_poison_record(busy: QuickStage, proxy: FaultProxy, fault: Fault) -> None:
+def test_a_registry_that_is_away_is_no_poison_record(
+    busy: Stage, proxy: FaultProxy, fault: Fault, request: pytest.FixtureRequest
+) -> None:
     """Under load: no dead letter, nothing lost, the age of the oldest record grows, and the worker goes on by itself."""
-    outage = ride_out(busy, proxy, fault, 3.0, 10.0, print)
+    outage = ride_out(busy, proxy, fault, request.config.getoption("--mixed-outage-s"), rate_per_s=10.0)
     assert outage.waiting > 0
     assert 0 == outage.dead_letters
     assert outage.grew

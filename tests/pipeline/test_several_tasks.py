@@ -11,9 +11,10 @@ import orjson
 import pytest
 from commands.cli_runner import json_lines, run
 from commands.model_app import tiny_model
-from kafka.harness import as_sent, assert_all_is_there_once, publish, read_all, sample_articles, worker
+from kafka.harness import as_sent, assert_all_is_there_once, publish, sample_articles, worker
 from support.heads import class_model, vector_model
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("shared_models")]

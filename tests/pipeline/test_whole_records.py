@@ -9,8 +9,9 @@ import orjson
 import pytest
 from commands.cli_runner import run
 from confluent_kafka import Message
-from kafka.harness import Sent, header_list, headers_of, publish, read_all, worker
+from kafka.harness import Sent, header_list, headers_of, publish, worker
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.codec.cloudevents import unwrap

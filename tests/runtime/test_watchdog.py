@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import Stalled
 from enricher.runtime.watchdog import ProcessTimer, Watchdog
@@ -188,10 +188,7 @@ class Timer(ProcessTimer):
 
     def until(self, holds: Callable[[float], bool]) -> None:
         """Wait until it is set to such a limit."""
-        give_up_s = time.monotonic() + PATIENCE_S
-        while not holds(self.limit_s):
-            assert time.monotonic() < give_up_s, self.limit_s
-            threading.Event().wait(0.001)
+        wait_until(lambda: holds(self.limit_s), PATIENCE_S, "the timer is set to such a limit", 0.001)
 
 
 _ROOT = __file__.rpartition("/tests/")[0]

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from security.secured import USER, Secured
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 
@@ -71,6 +71,9 @@ def take(secured: Secured, right: Right) -> None:
 
 
 def _wait_for(secured: Secured, right: Right, *, rules: int) -> None:
-    """The ACLs that the broker applies now."""
-    while len(secured.admin.describe_acls(right.filter()).result(PATIENCE_S)) != rules:
-        pass
+    """Wait until the broker applies so many ACLs."""
+
+    def applies() -> bool:
+        return len(secured.admin.describe_acls(right.filter()).result(PATIENCE_S)) == rules
+
+    wait_until(applies, PATIENCE_S, f"{rules} rules for {right}", 0.01)

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
-from kafka.harness import wait_until
 from security.rights import Right, five_rights, give, take
 from security.secured import Secured
 from security.working import Outcome, Place, place_at
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 
 from enricher.app.kafka import kafka_config
 from enricher.errors import BrokerError

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kafka.harness import Sent, as_sent, assert_exactly_once, publish, read_all, short_articles
+from kafka.harness import Sent, as_sent, assert_exactly_once, publish, short_articles
 from security.rights import five_rights, give
 from security.secured import Secured
 from support.forked import Forked
 from support.logs import new_log
+from support.reading import read_all
 from support.stub_worker import STUB_WORKER
 from support.topics import Topics, make_topics
 

@@ -79,7 +79,7 @@ def verdict(
         producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
     assert producer.flush(PATIENCE_S) == 0
     commit(topics, committed)
-    return check(topics.bootstrap_servers, names_of(topics), Counter(each.input_id for each in answers), past)
+    return check(names_of(topics), Counter(each.input_id for each in answers), past)
 
 
 def commit(topics: Topics, offset: int) -> None:
@@ -92,4 +92,4 @@ def commit(topics: Topics, offset: int) -> None:
 
 def names_of(topics: Topics) -> Names:
     """The topics as the fault matrix calls them."""
-    return Names(topics.input, topics.output, topics.dead_letters, topics.group)
+    return Names(topics.bootstrap_servers, *topics.all, topics.group)

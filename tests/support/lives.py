@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 from confluent_kafka import KafkaException
-from kafka.harness import as_sent, committed_and_ends, publish, short_articles
+from kafka.harness import as_sent, publish, short_articles
 
 from enricher.app.kafka import kafka_config
 from enricher.commands.progress import repeated
@@ -19,6 +19,7 @@ from enricher.settings import Settings
 from enricher.verify import verify
 from support.crews import forked
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.kafka.metadata import topic_id_of
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from support.topics import PARTITIONS
 
 
@@ -29,13 +27,17 @@ def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS,
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     before = topic_id(bootstrap_servers, topic)
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not _created(admin, NewTopic(topic, partitions, **placed)):
-        assert time.monotonic() < deadline_s, "the topic is deleted in time"
-    while (now := topic_id(bootstrap_servers, topic)) in (None, before):
-        assert time.monotonic() < deadline_s, "the topic is there again in time"
-    assert now is not None
-    return now
+    again = NewTopic(topic, partitions, **placed)
+    wait_until(lambda: _created(admin, again), PATIENCE_S, f"{topic} is deleted, and can be created")
+    found: list[str | None] = []
+
+    def is_there() -> bool:
+        found.append(topic_id(bootstrap_servers, topic))
+        return found[-1] not in {None, before}
+
+    wait_until(is_there, PATIENCE_S, f"{topic} is there again")
+    assert found[-1] is not None
+    return found[-1]
 
 
 def _created(admin: AdminClient, topic: NewTopic) -> bool:

@@ -68,6 +68,6 @@ def survive(scene: Scene, kind: type[Fault]) -> None:
 def assert_exactly_once(scene: Scene) -> None:
     """Every input has its one output, the right one and in order."""
     assert catch_up(scene)
-    findings = check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past)
+    findings = check(scene.names, scene.timeline.seen, scene.topics.past)
     assert findings.inputs > 0
     assert findings.wrong == {}, findings.wrong

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from tools import topics
 
 PARTITIONS = 4
 LARGE_MESSAGE_BYTES = 16 * 2**20
@@ -17,44 +17,27 @@ QUICK_TO_START = {"ENRICHER_BATCHING__BUCKET_EDGES": "[128]", "ENRICHER_MODEL__C
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(topics.Topics):
     """Three topics and a group for one test, and the environment that makes a worker use them."""
 
-    bootstrap_servers: str
-    input: str
-    output: str
-    dead_letters: str
-    group: str
     environment: dict[str, str] = field(repr=False)
 
 
 def make_topics(bootstrap_servers: str, partitions: int = PARTITIONS) -> Topics:
     """Create three topics with unique names."""
-    name = f"t{uuid.uuid4().hex[:10]}"
+    names = topics.Topics.fresh(bootstrap_servers, "test")
     kept = {"retention.ms": "-1"}  # else a record whose time is long past is deleted at any moment
     large = kept | {"max.message.bytes": str(LARGE_MESSAGE_BYTES)}
-    names = {"input": f"{name}.articles", "output": f"{name}.entities", "dead_letter": f"{name}.dead-letters"}
     new = [
-        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=kept if role == "output" else large)
-        for role, topic in names.items()
+        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+        for topic, config in zip(names.all, (large, kept, large), strict=True)
     ]
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.create_topics(new).values():
         future.result(timeout=PATIENCE_S)
-    while not set(names.values()) <= admin.list_topics(timeout=PATIENCE_S).topics.keys():
-        admin.poll(0.05)
-    environment = {
-        **QUICK_TO_START,
-        "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
-        "ENRICHER_KAFKA__GROUP_ID": f"{name}.group",
-        "ENRICHER_KAFKA__INSTANCE": "worker-0",
-        **{f"ENRICHER_KAFKA__{role.upper()}_TOPIC": topic for role, topic in names.items()},
-    }
-    return Topics(
-        bootstrap_servers=bootstrap_servers,
-        input=names["input"],
-        output=names["output"],
-        dead_letters=names["dead_letter"],
-        group=f"{name}.group",
-        environment=environment,
-    )
+
+    def are_known() -> bool:
+        return set(names.all) <= admin.list_topics(timeout=PATIENCE_S).topics.keys()
+
+    wait_until(are_known, PATIENCE_S, "the broker knows its new topics", 0.05)
+    return Topics(bootstrap_servers, *names.all, names.group, {**QUICK_TO_START, **names.variables()})

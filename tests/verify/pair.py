@@ -11,8 +11,9 @@ from uuid import UUID, uuid5
 import orjson
 from confluent_kafka import Consumer, Message, TopicPartition
 from kafka.clients import config_for
-from kafka.harness import read_all, transaction
+from kafka.harness import transaction
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import PARTITIONS, Topics
 
 from enricher.verify import Report, VerifyOptions, verify

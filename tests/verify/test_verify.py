@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
-from kafka.harness import transaction, wait_until
-from support.patience import PATIENCE_S
+from kafka.harness import transaction
+from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics, make_topics
 from verify.pair import (
     PATIENT,

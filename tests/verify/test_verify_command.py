@@ -6,9 +6,9 @@ import json
 
 import pytest
 from commands.cli_runner import run
-from kafka.harness import Sent, as_sent, publish, short_articles, transaction, wait_until, worker
+from kafka.harness import Sent, as_sent, publish, short_articles, transaction, worker
 from rich.console import Console
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 from verify.pair import complete
 

@@ -11,9 +11,9 @@ from commands.cli_runner import run
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
-from kafka.harness import read_all, wait_until
 from support.made_again import make_again, topic_id
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
 from support.topics import PARTITIONS, Topics
 from verify.pair import PATIENT, commit_offsets, ends_of, enriched, outputs_of, verified, write
 

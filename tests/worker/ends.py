@@ -9,9 +9,10 @@ from typing import Protocol
 
 from confluent_kafka import Producer
 from kafka.clients import Diary, config_for, encoder_of, finished, release_of, sink_for
-from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction, wait_until
+from kafka.harness import headers_of, source_of, transaction
 from support.closing import CLOSING
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from worker.fake_source import FakeSource

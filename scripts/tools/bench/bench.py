@@ -19,6 +19,7 @@ from enricher.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
 from tools.kafka import Cluster
+from tools.topics import Topics
 from tools.waiting import wait_until
 
 PARTITIONS = 8
@@ -87,14 +88,7 @@ class Bench:
         `settings`: to begin with, instead of the worker's.
         """
         settings = settings or self.settings
-        kafka = {
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "group_id": topics.name,
-            "instance": f"bench-{uuid.uuid4().hex[:6]}",
-            "input_topic": topics.input,
-            "output_topic": topics.output,
-            "dead_letter_topic": topics.dead_letter,
-        }
+        kafka = topics.kafka_settings(f"bench-{uuid.uuid4().hex[:6]}")
         groups = {"kafka": kafka, **changes}
         updated = {group: getattr(settings, group).model_copy(update=dict(values)) for group, values in groups.items()}
         return settings.model_copy(update=updated)
@@ -104,7 +98,7 @@ class Bench:
         self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS, headers: Headers = ()
     ) -> Iterator[Topics]:
         """Three topics for one run; `values` go to the input, keyed by id. Deleted afterwards."""
-        topics = Topics(f"bench-{uuid.uuid4().hex[:8]}")
+        topics = Topics.fresh(self.cluster.bootstrap_servers, "bench")
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
         for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics.all]).values():
             future.result(30)
@@ -136,33 +130,6 @@ class Bench:
             while not _taken(producer, topics.input, key, value, headers):
                 producer.poll(0.1)  # the client's queue is full: let it send
         assert producer.flush(60) == 0, "the broker has not acknowledged all articles"
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Topic names of one run; `name` is also the consumer group."""
-
-    name: str
-
-    @property
-    def input(self) -> str:
-        """The input topic."""
-        return f"{self.name}.articles"
-
-    @property
-    def output(self) -> str:
-        """The output topic."""
-        return f"{self.name}.entities"
-
-    @property
-    def dead_letter(self) -> str:
-        """The dead-letter topic."""
-        return f"{self.name}.dead-letters"
-
-    @property
-    def all(self) -> tuple[str, str, str]:
-        """All three topics."""
-        return self.input, self.output, self.dead_letter
 
 
 def _taken(producer: Producer, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:

@@ -24,7 +24,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
-    from tools.bench.bench import Topics
+    from tools.topics import Topics
 
 _MARK = "open-loop-"
 """Prefix of this process's keys; the topics may hold other records too."""
@@ -69,7 +69,7 @@ class Job:
         traced: bool = False,
     ) -> Job:
         """A job that publishes `values` and reads the output topics."""
-        outputs = [topics.output, topics.dead_letter]
+        outputs = [topics.output, topics.dead_letters]
         texts = [value.decode() for value in values]
         return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s), traced=traced)
 

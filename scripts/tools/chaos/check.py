@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tools.chaos.headers import OMITTED, STAGE, headers_of, source_of
 from tools.chaos.history import OFFSETS_TOPIC, commits_of, falls
 from tools.chaos.incarnations import Incarnation, Ledger, digest, topic_id_of
-from tools.chaos.reader import Reader
+from tools.kafka.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,17 +53,15 @@ class Findings:
             self.wrong[what].append(str(example))
 
 
-def check(
-    bootstrap_servers: str, names: Names, seen: Mapping[InputId, int], past: Sequence[Incarnation] = ()
-) -> Findings:
+def check(names: Names, seen: Mapping[InputId, int], past: Sequence[Incarnation] = ()) -> Findings:
     """Compare the topics.
 
     `seen`: how often a reader saw an output of each input during the run. `past`: the deleted input topics of the same name,
     oldest first.
     """
     findings = Findings()
-    reader = Reader(bootstrap_servers, names.group)
-    present = Incarnation(topic_id_of(bootstrap_servers, names.input), two_tasks=names.two_tasks)
+    reader = Reader(names.bootstrap_servers, names.group)
+    present = Incarnation(topic_id_of(names.bootstrap_servers, names.input), two_tasks=names.two_tasks)
     present.add(reader.records(names.input))
     ledger = Ledger([*past, present])
     findings.inputs = sum(each.count for each in ledger)

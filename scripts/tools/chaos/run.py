@@ -158,8 +158,8 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
             asked,
             seconds,
             campaign.outcomes,
-            check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past),
-            verified(scene.cluster.bootstrap_servers, scene.names),
+            check(scene.names, scene.timeline.seen, scene.topics.past),
+            verified(scene.names),
             exits,
             dict(scene.timeline.per_second),
             went_back.failed,
@@ -184,13 +184,13 @@ def catch_up(scene: Scene) -> bool:
     return wait_until(scene.all_is_seen, _CATCH_UP_S, 0.5) and caught_up
 
 
-def verified(bootstrap_servers: str, names: Names) -> dict[str, Any]:
+def verified(names: Names) -> dict[str, Any]:
     """Run `enricher verify --json`; returns its exit code and its report."""
     topics = ["--input", names.input, "--output", names.output, "--dead-letters", names.dead_letters]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],
-        env={**environment, "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers},
+        env={**environment, "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
         stdout=subprocess.PIPE,
         check=False,
     )

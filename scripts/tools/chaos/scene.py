@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,13 +13,13 @@ from confluent_kafka.admin import AdminClient
 from tools.chaos.articles import Articles
 from tools.chaos.crew import Crew, launched
 from tools.chaos.frames import Api
-from tools.chaos.reader import Reader
 from tools.chaos.rules import Match, Watch
 from tools.chaos.schemas import Schemas
 from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
 from tools.chaos.worker import TWO_TASKS
 from tools.chaos.workload import Workload
+from tools.kafka.reader import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ class Scene:
         self.proxy, self.cluster = brokers
         servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
-        self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group", two_tasks)
+        self.names = replace(Names.named(servers, name), two_tasks=two_tasks)
         self._reader = Reader(servers, self.names.group)
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        self.topics = TopicKeeper(servers, self.names, PARTITIONS, replicas=len(self.cluster.nodes))
+        self.topics = TopicKeeper(self.names, PARTITIONS, replicas=len(self.cluster.nodes))
         self.topics.make_all()
         with ExitStack() as stack:
             self.schemas = stack.enter_context(Schemas()) if registry else None
@@ -157,15 +158,11 @@ class Scene:
 
 
 def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
-    """A worker's settings: short timeouts, otherwise the defaults."""
+    """A worker's settings: short timeouts, otherwise the defaults. `bootstrap_servers`: the brokers or their proxy."""
     return {
         "kafka": {
+            **names.kafka_settings(instance),
             "bootstrap_servers": bootstrap_servers,
-            "group_id": names.group,
-            "input_topic": names.input,
-            "output_topic": names.output,
-            "dead_letter_topic": names.dead_letters,
-            "instance": instance,
             "session_timeout_s": SESSION_S,
             "transaction_timeout_s": TRANSACTION_S,
             "max_poll_interval_s": POLL_INTERVAL_S,

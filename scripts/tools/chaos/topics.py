@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
 )
 
 from tools.chaos.incarnations import Incarnation, topic_id_of
-from tools.chaos.reader import Reader
+from tools.kafka.reader import Reader
+from tools.topics import Topics
 from tools.waiting import wait_until
 
 _ASK_S = 60.0
@@ -26,13 +27,9 @@ _EMPTY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class Names(Topics):
     """The topics and the consumer group of one run."""
 
-    input: str
-    output: str
-    dead_letters: str
-    group: str
     two_tasks: bool = False
     """Whether the workers rate articles as well."""
 
@@ -43,12 +40,12 @@ class TopicKeeper:
     `partitions`: of each topic at first. `replicas`: of each partition.
     """
 
-    def __init__(self, bootstrap_servers: str, names: Names, partitions: int, *, replicas: int) -> None:
-        self._servers = bootstrap_servers
+    def __init__(self, names: Names, partitions: int, *, replicas: int) -> None:
+        self._servers = names.bootstrap_servers
         self._names = names
         self._replicas = replicas
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-        self._reader = Reader(bootstrap_servers, names.group)
+        self._admin = AdminClient({"bootstrap.servers": names.bootstrap_servers, "log_level": 0})
+        self._reader = Reader(names.bootstrap_servers, names.group)
         self.partitions = partitions
         """How many partitions the input has now."""
         self.past: list[Incarnation] = []
@@ -56,7 +53,7 @@ class TopicKeeper:
 
     def make_all(self) -> None:
         """Create the three topics."""
-        self._make(self._names.input, self._names.output, self._names.dead_letters)
+        self._make(*self._names.all)
 
     def add_partition(self) -> None:
         """Add one partition to each topic: outputs first, so that every input partition always has its counterpart."""

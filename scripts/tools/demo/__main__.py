@@ -47,7 +47,8 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False) -> 
     """Start Kafka if needed, publish, run the worker, show the results. `tasks`: with a class and a vector as well."""
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
     bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _started(console, opened)
-    environment = opened.enter_context(own_topics(bootstrap_servers))
+    topics = opened.enter_context(own_topics(bootstrap_servers))
+    environment = topics.variables("demo-0")
     if tasks:
         environment = {**environment, **tasks_settings(folder, console)}
     articles = [orjson.loads(line) for line in ARTICLES.read_bytes().splitlines()]
@@ -57,7 +58,7 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False) -> 
     console.rule(f"enricher publish {ARTICLES.name}")
     enricher(["publish", str(ARTICLES)], environment)
     console.rule("enricher run --until-caught-up")
-    with Watcher(environment, expected=len(articles), console=console) as watcher:
+    with Watcher(topics, expected=len(articles), console=console) as watcher:
         summary = folder / "summary.json"
         enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
         outcomes = watcher.all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +12,9 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from rich.console import Console
 
-_TOPICS = ("ENRICHER_KAFKA__OUTPUT_TOPIC", "ENRICHER_KAFKA__DEAD_LETTER_TOPIC")
+from tools.kafka.reader import Reader
+from tools.topics import Topics
+
 _SETTLE_S = 10.0  # limit for records that must be visible already once the worker has ended
 
 
@@ -29,15 +30,15 @@ class Outcome:
 class Watcher:
     """Reads committed outputs from the beginning, in a thread."""
 
-    def __init__(self, environment: Mapping[str, str], *, expected: int, console: Console) -> None:
-        self._environment = environment
+    def __init__(self, topics: Topics, *, expected: int, console: Console) -> None:
+        self._topics = topics
         self._expected = expected
         self._console = console
         self._outcomes: list[Outcome] = []
         self._over = threading.Event()
         self._complete = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
-        self._published = _publish_times(environment)
+        self._published = _publish_times(topics)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -55,10 +56,19 @@ class Watcher:
         return list(self._outcomes)
 
     def _watch(self) -> None:
-        consumer = _consumer(self._environment)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._topics.bootstrap_servers,
+                "group.id": f"{self._topics.group}-watcher",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 20,
+                "log_level": 0,
+            }
+        )
         partitions = [
             TopicPartition(topic, number, OFFSET_BEGINNING)
-            for topic in (self._environment[name] for name in _TOPICS)
+            for topic in (self._topics.output, self._topics.dead_letters)
             for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions
         ]
         consumer.assign(partitions)
@@ -81,34 +91,7 @@ class Watcher:
             self._complete.set()
 
 
-def _publish_times(environment: Mapping[str, str]) -> dict[tuple[int, int], float]:
+def _publish_times(topics: Topics) -> dict[tuple[int, int], float]:
     """Publish time of each input (seconds since the epoch), by partition and offset."""
-    consumer, topic = _consumer(environment), environment["ENRICHER_KAFKA__INPUT_TOPIC"]
-    times: dict[tuple[int, int], float] = {}
-    try:
-        numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
-        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in numbers}
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
-        while len(times) < sum(ends.values()):
-            for message in consumer.consume(500, 0.2):
-                source = (
-                    message.partition() or 0,
-                    message.offset() or 0,
-                )  # never None here, though the client's types allow it
-                times[source] = message.timestamp()[1] / 1000
-    finally:
-        consumer.close()
-    return times
-
-
-def _consumer(environment: Mapping[str, str]) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": environment["ENRICHER_KAFKA__BOOTSTRAP_SERVERS"],
-            "group.id": f"{environment['ENRICHER_KAFKA__GROUP_ID']}-watcher",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 20,
-            "log_level": 0,
-        }
-    )
+    inputs = Reader(topics.bootstrap_servers, f"{topics.group}-watcher").records(topics.input)
+    return {(each.partition() or 0, each.offset() or 0): each.timestamp()[1] / 1000 for each in inputs}

@@ -1,31 +1,26 @@
-"""Creates names for the demonstration's topics that collide with no others, and deletes the topics afterwards."""
+"""Names the demonstration's topics, and deletes them afterwards."""
 
 from __future__ import annotations
 
 import contextlib
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+
+from tools.topics import Topics
 
 _DELETE_S = 10.0
 
 
 @contextlib.contextmanager
-def own_topics(bootstrap_servers: str) -> Iterator[Mapping[str, str]]:
-    """Environment variables that point `enricher` to this cluster and unique topics; deletes the topics at the end."""
-    name = f"enricher-demo-{uuid.uuid4().hex[:8]}"
-    topics = {"INPUT": f"{name}.articles", "OUTPUT": f"{name}.entities", "DEAD_LETTER": f"{name}.dead-letters"}
+def own_topics(bootstrap_servers: str) -> Iterator[Topics]:
+    """Names of topics and a group that nobody else has; deletes what exists of them at the end."""
+    topics = Topics.fresh(bootstrap_servers, "enricher-demo")
     try:
-        yield {
-            "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
-            "ENRICHER_KAFKA__GROUP_ID": name,
-            "ENRICHER_KAFKA__INSTANCE": "demo-0",
-            **{f"ENRICHER_KAFKA__{role}_TOPIC": topic for role, topic in topics.items()},
-        }
+        yield topics
     finally:
-        _delete(AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}), list(topics.values()), name)
+        _delete(AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}), list(topics.all), topics.group)
 
 
 def _delete(admin: AdminClient, topics: list[str], group: str) -> None:

@@ -49,7 +49,7 @@ def wait_until_gone(
 
     A zombie counts as gone: it has no command line, and in a container possibly nothing ever reaps it.
     """
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + timeout_s  # not `tools.waiting`: this file runs by itself
     while any(find(folder)):
         if time.monotonic() > deadline_s:
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from tools.kafka.errors import ClusterError
 from tools.kafka.java import log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.properties import HOST, render, zookeeper_properties
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,12 +41,10 @@ class ZooKeeper:
         path.write_text(render(zookeeper_properties(self.port, self.folder / "data")), encoding="utf-8")
         self.log_path.write_bytes(b"")
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        self._process = self._java.start(self.folder, self.log_path, main_class, str(path))
-        deadline_s = time.monotonic() + _START_TIMEOUT_S
-        while not self._listens():
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise ClusterError(f"ZooKeeper does not start. {log_tail(self.log_path)}")
-            time.sleep(_POLL_S)
+        process = self._process = self._java.start(self.folder, self.log_path, main_class, str(path))
+        wait_until(lambda: self._listens() or process.poll() is not None, _START_TIMEOUT_S, _POLL_S)
+        if not self._listens():
+            raise ClusterError(f"ZooKeeper does not start. {log_tail(self.log_path)}")
 
     def stop(self) -> None:
         """SIGKILL, and wait until it has ended: every acknowledged change is in its log. May be called twice."""

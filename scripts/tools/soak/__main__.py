@@ -16,16 +16,19 @@ from typing import Annotated, Any
 import orjson
 import psutil
 import typer
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from rich.console import Console
 
-from tools.bench.bench import Bench, Topics
+from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.load import articles
 from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
+from tools.kafka.reader import Reader
 from tools.soak import hostile, scaler
 from tools.soak.samples import LIMIT, Growth, Sample
+from tools.topics import Topics
+from tools.waiting import wait_until
 
 BAD = b'{"id": 1}'
 BAD_SHARE = 50
@@ -60,10 +63,11 @@ def main(
         hostile.write(out or HOSTILE, rows, scaler_rows, share)
         sys.exit(0 if all([row.holds for row in rows] + [row.holds for row in scaler_rows]) else 1)
     bench = Bench(1, quick=False, say=console.print)
-    with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(bench, topics) as worker:
-        group = Group(bench.cluster.bootstrap_servers, topics.name, topics.input)
+    with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(topics) as worker:
+        group = Group(bench.cluster.bootstrap_servers, topics.group, topics.input)
         samples = _samples(group, worker, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
-        behind = group.behind(within_s=CATCH_UP_S)
+        wait_until(lambda: group.behind() == 0, CATCH_UP_S, 0.5)
+        behind = group.behind()
         group.close()
     growth = Growth.of(samples)
     Console(highlight=False).print(
@@ -83,13 +87,10 @@ def _pool(mix: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _worker(bench: Bench, topics: Topics) -> Iterator[psutil.Process]:
-    kafka = bench.settings_for(topics).kafka
-    names = ("bootstrap_servers", "group_id", "instance", "input_topic", "output_topic", "dead_letter_topic")
-    environment = {f"ENRICHER_KAFKA__{name.upper()}": str(getattr(kafka, name)) for name in names}
+def _worker(topics: Topics) -> Iterator[psutil.Process]:
     process = subprocess.Popen(
         [sys.executable, "-m", "enricher", "run", "--report-every-s", "60"],
-        env=os.environ | environment,
+        env=os.environ | topics.variables("soak-0"),
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -107,21 +108,12 @@ class Group:
 
     def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
         self.bootstrap_servers, self.topic = bootstrap_servers, topic
-        self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group_id})
-        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        self._partitions = [TopicPartition(topic, number) for number in partitions]
+        self._reader = Reader(bootstrap_servers, group_id)
 
-    def behind(self, within_s: float = 0.0) -> int:
-        """Published but uncommitted articles; waits up to `within_s` for there to be none."""
-        deadline_s = time.monotonic() + within_s
-        while (behind := self._behind()) and time.monotonic() < deadline_s:
-            time.sleep(0.5)
-        return behind
-
-    def _behind(self) -> int:
-        committed = self._consumer.committed(self._partitions, timeout=10)
-        ends = [self._consumer.get_watermark_offsets(at, timeout=10)[1] for at in committed]
-        return sum(end - max(0, at.offset) for at, end in zip(committed, ends, strict=True))
+    def behind(self) -> int:
+        """Published but uncommitted articles."""
+        offsets = self._reader.committed_and_ends(self.topic).values()
+        return sum(end - max(0, committed) for committed, end in offsets)
 
     def close(self) -> None:
         """Close the client before the broker ends."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,6 +29,7 @@ from tools.kafka import Cluster
 from tools.soak import scaler
 from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
 from tools.soak.scaler import ScalerRow
+from tools.topics import Topics
 
 LIMIT_BYTES = 1_500_000_000
 """The memory limit for every attack at default settings."""
@@ -76,7 +76,7 @@ def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[S
             if not names or attack.name in names:
                 rows.append(_through_kafka(attack, cluster.bootstrap_servers, share))
                 say(_line(rows[-1]))
-        environment = _environment(cluster.bootstrap_servers)
+        environment = Topics.fresh(cluster.bootstrap_servers, "hostile").variables("hostile")
         _enricher(environment, "topics", "create", "--partitions", "2")
         scaler_rows = list(scaler.run(names, environment, say))
     for attack_on_file in file_attacks():
@@ -118,20 +118,12 @@ def _line(row: Row) -> str:
     )
 
 
-def _environment(bootstrap_servers: str) -> dict[str, str]:
-    """Settings with topics and a group that nobody else has."""
-    name = f"hostile-{uuid.uuid4().hex[:8]}"
-    own = {"INPUT_TOPIC": "in", "OUTPUT_TOPIC": "out", "DEAD_LETTER_TOPIC": "dead", "GROUP_ID": "group"}
-    environment = {f"ENRICHER_KAFKA__{setting}": f"{name}.{suffix}" for setting, suffix in own.items()}
-    return environment | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers, "ENRICHER_KAFKA__INSTANCE": "hostile"}
-
-
 def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
-    environment = _environment(bootstrap_servers)
+    topics = Topics.fresh(bootstrap_servers, "hostile")
+    environment = topics.variables("hostile")
     _enricher(environment, "topics", "create", "--partitions", "2")
-    topic = environment["ENRICHER_KAFKA__INPUT_TOPIC"]
-    _configure(bootstrap_servers, topic, attack.topic)
-    accepted, refused = _publish(bootstrap_servers, topic, attack, share)
+    _configure(bootstrap_servers, topics.input, attack.topic)
+    accepted, refused = _publish(bootstrap_servers, topics.input, attack, share)
     with _registry(attack) as settings:
         environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
         code, peak, seconds = measured(environment, "run", "--until-caught-up")

@@ -14,7 +14,6 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.settings import load_settings
 from tools.bench.load import articles
 from tools.bench.peers.contenders import laps_of, records_in
 from tools.bench.peers.djl import djl_launcher
@@ -72,7 +71,7 @@ def written(process: PeerProcess, ways: Sequence[Options], topics: Topics) -> li
         producer.flush(PATIENCE_S)
         done = process.ask({"route": route, "options": way, "articles": size})
         assert (size, True) == (done["articles"], done["working_s"] > 0)
-    for record in records_in(load_settings(), topics.output):
+    for record in records_in(topics):
         name, _, lap = record["id"].rpartition("@")
         runs[int(lap)][name] = record | {"id": name, "model": {}}
     return runs

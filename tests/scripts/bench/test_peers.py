@@ -16,7 +16,6 @@ from support.topics import Topics
 
 from enricher.core.scoring import EntitySpan
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.settings import load_settings
 from tools.bench.legs.peers import SEED, aims
 from tools.bench.load import articles
 from tools.bench.peers.contenders import Incomplete, checked, laps_of, records_in
@@ -129,9 +128,7 @@ def test_the_peers_write_one_record_per_article(
         assert (1, 1) == (done["articles"], done["transactions"])
     for name, setting in topics.environment.items():
         monkeypatch.setenv(name, setting)
-    written = checked(
-        records_in(load_settings(), topics.output), [*(orjson.loads(value)["id"] for value in values), "1"]
-    )
+    written = checked(records_in(topics), [*(orjson.loads(value)["id"] for value in values), "1"])
     assert {EntitySpan("body", 0, 13, "PER"), EntitySpan("body", 18, 33, "PER")} <= written["1"]
 
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from kafka.harness import read_all
 from support.benched import forked
+from support.reading import read_all
 
 from tools.bench import child
 from tools.bench.bench import Bench

@@ -13,7 +13,7 @@ from enricher.app.tasks import load_tasks, plan_tasks
 from enricher.settings import Settings, load_settings
 from tools.bench import child
 from tools.bench.backlog import run_backlog
-from tools.bench.bench import Bench, Topics
+from tools.bench.bench import Bench
 from tools.bench.legs.tasks.checkpoints import make_checkpoints
 from tools.bench.legs.tasks.crews import run_workers, worker_settings
 from tools.bench.legs.tasks.report import (
@@ -33,6 +33,7 @@ from tools.bench.load import articles
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
 from tools.kafka import Cluster
+from tools.topics import Topics
 
 QUIET, NOISY = Load(10.0, 1.9, 0.1, 0.0), Load(10.0, 1.0, 0.1, 0.9)
 
@@ -68,7 +69,7 @@ def test_settings_of_a_worker_survive_json(tmp_path: Path) -> None:
             kafka = settings.kafka.model_copy(update={"input_topic": topics.input})
             return settings.model_copy(update={"kafka": kafka})
 
-    read = Settings(**cast("dict[str, Any]", worker_settings(cast("Any", Stub()), settings, Topics("some"))))
+    read = Settings(**cast("dict[str, Any]", worker_settings(cast("Any", Stub()), settings, Topics.named("", "some"))))
     assert ["topic", "ner"] == list(read.tasks)
     assert "some.articles" == read.kafka.input_topic
 

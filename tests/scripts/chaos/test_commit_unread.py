@@ -6,17 +6,9 @@ import signal
 
 import pytest
 from kafka.clients import config_for
-from kafka.harness import (
-    as_sent,
-    assert_exactly_once,
-    committed_and_ends,
-    publish,
-    read_all,
-    short_articles,
-    wait_until,
-    worker,
-)
-from support.patience import PATIENCE_S
+from kafka.harness import as_sent, assert_exactly_once, publish, short_articles, worker
+from support.patience import PATIENCE_S, wait_until
+from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.verify import verify

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.harness import as_sent, committed_and_ends, publish, short_articles
+from kafka.harness import as_sent, publish, short_articles
 from support.crews import forked
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends
 
 from enricher.app.kafka import kafka_config
 from enricher.errors import Stalled
@@ -100,10 +101,9 @@ class World:
         """Create topics and a group for which the brokers have the intended roles."""
         groups = (f"{worker}-{uuid.uuid4().hex[:8]}" for _ in count())
         group = next(group for group in groups if self._suits(group, worker))
-        names = Names(f"{group}.articles", f"{group}.entities", f"{group}.dead-letters", group)
+        names = Names.named(self.bootstrap_servers, group)
         replicas = [[node.node_id for node in (self.leader, self.transactions, self.gone)]]
-        topics = (names.input, names.output, names.dead_letters)
-        new = [NewTopic(topic, num_partitions=1, replica_assignment=replicas) for topic in topics]
+        new = [NewTopic(topic, num_partitions=1, replica_assignment=replicas) for topic in names.all]
         for future in self._admin.create_topics(new).values():
             future.result(PATIENCE_S)
         return names

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.crews import forked
+from support.doctored import names_of
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.chaos.crew import Crew
 from tools.chaos.scene import settings_of
-from tools.chaos.topics import Names
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
 
-def names_of(topics: Topics) -> Names:
-    """The topics as the fault matrix calls them."""
-    return Names(topics.input, topics.output, topics.dead_letters, topics.group)
-
-
 def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics, tmp_path: Path) -> None:
     """Without the topic the worker exits with code 4, again and again."""
-    names = Names("nowhere", direct.output, direct.dead_letters, direct.group)
+    names = replace(names_of(direct), input="nowhere")
     with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
         assert wait_until(lambda: len(crew.exits) >= 2, PATIENCE_S)
     assert {4} >= {end.code for end in crew.exits[:2]}

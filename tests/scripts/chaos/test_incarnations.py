@@ -40,7 +40,7 @@ class Twice:
 def twice(direct: Topics, shared_proxy: tuple[Proxy, Cluster]) -> Twice:
     """A topic with partly committed inputs, deleted, recreated, and filled with others."""
     servers = shared_proxy[1].bootstrap_servers
-    keeper = TopicKeeper(servers, names_of(direct), 4, replicas=1)
+    keeper = TopicKeeper(names_of(direct), 4, replicas=1)
     old = right_answers(direct, "old", topic_id_of(servers, direct.input))
     commit(direct, DONE)
     keeper.remember_the_rest(keeper.remember_input())

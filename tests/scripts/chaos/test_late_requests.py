@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
-from kafka.harness import Sent, publish, read_all
+from kafka.harness import Sent, publish
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
@@ -23,9 +24,9 @@ from enricher.records import RawRecord
 from tools.chaos.frames import Api
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy
-from tools.chaos.reader import Reader
 from tools.chaos.rules import Answered, Direction, Match, Silence
 from tools.kafka import Cluster
+from tools.kafka.reader import Reader
 from tools.kafka.versions import OLDEST
 from tools.waiting import wait_until
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kafka.harness import as_sent, committed_and_ends, publish, read_all, short_articles
+from kafka.harness import as_sent, publish, short_articles
 from support.crews import forked
+from support.doctored import names_of
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
 from enricher.app.kafka import kafka_config
@@ -28,7 +30,6 @@ from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match, Rule
 from tools.chaos.scene import settings_of
-from tools.chaos.topics import Names
 from tools.kafka import Cluster
 from tools.waiting import wait_until
 
@@ -50,7 +51,7 @@ class Drive:
     def __init__(self, proxy: Proxy, cluster: Cluster, worker: str) -> None:
         self.worker = worker
         topics = make_topics(cluster.bootstrap_servers, partitions=1)
-        self.names = Names(topics.input, topics.output, topics.dead_letters, topics.group)
+        self.names = names_of(topics)
         self.proxy = proxy
         self._servers = cluster.bootstrap_servers
         self._published = 0

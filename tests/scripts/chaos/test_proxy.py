@@ -6,8 +6,8 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from kafka.harness import read_all
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 from tools.chaos.frames import Api

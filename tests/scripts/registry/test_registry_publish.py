@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.cli_runner import article, json_lines, read_all, run
+from commands.cli_runner import article, json_lines, run
 from registry.server import Registry, serving
+from support.reading import read_all
 from typer.testing import CliRunner
 
 from enricher.app.registry import registry_client

@@ -9,17 +9,16 @@ from typing import Any
 import orjson
 
 from enricher.app.building import kafka_worker
-from enricher.app.kafka import kafka_config
 from enricher.app.model import Model
 from enricher.app.tasks import Tasks
 from enricher.core.scoring import EntitySpan
-from enricher.kafka.inspect.follow import TopicReader
 from enricher.runtime.watchdog import Watchdog
-from enricher.settings import Settings
-from tools.bench.bench import Bench, Topics
+from tools.bench.bench import Bench
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerProcess
 from tools.bench.repeating import Run
+from tools.kafka.reader import Reader
+from tools.topics import Topics
 from tools.waiting import wait_until
 
 Written = Mapping[str, set[EntitySpan]]
@@ -57,7 +56,7 @@ def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
         meter = bench.meter()
         worker.run()
         load = meter.read()
-        detail = {"transactions": worker.counters.transactions, "written": _written(bench, topics, values)}
+        detail = {"transactions": worker.counters.transactions, "written": _written(topics, values)}
     return Run(len(values) / worker.counters.working_s, load, detail)
 
 
@@ -67,43 +66,38 @@ def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) ->
         meter = bench.meter()
         done = peer.process.ask({"route": _route(bench, topics), "options": way, "articles": len(values)})
         load = meter.read()
-        detail = {"transactions": done["transactions"], "written": _written(bench, topics, values)}
+        detail = {"transactions": done["transactions"], "written": _written(topics, values)}
     return Run(len(values) / done["working_s"], load, detail)
 
 
 def _route(bench: Bench, topics: Topics) -> dict[str, Any]:
     return {
         "bootstrap_servers": bench.cluster.bootstrap_servers,
-        "group_id": topics.name,
+        "group_id": topics.group,
         "input_topic": topics.input,
         "output_topic": topics.output,
     }
 
 
-def _written(bench: Bench, topics: Topics, values: Sequence[bytes]) -> Written:
+def _written(topics: Topics, values: Sequence[bytes]) -> Written:
     """What was committed. Raises Incomplete unless it is one record per article.
 
     A commit returns before brokers have ended the transaction in every partition, so the last records become visible later.
     """
-    settings, records = bench.settings_for(topics), list[dict[str, Any]]()
+    records = list[dict[str, Any]]()
 
     def is_complete() -> bool:
-        records[:] = records_in(settings, topics.output)
+        records[:] = records_in(topics)
         return len(records) >= len(values)
 
     wait_until(is_complete, VISIBLE_S)
     return checked(records, [orjson.loads(value)["id"] for value in values])
 
 
-def records_in(settings: Settings, topic: str) -> list[dict[str, Any]]:
-    """Read all committed records of a topic."""
-    reader, records = TopicReader(kafka_config(settings), topic, newest=None), []
-    try:
-        while not reader.finished:
-            records += [orjson.loads(record.value or b"{}") for record in reader.poll(1.0)]
-    finally:
-        reader.close()
-    return records
+def records_in(topics: Topics) -> list[dict[str, Any]]:
+    """Read all committed records of the output topic."""
+    messages = Reader(topics.bootstrap_servers, topics.group).records(topics.output)
+    return [orjson.loads(message.value() or b"{}") for message in messages]
 
 
 def checked(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:

@@ -14,7 +14,7 @@ from enricher.app.building import kafka_worker
 from enricher.app.tasks import Tasks
 from enricher.runtime.watchdog import Watchdog
 from tools.bench.arrivals import percentile, poisson
-from tools.bench.bench import PARTITIONS, Bench, Topics
+from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.legs.latency.measured import Batching, Measured
 from tools.bench.legs.latency.stages import StageTimes, stage_times
@@ -24,6 +24,7 @@ from tools.bench.open_loop import Job
 from tools.bench.peers.transfer import Route
 from tools.bench.timeline import Timeline
 from tools.bench.watching import calls_of
+from tools.topics import Topics
 
 if TYPE_CHECKING:
     from enricher.stats.counters import Counters
@@ -112,7 +113,7 @@ def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measu
     with bench.empty_topics() as topics, Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
         job = traffic.job(bench, topics)
         client.say(job)
-        route = Route(bench.cluster.bootstrap_servers, topics.name, topics.input, topics.output)
+        route = Route(bench.cluster.bootstrap_servers, topics.group, topics.input, topics.output)
         order = {"route": asdict(route), "options": {}, "articles": job.warm + len(traffic.values)}
         done = pool.submit(process.ask, order)
         seen = _watched(bench, client, lambda: cpu_s(process.pid))

@@ -12,10 +12,11 @@ import orjson
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tools.bench.bench import Bench, Topics
+from tools.bench.bench import Bench
 from tools.bench.child import Child
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
+from tools.topics import Topics
 from tools.waiting import wait_until
 
 PARTITIONS = 8
@@ -98,7 +99,7 @@ class Crew:
     def _shares(self) -> list[int]:
         """Number of partitions of each member; empty while the group rebalances."""
         try:
-            group = self._admin.describe_consumer_groups([self.topics.name])[self.topics.name].result(_READY_S)
+            group = self._admin.describe_consumer_groups([self.topics.group])[self.topics.group].result(_READY_S)
         except KafkaException:
             return []  # the group does not exist until a member has joined
         if group.state.name != "STABLE":

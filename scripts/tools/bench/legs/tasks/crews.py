@@ -13,9 +13,10 @@ from pathlib import Path
 import orjson
 
 from enricher.settings import Settings
-from tools.bench.bench import Bench, Topics
+from tools.bench.bench import Bench
 from tools.bench.child import Child
 from tools.bench.repeating import Run
+from tools.topics import Topics
 
 _MODULE = "tools.bench.task_worker"
 _CHECKOUT_S = 300.0
@@ -62,12 +63,7 @@ def run_checkout(bench: Bench, values: Sequence[bytes], checkout: Path) -> Run:
         environment = os.environ | {
             "PYTHONPATH": str(checkout),
             "ENRICHER_MODEL__PRECISION": "fp32",
-            "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bench.cluster.bootstrap_servers,
-            "ENRICHER_KAFKA__GROUP_ID": topics.name,
-            "ENRICHER_KAFKA__INSTANCE": "bench-0",
-            "ENRICHER_KAFKA__INPUT_TOPIC": topics.input,
-            "ENRICHER_KAFKA__OUTPUT_TOPIC": topics.output,
-            "ENRICHER_KAFKA__DEAD_LETTER_TOPIC": topics.dead_letter,
+            **topics.variables("bench-0"),
         }
         command = [sys.executable, "-m", "enricher", "run", "--until-caught-up", "--summary", str(summary)]
         meter = bench.meter()

@@ -1,4 +1,4 @@
-"""The check of `tools.registry.mixed` finds what is wrong: a worker that did nothing right would not pass."""
+"""The check of `support.mixed` finds what is wrong: a worker that did nothing right would not pass."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from tools.registry.mixed.inputs import EVENT_SOURCE, Input
-from tools.registry.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout
-from tools.registry.mixed.outputs import Findings, check_record
-from tools.registry.mixed.texts import Texts
+from support.mixed.inputs import EVENT_SOURCE, Input
+from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout
+from support.mixed.outputs import Findings, check_record
+from support.mixed.texts import Texts
 
 TEXTS = Texts()
 

@@ -14,19 +14,19 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
+from support.mixed.inputs import Place
+from support.mixed.protobuf import compiled
 from tools import ROOT
 from tools.chaos.headers import STAGE, headers_of, source_of
-from tools.chaos.reader import Reader
-from tools.registry.mixed.inputs import Place
-from tools.registry.mixed.protobuf import compiled
+from tools.kafka.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from confluent_kafka import Message
 
+    from support.mixed.inputs import Input
     from tools.chaos.topics import Names
-    from tools.registry.mixed.inputs import Input
 
 OutputFormat = Literal["json", "avro", "protobuf", "json-schema"]
 _SHOWN = 5
@@ -56,7 +56,6 @@ class Findings:
 
 
 def check(
-    bootstrap_servers: str,
     names: Names,
     places: Mapping[Place, Input],
     output_format: OutputFormat = "json",
@@ -64,7 +63,7 @@ def check(
 ) -> Findings:
     """Compare every record with its input: once, right id and metadata, entities where their offsets say."""
     findings = Findings(inputs=len(places), forms=Counter(each.form for each in places.values()))
-    reader = Reader(bootstrap_servers, names.group)
+    reader = Reader(names.bootstrap_servers, names.group)
     decode = _decoder(output_format, registry_url, names.output)
     seen: Counter[Place] = Counter()
     entities: dict[tuple[str, int], tuple[Any, str]] = {}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from tools.registry.mixed.texts import Texts
+from support.mixed.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from confluent_kafka import KafkaError, Message
 
-    from tools.registry.mixed.forms import Document, Headers, Written
-    from tools.registry.mixed.layouts import Layout
-    from tools.registry.mixed.texts import Text
+    from support.mixed.forms import Document, Headers, Written
+    from support.mixed.layouts import Layout
+    from support.mixed.texts import Text
 
 _FLUSH_S = 60.0
 EVENT_SOURCE = "/newsroom"

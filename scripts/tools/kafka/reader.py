@@ -1,4 +1,7 @@
-"""Reads whole topics and offsets without joining a group."""
+"""Reads whole topics and offsets without joining a group, for the scripts and for the tests.
+
+It is a plain client: what it says of a worker's outputs owes nothing to the worker's code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _AT_ONCE = 1_000
 
 
 class Reader:
-    """Reads past the proxy. `group`: the group whose committed offsets are read."""
+    """Reads topics of one cluster. `group`: the group whose committed offsets are read."""
 
     def __init__(self, bootstrap_servers: str, group: str) -> None:
         self._common = {
@@ -52,9 +55,7 @@ class Reader:
         """
         consumer = Consumer({**self._common, "isolation.level": isolation})
         try:
-            self._partitions(
-                consumer, topic
-            )  # a client that knows the leaders begins at once, another after half a second
+            self._partitions(consumer, topic)  # a client that knows the leaders begins at once, not after half a second
             consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
             # consume() waits until it has as many messages as asked for, so with a timeout it is asked for one.
             while nexts and (messages := consumer.consume(_AT_ONCE, 0) or consumer.consume(1, _SILENCE_S)):
@@ -95,7 +96,9 @@ class Reader:
             try:
                 return consumer.committed(asked, timeout=_TIMEOUT_S)
             except KafkaException as exception:
-                if exception.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > give_up_s:
+                error = exception.args[0]
+                later = error.retriable() or error.code() == KafkaError.NOT_COORDINATOR
+                if not later or time.monotonic() > give_up_s:
                     raise
                 time.sleep(0.2)
 

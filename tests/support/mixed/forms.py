@@ -26,13 +26,13 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
-from tools.registry.mixed.protobuf import message_class
+from support.mixed.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tools.registry.mixed.layouts import Layout
+    from support.mixed.layouts import Layout
 
 Document = dict[str, Any]
 Headers = list[tuple[str, str | bytes | None]]

@@ -13,7 +13,7 @@ from grpc_tools import protoc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tools.registry.mixed.layouts import Layout
+    from support.mixed.layouts import Layout
 
 _MADE: dict[str, Any] = {}
 

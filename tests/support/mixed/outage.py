@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from tools.registry.faults import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tools.registry.mixed.stage import Stage
+    from support.mixed.stage import Stage
     from tools.registry.proxy import FaultProxy
 
 _TURN_S = 1.0
@@ -39,9 +37,7 @@ class Outage:
         return len(self.ages_s) > 1 and self.ages_s[-1][1] > self.ages_s[0][1]
 
 
-def ride_out(
-    stage: Stage, proxy: FaultProxy, fault: Fault, seconds: float, rate_per_s: float, say: Callable[[str], None]
-) -> Outage:
+def ride_out(stage: Stage, proxy: FaultProxy, fault: Fault, seconds: float, rate_per_s: float) -> Outage:
     """Publish for `seconds` while the registry is away, every fourth input with a schema that the worker has not met.
 
     A worker must be running. Returns when everything is committed after the registry's return, or too much time has gone.
@@ -57,7 +53,9 @@ def ride_out(
             stage.publisher.send(stage.inputs.next_with(FRESH, due - published))
             published = due
             outage.ages_s.append((now_s, stage.age_s()))
-            say(f"{fault.name}: {now_s:3.0f} s, oldest record {outage.ages_s[-1][1]:.1f} s, backlog {stage.backlog()}")
+            print(
+                f"{fault.name}: {now_s:3.0f} s, oldest record {outage.ages_s[-1][1]:.1f} s, backlog {stage.backlog()}"
+            )
             time.sleep(max(0.0, _TURN_S - (time.monotonic() - began_s - now_s)))
         # A turn may take as long as the outage on a busy machine; this is never the only look.
         outage.ages_s.append((time.monotonic() - began_s, stage.age_s()))

@@ -34,7 +34,7 @@ class Texts:
 
     def text(self, number: int) -> Text:
         """Two paragraphs with a title."""
-        chosen = Random(number)  # noqa: S311  to be repeatable, not to be secret
+        chosen = Random(number)
         sample = chosen.randrange(len(self._bodies))
         return Text(
             self._titles[sample],

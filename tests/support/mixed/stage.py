@@ -1,20 +1,24 @@
-"""Topics, a worker and a publisher for one layout, as a user would run them: only commands and the environment."""
+"""Topics, a worker and a publisher for one layout, as a user would run them: only commands and the environment.
+
+Workers are forked, and other commands run in the test's own process, so that neither waits for an interpreter.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
-import uuid
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
-from tools.chaos.reader import Reader
+from commands.cli_runner import run
+
+from support.forked import Forked
+from support.mixed.forms import Forms
+from support.mixed.inputs import Inputs, Publisher
+from support.mixed.outputs import check
 from tools.chaos.topics import Names, TopicKeeper
-from tools.registry.mixed.forms import Forms
-from tools.registry.mixed.inputs import Inputs, Publisher
-from tools.registry.mixed.outputs import check
+from tools.kafka.reader import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -22,31 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from tools.registry.mixed.layouts import Layout
-    from tools.registry.mixed.outputs import Findings, OutputFormat
+    from support.mixed.layouts import Layout
+    from support.mixed.outputs import Findings, OutputFormat
 
 PARTITIONS = 4
 _END_S = 60.0
-
-
-class Process(Protocol):
-    """A running program, used like a `Popen`."""
-
-    @property
-    def returncode(self) -> int | None:
-        """Return None while it runs, else the exit code."""
-
-    def poll(self) -> int | None:
-        """The same, up to date."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; raises `subprocess.TimeoutExpired`."""
-
-    def terminate(self) -> None:
-        """SIGTERM."""
-
-    def kill(self) -> None:
-        """SIGKILL."""
 
 
 class Stage:
@@ -65,15 +49,14 @@ class Stage:
         output_format: OutputFormat = "json",
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        name = f"m{uuid.uuid4().hex[:6]}-{layout.name}"
-        self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
-        self._bootstrap_servers, self._registry_url = bootstrap_servers, registry_url
+        self.names = Names.fresh(bootstrap_servers, f"mixed-{layout.name}")
+        self._registry_url = registry_url
         self._output_format = output_format
         self._folder = folder / layout.name
         self._glue = self._folder / "glue"
         self._glue.mkdir(parents=True)
         self._cleanup = ExitStack()
-        TopicKeeper(bootstrap_servers, self.names, PARTITIONS, replicas=1).make_all()
+        TopicKeeper(self.names, PARTITIONS, replicas=1).make_all()
         self.forms = Forms(layout, registry_url, self.names.input, self._glue)
         self.inputs = Inputs(layout, self.forms.by_name)
         self.publisher = Publisher(bootstrap_servers, self.names.input)
@@ -85,16 +68,11 @@ class Stage:
         """Publish the next `count` inputs."""
         self.publisher.send(self.inputs.next(count))
 
-    def start(self, *arguments: str) -> Process:
-        """Start `enricher run`."""
-        process = self.launched("run", *arguments)
+    def start(self, *arguments: str) -> Forked:
+        """Start `enricher run`, which logs to `log`."""
+        process = Forked(["-m", "enricher", "run", *arguments], self.environment, self.log)
         self._cleanup.callback(_end, process)
         return process
-
-    def launched(self, *arguments: str) -> Process:
-        """Start the program, which logs to `log`."""
-        with self.log.open("ab") as log:
-            return subprocess.Popen([*_ENRICHER, *arguments], env=self.environment, stderr=log)
 
     def run_to_the_end(self) -> int:
         """Let a worker do everything that is there; returns its exit code."""
@@ -111,7 +89,9 @@ class Stage:
 
     def age_s(self) -> float:
         """Age of the oldest record that is not committed, as `enricher lag` says it."""
-        return float(self._json("lag", "--json")["age_s"] or 0.0)
+        result = run("lag", "--json", env=self.environment)
+        assert result.exit_code == 0, f"{result.stderr}{result.exception or ''}"
+        return float(json.loads(result.stdout)["age_s"] or 0.0)
 
     def dead_letters(self) -> int:
         """How many there are."""
@@ -119,20 +99,12 @@ class Stage:
 
     def check(self) -> Findings:
         """Compare all records with their inputs."""
-        return check(
-            self._bootstrap_servers, self.names, self.publisher.places, self._output_format, self._registry_url
-        )
+        return check(self.names, self.publisher.places, self._output_format, self._registry_url)
 
     def verify(self) -> tuple[int, str]:
         """Run `enricher verify`; returns its exit code and what it printed."""
-        code, shown, said = self.called("verify", "--wait", "30")
-        return code, shown + said
-
-    def called(self, *arguments: str) -> tuple[int, str, str]:
-        """Run the program; returns its exit code and what it wrote to standard output and to standard error."""
-        command = [*_ENRICHER, "--quiet", *arguments]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
+        result = run("verify", "--wait", "30", env=self.environment)
+        return result.exit_code, f"{result.stdout}{result.stderr}{result.exception or ''}"
 
     def __enter__(self) -> Self:
         return self
@@ -142,24 +114,12 @@ class Stage:
     ) -> None:
         self._cleanup.close()
 
-    def _json(self, *arguments: str) -> dict[str, Any]:
-        code, shown, said = self.called(*arguments)
-        if code:
-            raise RuntimeError(f"enricher {' '.join(arguments)} ended with {code}: {said[-500:]}")
-        found: dict[str, Any] = json.loads(shown)
-        return found
-
     def _environment(self, layout: Layout, settings: Mapping[str, str]) -> dict[str, str]:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
         output = {"ENRICHER_OUTPUT__FORMAT": self._output_format}
         return {
             **outside,
-            "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": self._bootstrap_servers,
-            "ENRICHER_KAFKA__GROUP_ID": self.names.group,
-            "ENRICHER_KAFKA__INSTANCE": "mixed-0",
-            "ENRICHER_KAFKA__INPUT_TOPIC": self.names.input,
-            "ENRICHER_KAFKA__OUTPUT_TOPIC": self.names.output,
-            "ENRICHER_KAFKA__DEAD_LETTER_TOPIC": self.names.dead_letters,
+            **self.names.variables("mixed-0"),
             "ENRICHER_ARTICLES__FORMAT": "registry",
             "ENRICHER_REGISTRY__URL": self._registry_url,
             "ENRICHER_REGISTRY__GLUE_FOLDER": str(self._glue),
@@ -172,10 +132,7 @@ class Stage:
         }
 
 
-_ENRICHER = (sys.executable, "-m", "enricher")
-
-
-def _end(process: Process) -> None:
+def _end(process: Forked) -> None:
     """SIGTERM, then SIGKILL."""
     process.terminate()
     try:

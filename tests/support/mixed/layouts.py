@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tools.registry.mixed.texts import Text
+    from support.mixed.texts import Text
 
 SEPARATOR = "\n\n"
 """What the worker joins paragraphs with, by default."""

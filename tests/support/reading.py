@@ -1,0 +1,19 @@
+"""What a plain consumer finds in topics: records, committed offsets, ends."""
+
+from __future__ import annotations
+
+from confluent_kafka import Message
+
+from tools.kafka.reader import Reader
+
+Positions = dict[int, tuple[int, int]]
+
+
+def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> list[Message]:
+    """Everything that a consumer delivers of a topic, from its beginning to its end."""
+    return list(Reader(bootstrap_servers, "reads-everything").records(topic, isolation))
+
+
+def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> Positions:
+    """By partition: the group's committed offset, below 0 if there is none, and the topic's end."""
+    return Reader(bootstrap_servers, group).committed_and_ends(topic)
