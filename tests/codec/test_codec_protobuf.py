@@ -159,7 +159,8 @@ def test_confluents_files_are_those_of_its_own_client(tmp_path: Path) -> None:
     formats = Path(protobuf_files.__file__).parent
     names = ("meta", "type/decimal", "type/variant", "types/decimal")
     sources = [f"confluent/{name}.proto" for name in names]
-    protoc.main(["protoc", f"--proto_path={formats}", f"--descriptor_set_out={tmp_path / 'made'}", *sources])
+    folders = [f"--proto_path={folder}" for folder in (formats, Path(protoc.__file__).parent / "_proto")]
+    assert protoc.main(["protoc", *folders, f"--descriptor_set_out={tmp_path / 'made'}", *sources]) == 0
     assert (formats / "confluent" / "known.binpb").read_bytes() == (tmp_path / "made").read_bytes()
     for file in FileDescriptorSet.FromString((tmp_path / "made").read_bytes()).file:
         module = f"confluent_kafka.schema_registry.{file.name.removesuffix('.proto').replace('/', '.')}_pb2"
@@ -174,7 +175,6 @@ def test_confluents_files_are_those_of_its_own_client(tmp_path: Path) -> None:
 def test_each_of_confluents_files_may_be_imported_without_a_reference(in_base64: bool) -> None:  # noqa: FBT001
     """As text, or registered as a descriptor; options say nothing about values."""
     text = """
-        syntax = "proto3";
         import "confluent/meta.proto";
         import "confluent/type/variant.proto";
         import "confluent/types/decimal.proto";

@@ -100,8 +100,8 @@ def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_trans
 
     assert catch_up(scene)
     scene.crew.close()
-    findings = check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen)
+    findings = check(scene.names, scene.timeline.seen)
     assert findings.wrong == {}
     assert findings.inputs > 200
     assert findings.uncommitted > 0, "no transaction was rolled back: nothing was tried"
-    assert verified(scene.cluster.bootstrap_servers, scene.names)["exit_code"] == 0
+    assert verified(scene.names)["exit_code"] == 0

@@ -18,6 +18,7 @@ from enricher.scaling import service
 from enricher.scaling.backlog import Backlog
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.policy import Rules
+from enricher.scaling.reading import BacklogReader
 from enricher.scaling.service import SERVICE, ExternalScaler, serving
 from enricher.scaling.trigger import Trigger
 from enricher.scaling.watching import Watches
@@ -27,10 +28,10 @@ CALL_S = 60.0
 METRICS, STREAM, HEALTH = f"/{SERVICE}/GetMetrics", f"/{SERVICE}/StreamIsActive", "/grpc.health.v1.Health/Check"
 
 
-class Brokers:
+class Brokers(BacklogReader):
     """A backlog without work. It can be made to wait."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # of the real one nothing, which would connect
         self.answering = threading.Event()
         self.answering.set()
 

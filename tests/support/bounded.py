@@ -80,7 +80,7 @@ def outcomes(cases: Sequence[Hostile], *, memory_bytes: int = MEMORY_BYTES) -> d
         timeout=PATIENCE_S,
         check=False,
         # Not all of sys.path: in other folders of tests there is a module of our package's name.
-        env={"PYTHONPATH": f"{_TESTS.parent}:{_TESTS}", "PATH": ""},
+        env={"PYTHONPATH": f"{_TESTS.parent}:{_TESTS.parent / 'scripts'}:{_TESTS}", "PATH": ""},
     )
     lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
     assert done.returncode == 0, (

@@ -51,7 +51,8 @@ class Feed:
 @contextmanager
 def under_load() -> Iterator[Prometheus]:
     """A Prometheus with our rules, a worker under load, and a broker and topics of their own."""
-    with Cluster(nodes=1) as cluster, own_topics(cluster.bootstrap_servers) as environment:
+    with Cluster(nodes=1) as cluster, own_topics(cluster.bootstrap_servers) as topics:
+        environment = topics.variables()
         enricher(["topics", "create"], environment)
         with worker(environment) as address, Prometheus(address, RULES) as prometheus, feeding(environment, address):
             yield prometheus

@@ -46,7 +46,6 @@ def publish_lines(files: Sequence[Path], schema_file: Path) -> int:
     inputs = Inputs(files, several_passes=False)
     inputs.require()
     publisher = Publisher(config, config.input_topic)
-    publisher.open()
     encode = registered_encoder(schema_file, client, f"{config.input_topic}-value")
     try:
         for line in inputs.lines():

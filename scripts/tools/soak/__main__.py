@@ -68,7 +68,6 @@ def main(
         samples = _samples(group, worker, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
         wait_until(lambda: group.behind() == 0, CATCH_UP_S, 0.5)
         behind = group.behind()
-        group.close()
     growth = Growth.of(samples)
     Console(highlight=False).print(
         f"{len(samples)} samples over {minutes:g} min at {rate:g} {mix}/s, {samples[-1].published} published: "
@@ -114,10 +113,6 @@ class Group:
         """Published but uncommitted articles."""
         offsets = self._reader.committed_and_ends(self.topic).values()
         return sum(end - max(0, committed) for committed, end in offsets)
-
-    def close(self) -> None:
-        """Close the client before the broker ends."""
-        self._consumer.close()
 
 
 def _samples(
