@@ -20,7 +20,7 @@ from support.topics import Topics
 
 from enricher.errors import BrokerError
 from enricher.kafka.trials import offsets, running, visibility
-from enricher.kafka.trials.clients import Clients, Outcome
+from enricher.kafka.trials.clients import Clients, Outcome, Reader
 from enricher.kafka.trials.promises import PROMISES, Promise, Result
 from enricher.kafka.trials.running import Trials
 from enricher.kafka.trials.topics import TrialTopics
@@ -75,6 +75,12 @@ class EveryReaderSeesAll(Clients):
         """A consumer that reads uncommitted records."""
         with super().consumer("read_uncommitted") as consumer:
             yield consumer
+
+    @contextmanager
+    def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:  # noqa: ARG002
+        """A reader of uncommitted records."""
+        with super().reader("read_uncommitted") as reader:
+            yield reader
 
 
 class NoTwoIdsAreOne(Clients):
