@@ -45,7 +45,7 @@ class Assignment:
     """What the consumer reads now. A partition whose start is unknown is assigned, but paused."""
 
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
-        self.positions = Positions()
+        self.positions = Positions(lambda partition: watch.high_watermarks([partition])[partition])
         self._consumer = consumer
         self._watch = watch
         self._client_errors = client_errors

@@ -5,11 +5,14 @@ Belongs to the source and is used in the loop's thread. Does not know the client
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from enricher.errors import TransactionTrouble
 from enricher.records import Partition, RawRecord, Start
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -27,9 +30,13 @@ class _Position:
 
 
 class Positions:
-    """The positions of the assigned partitions."""
+    """The positions of the assigned partitions.
 
-    def __init__(self) -> None:
+    `log_end`: asks for the end of a partition's log. Raises TransactionTrouble if no broker answers.
+    """
+
+    def __init__(self, log_end: Callable[[Partition], int]) -> None:
+        self._log_end = log_end
         self._positions: dict[Partition, _Position] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -82,7 +89,7 @@ class Positions:
         if at is None or at.start is None:
             return False
         offset, epoch = record.offset, record.leader_epoch
-        self._check(record.partition, at, offset)
+        self._check(record.partition, offset, at, at.start.offset)
         at.next, at.end = offset + 1, None
         if epoch is not None and epoch >= 0 and (not at.epochs or at.epochs[-1][1] != epoch):
             at.epochs.append((offset + 1, epoch))
@@ -93,7 +100,7 @@ class Positions:
         at = self._positions.get(partition)
         if at is None or at.start is None:
             return False
-        self._check(partition, at, end)
+        self._check(partition, end, at, at.start.offset)
         at.next = at.end = end
         return True
 
@@ -124,9 +131,18 @@ class Positions:
             del at.epochs[0]
         return at.epochs[0][1] if at.epochs and at.epochs[0][0] <= offset else None
 
-    @staticmethod
-    def _check(partition: Partition, at: _Position, offset: int) -> None:
-        if at.next is not None and offset < at.next:
-            where = f"{partition.topic}[{partition.number}]"
-            message = f"{where} continues at offset {offset} after {at.next}: was the topic recreated or truncated?"
-            raise TransactionTrouble(message)
+    def _check(self, partition: Partition, offset: int, at: _Position, start: int) -> None:
+        """Raise TransactionTrouble if the partition continues at an offset before its position.
+
+        The client begins at the beginning if it asked for an offset that does not exist: one that it read from a damaged
+        batch, or that of a log which lost its end. Only such a log is read again.
+        """
+        expected = start if at.next is None else at.next
+        if offset >= expected:
+            return
+        where = f"{partition.topic}[{partition.number}]"
+        if at.next is None and (end := self._log_end(partition)) < start:
+            log.warning("%s has lost its end: it ends at %d, before the committed offset %d", where, end, start)
+            return
+        message = f"{where} continues at offset {offset} after {expected}: was the topic recreated or truncated?"
+        raise TransactionTrouble(message)

@@ -116,6 +116,20 @@ def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> Non
         poll_until(source, lambda: False)
 
 
+def test_a_first_record_before_the_committed_offset_is_trouble(topics: Topics) -> None:
+    """A damaged batch sends the client to the beginning, also right after it went back to the committed offset."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
+    source, sink = ends_for(config_for(topics))
+    records = records_of(source, 20)
+    sink.publish(release_of(records[:12]))
+    source.rewind()
+    source._consumer.seek(TopicPartition(topics.input, records[-1].partition.number, 0))
+    with pytest.raises(TransactionTrouble, match="continues at offset 0 after 12"):
+        poll_until(source, lambda: False)
+    source.rewind()
+    assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
+
+
 @pytest.fixture
 def _quiet_client() -> Iterator[None]:
     """The client's log as the command line configures it: errors only."""

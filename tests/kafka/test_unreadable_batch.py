@@ -47,7 +47,7 @@ def write_batch(topics: Topics, values: Sequence[bytes], *, transactional_id: st
             "compression.type": "zstd",
             "message.max.bytes": 400_000_000,
             "batch.size": 400_000_000,
-            "linger.ms": 500,
+            "linger.ms": 30_000,  # until it is flushed: a busy machine takes long to copy such values
             **own,
         }
     )
