@@ -1,4 +1,4 @@
-"""The command line: options before the command, logging, exit codes. The commands are in `enricher.commands`.
+"""The command line: options before the command, logging, exit codes. `enricher.commands` lists the commands.
 
 Imports little: a command's module is imported when the command is called, so `enricher --help` and completion are quick.
 """
@@ -45,8 +45,8 @@ with _exiting_on_ctrl_c():
 
     from enricher.commands import COMMANDS, help_of
     from enricher.errors import FatalError
-    from enricher.runtime.watchdog import ProcessTimer
-    from enricher.telemetry import logs
+    from enricher.worker.runtime.watchdog import ProcessTimer
+    from enricher.worker.telemetry import logs
 
 log = logging.getLogger("enricher")
 
@@ -78,7 +78,7 @@ class _LazyCommand(TyperCommand):
 
     def __init__(self, name: str, target: str) -> None:
         super().__init__(name, help=help_of(target))
-        self._target = f"enricher.commands.{target}"
+        self._target = f"enricher.{target}"
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:  # noqa: ANN401  classes of typer that it does not export
         with _exiting_on_ctrl_c():
@@ -168,7 +168,7 @@ def _run() -> None:
     except OSError as error:
         if error.errno not in {errno.EPIPE, errno.ENOSPC}:
             raise
-        from enricher.files.sink import output_error  # noqa: PLC0415  --help need not wait for it
+        from enricher.worker.files.sink import output_error  # noqa: PLC0415  --help need not wait for it
 
         raise output_error(sys.stdout.buffer, error) from error
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from enricher.records import Outcome, Ticket
+    from enricher.worker.records import Outcome, Ticket
 
 
 class EnricherError(Exception):

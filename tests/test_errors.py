@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 import enricher
 from enricher import errors
 from enricher.errors import BrokerError, EnricherError, FatalError, ProducerFenced, TransactionTrouble
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import mapped, mapping_errors
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.errors import mapped, mapping_errors
 
 CODES = sorted({value for name, value in vars(KafkaError).items() if name.isupper() and isinstance(value, int)})
 _DRAWN = re.compile(r"^(?P<indent>[ │├└─]*)(?P<name>[A-Z]\w+) *(?P<code>\d+)?(?= |$)")

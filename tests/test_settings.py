@@ -13,11 +13,11 @@ import confluent_kafka
 import pytest
 from pydantic import ValidationError
 
-from enricher.app.kafka import kafka_config
 from enricher.errors import SettingsError
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.properties import check_properties
-from enricher.settings import Settings, load_settings, variable_name
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.properties import check_properties
+from enricher.worker.settings import Settings, load_settings, variable_name
 
 SECRET = "hunter2-correct-horse"
 _LIBRARIES = sorted((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*.so*"))

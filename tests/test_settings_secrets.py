@@ -11,8 +11,8 @@ from commands.cli_runner import run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.settings.listing import all_rows
-from enricher.settings.secrets import shown_properties, shown_text
+from enricher.worker.settings.listing import all_rows
+from enricher.worker.settings.secrets import shown_properties, shown_text
 
 WORDS = ("hunter2", "correct", "battery")
 """The parts of the password, whatever stands between them."""
@@ -116,7 +116,9 @@ def test_no_command_shows_a_part_of_a_password(
 ) -> None:
     """In a URL, a property with a usual, unusual or mistyped name, a value of the wrong form, or the wrong setting."""
     rows = [row for row in all_rows() if row.variable == variable or row.group == "tasks"]
-    monkeypatch.setattr("enricher.commands.settings.all_rows", lambda: rows)  # the others take nine tenths of the time
+    monkeypatch.setattr(
+        "enricher.worker.commands.settings.all_rows", lambda: rows
+    )  # the others take nine tenths of the time
     if variable in {REGISTRY, KAFKA}:
         monkeypatch.setenv(URL, "http://127.0.0.1:1")
     monkeypatch.setenv(variable, value)

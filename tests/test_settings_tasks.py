@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from enricher.app.tasks import plan_tasks
 from enricher.errors import SettingsError
-from enricher.settings import TaskSettings, load_settings
+from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.settings import TaskSettings, load_settings
 from tools.head_references.folders import REFERENCE, HeadName, write_folder
 
 

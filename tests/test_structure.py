@@ -22,7 +22,7 @@ from support.order import LONGEST_FIRST, SLOW
 TESTS = Path(__file__).parent
 PACKAGE = Path(__file__).parent.parent / "enricher"
 FILES = sorted(PACKAGE.rglob("*.py"))
-CORE = sorted((PACKAGE / "core").glob("*.py"))
+CORE = sorted((PACKAGE / "worker" / "rules").glob("*.py"))
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -93,12 +93,14 @@ def test_tests_wait_patiently() -> None:
 
 def test_there_is_something_to_look_at() -> None:
     """Guards the tests below against a folder that moved."""
-    assert {"worker/loop.py", "core/offsets.py", "kafka/source.py"} <= {name_of(path) for path in FILES}
+    assert {"worker/loop/loop.py", "worker/rules/offsets.py", "worker/kafka/reading/source.py"} <= {
+        name_of(path) for path in FILES
+    }
 
 
 def test_the_core_imports_nothing_but_the_standard_library_numpy_and_our_words() -> None:
     """No clock, no client, no model: what decides can be tested by itself. Imports are absolute."""
-    ours = ("enricher.core", "enricher.records", "enricher.errors")
+    ours = ("enricher.worker.rules", "enricher.worker.records", "enricher.errors")
     standard = {*sys.stdlib_module_names, "numpy"}
     assert_none(
         f"{name_of(path)} imports {name}"
@@ -117,6 +119,37 @@ def test_the_core_has_no_clock_no_threads_no_input_and_no_logging() -> None:
         for name in shape_of(path).imports
         if name.split(".")[0] in doing
     )
+
+
+SHARED_WITH_THE_VERIFIER = (
+    "enricher.errors",
+    "enricher.operate.inspect",
+    "enricher.operate.verify",
+    "enricher.worker.contracts",
+    "enricher.worker.kafka.reading.unreadable",
+    "enricher.worker.kafka.shared",
+    "enricher.worker.records",
+    "enricher.worker.runtime",
+    "enricher.worker.stats.snapshot",
+)
+"""All that the verifier may be built on: clients, the reader of topics, the schemas of records and the data that moves."""
+
+
+def test_the_verifier_shares_no_code_with_what_it_verifies() -> None:
+    """Whatever it imports, directly or not, is on a list, and no rule, encoder, source, sink or loop is."""
+    modules = {
+        "enricher." + name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+        for path in FILES
+    }
+    found, left = set[str](), [name for name in modules if name.startswith("enricher.operate.verify")]
+    left.remove("enricher.operate.verify.command")
+    while left:
+        name = left.pop()
+        if name in modules and name not in found:
+            found.add(name)
+            left += imports_of(ast.parse(modules[name].read_text("utf-8")))
+    assert "enricher.worker.kafka.shared.metadata" in found
+    assert_none(name for name in sorted(found) if not name.startswith(SHARED_WITH_THE_VERIFIER))
 
 
 def test_everything_public_is_explained() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from deploy.monitoring.generator.exported import instruments_by_series
-from enricher.settings import Settings
-from enricher.telemetry.prometheus import prometheus_name
+from enricher.worker.settings import Settings
+from enricher.worker.telemetry.prometheus import prometheus_name
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "deploy" / "waits.md"

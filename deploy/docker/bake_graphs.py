@@ -13,15 +13,15 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enricher.inference.graph.cache import GRAPHS_FOLDER
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.model import WEIGHTS_FILE, open_model, prepare_variant
-from enricher.inference.run.selection import unproven
+from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.model import WEIGHTS_FILE, open_model, prepare_variant
+from enricher.worker.inference.run.selection import unproven
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.device.session import Device
-    from enricher.inference.graph.variants import Variant
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.device.session import Device
+    from enricher.worker.inference.graph.variants import Variant
 
 
 def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:

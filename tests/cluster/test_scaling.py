@@ -36,7 +36,7 @@ VALUES = {
     "keda.pollingIntervalSeconds": 1,
     "keda.cooldownSeconds": 1,
 }
-LATELY_S = 60.0  # what came so long ago still counts as coming (enricher/scaling/rates.py)
+LATELY_S = 60.0  # what came so long ago still counts as coming (enricher/operate/scaling/rates.py)
 AGE_S = 3600.0
 
 

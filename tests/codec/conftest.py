@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 
 
 @pytest.fixture

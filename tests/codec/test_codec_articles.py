@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from enricher.codec import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, articles, decode_article
 from enricher.errors import InvalidArticle
-from enricher.records import Article
+from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, articles, decode_article
+from enricher.worker.records import Article
 
 LIMIT_CHARS = 1000
 CANARY = "xyzzycanary"

@@ -20,10 +20,10 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.bounded import Hostile, binary, outcomes
 
-from enricher.codec.formats import compile_schema
-from enricher.codec.framing import framed
-from enricher.codec.schemas import Decoder, NamedSchema, Schema
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.framing import framed
+from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 NULLABLE = ["null", "string"]
 AUTHOR = {"type": "record", "name": "Author", "namespace": "acme", "fields": [{"name": "name", "type": "string"}]}

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import EventHeaders, default_source, record_headers
-from enricher.codec.cloudevents import Event, unwrap
 from enricher.errors import InvalidArticle
-from enricher.records import Headers, Partition, RawRecord
+from enricher.worker.articles import EventHeaders, default_source, record_headers
+from enricher.worker.articles.cloudevents import Event, unwrap
+from enricher.worker.records import Headers, Partition, RawRecord
 
 STRUCTURED = (("content-type", b"application/cloudevents+json"),)
 ARTICLE = {"id": "a-1", "body": "Kari i Oslo"}

@@ -28,9 +28,9 @@ from platformdirs import user_cache_path
 from support.patience import PATIENCE_S
 from support.task_records import record_of_tasks
 
-from enricher.codec import encode_record, record_headers, record_writer
-from enricher.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from enricher.worker.articles import encode_record, record_headers, record_writer
+from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 from tools.kafka.jars import Jar, JarLock, class_path, default_folder
 
 if TYPE_CHECKING:

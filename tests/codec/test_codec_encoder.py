@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import (
+from enricher.errors import SettingsError
+from enricher.worker.articles import (
     MIN_MESSAGE_BYTES,
     Encoder,
     EventHeaders,
@@ -17,8 +18,7 @@ from enricher.codec import (
     encode_record,
     record_headers,
 )
-from enricher.errors import SettingsError
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import ArticleReader, as_line, bare, encode_record, write_entities
-from enricher.codec.enriched import MAX_DOCUMENT_LEVELS, repeatable
 from enricher.errors import InvalidArticle
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from enricher.worker.articles import ArticleReader, as_line, bare, encode_record, write_entities
+from enricher.worker.articles.enriched import MAX_DOCUMENT_LEVELS, repeatable
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 
 
 def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedRecord:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from enricher.codec import formats
-from enricher.codec.schemas import Schema
 from enricher.errors import InvalidArticle, SettingsError
+from enricher.worker.articles import formats
+from enricher.worker.articles.schemas import Schema
 
 
 def test_an_unknown_type_of_schema_is_refused() -> None:
@@ -40,7 +40,7 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.Mon
 def test_no_library_is_imported_before_a_schema_needs_it() -> None:
     """A worker that reads JSON does not wait for them, and need not have them."""
     program = (
-        "import sys; from enricher.codec import formats; from enricher.codec.schemas import Schema;"
+        "import sys; from enricher.worker.articles import formats; from enricher.worker.articles.schemas import Schema;"
         "formats.require_formats(); formats.compile_schema(Schema('JSON', '{}'));"
         "print(sorted({'fastavro', 'google.protobuf.message', 'grpc_tools'} & set(sys.modules)))"
     )
@@ -50,7 +50,7 @@ def test_no_library_is_imported_before_a_schema_needs_it() -> None:
 
 _KEPT = """
 import gc, pickle, resource, sys
-from enricher.codec.formats import compile_schema
+from enricher.worker.articles.formats import compile_schema
 
 def resident_bytes():
     gc.collect()

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from enricher.codec.framing import HEADER, Frame, framed
-from enricher.codec.schemas import SchemaRef
 from enricher.errors import InvalidArticle
-from enricher.records import Headers
+from enricher.worker.articles.framing import HEADER, Frame, framed
+from enricher.worker.articles.schemas import SchemaRef
+from enricher.worker.records import Headers
 
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 LIMIT = 4_000_000

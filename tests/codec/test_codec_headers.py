@@ -8,9 +8,9 @@ from uuid import UUID, uuid5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import MAX_REASON_BYTES, clipped, dead_letter_headers, record_headers
-from enricher.codec.headers import RECORD_NAMESPACE
-from enricher.records import DeadLetter, Partition, RawRecord
+from enricher.worker.articles import MAX_REASON_BYTES, clipped, dead_letter_headers, record_headers
+from enricher.worker.articles.headers import RECORD_NAMESPACE
+from enricher.worker.records import DeadLetter, Partition, RawRecord
 
 TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
 LETTER = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)

@@ -8,10 +8,10 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.bounded import binary
 
-from enricher.codec.formats import compile_schema
-from enricher.codec.framing import framed
-from enricher.codec.schemas import Schema
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.framing import framed
+from enricher.worker.articles.schemas import Schema
 
 ARTICLE = {"id": "a-1", "title": "Zoë", "tags": ["x"], "n": 1.5, "none": None}
 SCHEMA = '{"title": "Article", "type": "object", "properties": {"id": {"type": "string", "pattern": "(a+)+$"}}}'

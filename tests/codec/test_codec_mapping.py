@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping, decode_article
-from enricher.codec.mapping import FIELDS, MAX_NAME_CHARS
 from enricher.errors import InvalidArticle
-from enricher.records import Article, Headers, Partition, RawRecord
+from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping, decode_article
+from enricher.worker.articles.mapping import FIELDS, MAX_NAME_CHARS
+from enricher.worker.records import Article, Headers, Partition, RawRecord
 
 LIMIT_CHARS = 1000
 CANARY = "xyzzycanary"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec.pointers import MAX_POINTER_CHARS, MISSING, finder, parse_pointer, put
+from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, finder, parse_pointer, put
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["0", "1", "01", "-", "~1", "/"]

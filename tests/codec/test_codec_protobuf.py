@@ -21,11 +21,11 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 from support.bounded import Hostile, binary, outcomes
 
-from enricher.codec.formats import compile_schema, protobuf_files
-from enricher.codec.formats.protobuf_files import loaded
-from enricher.codec.framing import framed
-from enricher.codec.schemas import Decoder, NamedSchema, Schema
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.formats import compile_schema, protobuf_files
+from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.framing import framed
+from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 Message = Any
 MEGABYTES = 4 << 20
@@ -459,7 +459,7 @@ def test_the_compiler_runs_nothing_from_the_working_folder(
 
 def test_a_compiler_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is trouble of this machine, not of the schema, which is tried again."""
-    monkeypatch.setattr("enricher.codec.formats.protobuf_protoc._TIMEOUT_S", 0.001)
+    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_protoc._TIMEOUT_S", 0.001)
     with pytest.raises(TimeoutError, match="protoc took more than"):
         compile_schema(proto("message A {}"))
 

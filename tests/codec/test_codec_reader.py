@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from enricher.codec import ArticleReader, FieldMapping, decode_article, reader
-from enricher.codec.cloudevents import Event
-from enricher.codec.framing import Frame
-from enricher.codec.schemas import Decoder, SchemaRef
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.records import Article, Headers, Partition, RawRecord
+from enricher.worker.articles import ArticleReader, FieldMapping, decode_article, reader
+from enricher.worker.articles.cloudevents import Event
+from enricher.worker.articles.framing import Frame
+from enricher.worker.articles.schemas import Decoder, SchemaRef
+from enricher.worker.records import Article, Headers, Partition, RawRecord
 
 LIMIT_CHARS, LIMIT_BYTES = 1000, 5000
 CANARY = "xyzzycanary"

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
 
-from enricher.codec import (
+from enricher.errors import InvalidArticle
+from enricher.worker.articles import (
     CONTENT_TYPES,
     Encoder,
     encode_record,
@@ -28,9 +29,8 @@ from enricher.codec import (
     write_embeddings,
     write_found,
 )
-from enricher.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
-from enricher.errors import InvalidArticle
-from enricher.records import (
+from enricher.worker.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
+from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,

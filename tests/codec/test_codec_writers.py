@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import CONTENT_TYPES, encode_record, record_as_json, record_writer, write_entities
-from enricher.codec.formats.avro_records import decode_avro
-from enricher.codec.formats.protobuf_records import decode_protobuf
-from enricher.contracts import RecordFormat
 from enricher.errors import SettingsError
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
+from enricher.worker.articles import CONTENT_TYPES, encode_record, record_as_json, record_writer, write_entities
+from enricher.worker.articles.formats.avro_records import decode_avro
+from enricher.worker.articles.formats.protobuf_records import decode_protobuf
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
 
 REGISTERED: tuple[RecordFormat, ...] = ("avro", "protobuf", "json-schema")
 ALL: tuple[RecordFormat, ...] = ("json", *REGISTERED)
@@ -201,7 +201,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     for module in ("fastavro", "google.protobuf.descriptor_pb2"):
         monkeypatch.setitem(__import__("sys").modules, module, None)
     for module in ("avro_records", "protobuf_records"):
-        monkeypatch.delitem(__import__("sys").modules, f"enricher.codec.formats.{module}")
+        monkeypatch.delitem(__import__("sys").modules, f"enricher.worker.articles.formats.{module}")
     assert record_writer("json").schema is None
     assert record_writer("json-schema").schema is not None
     for output_format in ("avro", "protobuf"):

@@ -9,4 +9,4 @@ import pytest
 def brief_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     """`model tune` simulates seconds of traffic, which is much on a model as small as those of the tests."""
     for name in ("_WINDOWS", "_SHORTEST_S", "_SETTLES_S"):
-        monkeypatch.setattr(f"enricher.commands.model.freshness.{name}", 0.05)
+        monkeypatch.setattr(f"enricher.workshop.freshness.{name}", 0.05)

@@ -16,10 +16,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from typer.testing import CliRunner, Result
 
-from enricher.commands.model.check import model_check
-from enricher.commands.model.inspect import model_inspect
-from enricher.commands.model.prepare import model_prepare
-from enricher.commands.model.tune import model_tune
+from enricher.workshop.check import model_check
+from enricher.workshop.inspect import model_inspect
+from enricher.workshop.prepare import model_prepare
+from enricher.workshop.tune import model_tune
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 

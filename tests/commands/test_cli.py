@@ -98,7 +98,7 @@ def test_the_help_of_a_command_is_the_first_paragraph_of_its_docstring(words: tu
     """The help of the group shows the summary without importing the command."""
     group, name = ("enricher", *words)[-2:]
     target = COMMANDS[group][name]
-    first, *_ = inspect.cleandoc(resolve_name(f"enricher.commands.{target}").__doc__).split("\n\n")
+    first, *_ = inspect.cleandoc(resolve_name(f"enricher.{target}").__doc__).split("\n\n")
     assert " ".join(first.split()) == help_of(target)
 
 

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (
 from support.patience import PATIENCE_S
 from support.reading import read_all
 
-from enricher.app.kafka import kafka_config
-from enricher.commands.doctor.broker import broker_findings
-from enricher.commands.doctor.findings import Finding, Reporter, as_json, exit_code
-from enricher.settings import ArticleSettings, load_settings
+from enricher.operate.doctor.broker import broker_findings
+from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import ArticleSettings, load_settings
 from tools.kafka import Cluster
 from tools.waiting import wait_until
 

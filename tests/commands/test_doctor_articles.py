@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from commands.cli_runner import article, run, write
 
-from enricher.commands.doctor import articles as checks
-from enricher.commands.doctor.findings import Finding
 from enricher.errors import BrokerError
-from enricher.records import Partition, RawRecord
-from enricher.settings import load_settings
+from enricher.operate.doctor import articles as checks
+from enricher.operate.doctor.findings import Finding
+from enricher.worker.records import Partition, RawRecord
+from enricher.worker.settings import load_settings
 
 if TYPE_CHECKING:
     from support.topics import Topics

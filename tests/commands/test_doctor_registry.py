@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from registry.server import Behaviour, Registry, drip, hang_up, serving, status
 
-from enricher.app.record_schema import subject_of
-from enricher.codec import record_writer
-from enricher.commands.doctor import registry as checks
-from enricher.commands.doctor.findings import Finding, exit_code
-from enricher.records import Headers, Partition, RawRecord
-from enricher.settings import load_settings
+from enricher.operate.doctor import registry as checks
+from enricher.operate.doctor.findings import Finding, exit_code
+from enricher.worker.articles import record_writer
+from enricher.worker.build.record_schema import subject_of
+from enricher.worker.records import Headers, Partition, RawRecord
+from enricher.worker.settings import load_settings
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from commands.model_app import run_model, tiny_model
 from support.heads import class_model, vector_model
 from support.topics import QUICK_TO_START
 
-from enricher.commands.doctor.findings import Finding
-from enricher.commands.doctor.models import model_findings
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.gate import verdict_rows
-from enricher.inference.graph.openvino import OpenVinoBfloat16
-from enricher.settings import load_settings
+from enricher.operate.doctor.findings import Finding
+from enricher.operate.doctor.models import model_findings
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.settings import load_settings
+from enricher.workshop.gate import verdict_rows
 
 LABELS = ("economy", "politics", "sports")
 

@@ -16,10 +16,10 @@ from commands.cli_runner import run
 from kafka.test_transaction_trials import EveryReaderSeesAll, left_over
 from support.patience import PATIENCE_S
 
-from enricher.commands.doctor.transactions import finding_of
-from enricher.kafka.trials import running
-from enricher.kafka.trials.clients import Clients, Outcome
-from enricher.kafka.trials.promises import PROMISES, Promise, Result
+from enricher.operate.doctor.transactions import finding_of
+from enricher.operate.trials import running
+from enricher.operate.trials.clients import Clients, Outcome
+from enricher.operate.trials.promises import PROMISES, Promise, Result
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -9,10 +9,10 @@ import orjson
 import pytest
 from commands.cli_runner import enriched_record, run, write
 
-from enricher.commands.labels import Found, compared, labels_of
 from enricher.errors import SettingsError
-from enricher.records import Partition, RawRecord
-from enricher.stats.counters import MOST_LABELS
+from enricher.operate.labels import Found, compared, labels_of
+from enricher.worker.records import Partition, RawRecord
+from enricher.worker.stats.counters import MOST_LABELS
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -18,9 +18,9 @@ from scaling.topic_side import commit, write
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.commands.lag import age_text, limits_exceeded, summary
-from enricher.core.commit_metadata import CommitMetadata
-from enricher.scaling.backlog import Backlog, PartitionBacklog
+from enricher.operate.lag import age_text, limits_exceeded, summary
+from enricher.operate.scaling.backlog import Backlog, PartitionBacklog
+from enricher.worker.rules.commit_metadata import CommitMetadata
 
 HOUR_S = 3600.0
 _SLACK_S = 600.0

@@ -11,16 +11,16 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from support.recipes import empty_recipe
 
-from enricher.commands.model.pages.gate import gate_page
 from enricher.errors import FatalError, ModelError, SettingsError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.gate_report import GateReport
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.gate.gold import DEFAULT_GOLD
-from enricher.inference.graph import catalogue
-from enricher.inference.graph.openvino import OpenVinoInt8
-from enricher.inference.quantisation.recipe import read_recipe, write_recipe
-from enricher.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateReport
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.graph import catalogue
+from enricher.worker.inference.graph.openvino import OpenVinoInt8
+from enricher.worker.inference.graph.recipe import read_recipe, write_recipe
+from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
+from enricher.workshop.gate.gold import DEFAULT_GOLD
+from enricher.workshop.pages.gate import gate_page
 
 SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-openvino-bf16.json").read_bytes())
 
@@ -75,7 +75,7 @@ def test_a_passed_check_ends_with_code_0_and_inspect_then_says_that_it_may_serve
     model: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is the user's; a model without skill is let through here only because the test lets it."""
-    monkeypatch.setattr("enricher.inference.gate.verdict.LEAST_REFERENCE_F1", 0.0)
+    monkeypatch.setattr("enricher.workshop.gate.verdict.LEAST_REFERENCE_F1", 0.0)
     cache = tmp_path / "cache"
     check = run_model("check", model, "--gold", gold, "--precision", "int8", "--limit-points", "100", cache_dir=cache)
     assert check.exit_code == 0, check.output

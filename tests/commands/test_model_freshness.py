@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from enricher.app.model import DEFAULT_BUCKET_EDGES
-from enricher.commands.model.freshness import CANDIDATES, HALF, LOW, MOST_COST, RunCosts, early_overhead, simulated
-from enricher.core.batch_rules import BatchRules
+from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.workshop.freshness import CANDIDATES, HALF, LOW, MOST_COST, RunCosts, early_overhead, simulated
 
 CPU = RunCosts(threads=2, fixed_s=0.02, token_s=0.001, packs=False)
 RULES = BatchRules(DEFAULT_BUCKET_EDGES, max_batch_tokens=512, max_wait_s=0.05, run_overhead_tokens=20)

@@ -20,16 +20,16 @@ from commands.model_app import run_model, tiny_model
 from support.recipes import empty_recipe
 from support.topics import QUICK_TO_START
 
-from enricher.commands.model import calibrating
-from enricher.commands.model.calibrating import DEFAULT_TEXTS, read_texts, windows_of
-from enricher.commands.model.manifest import Manifest
 from enricher.errors import FatalError, ModelError, SettingsError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.gate_report import GateReport
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.inference.graph.openvino import OpenVinoInt8
-from enricher.inference.quantisation.recipe import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateReport
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.graph.openvino import OpenVinoInt8
+from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.workshop import calibrating
+from enricher.workshop.calibrating import DEFAULT_TEXTS, read_texts, windows_of
+from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
+from enricher.workshop.manifest import Manifest
 
 needs_openvino = pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
 pytestmark = needs_openvino
@@ -40,7 +40,7 @@ ARTICLES, BODY_CHARS = 6, 400
 def skill_is_not_needed() -> Iterator[None]:
     """The small model learned nothing; and its calibration is the same on every processor, only not faster on all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("enricher.inference.gate.verdict.LEAST_REFERENCE_F1", 0.0)
+        patch.setattr("enricher.workshop.gate.verdict.LEAST_REFERENCE_F1", 0.0)
         patch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
         patch.setattr(calibrating, "DEFAULT_TARGET", 0.0)
         yield
@@ -248,7 +248,7 @@ def test_auto_does_not_take_int8_that_missed_the_target(
 ) -> None:
     """And says what was wanted and reached; `inspect` too, and a named precision serves if it passes its gate."""
     monkeypatch.setattr(calibrating, "DEFAULT_TARGET", 1.01)
-    monkeypatch.setattr("enricher.inference.quantisation.keeping.HIGHEST_KEPT", 0.1)  # the search would find nothing
+    monkeypatch.setattr("enricher.workshop.quantisation.keeping.HIGHEST_KEPT", 0.1)  # the search would find nothing
     out = tmp_path / "out"
     result = prepare(source, out, gold, "--calibrate", texts, precision="auto")
     assert result.exit_code == 0, (result.output, result.exception)

@@ -12,14 +12,14 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from support.recipes import empty_recipe
 
-from enricher.commands.model.hub import ALLOWED, fetched
-from enricher.commands.model.manifest import Manifest
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.graph.openvino import OpenVinoInt8
-from enricher.inference.quantisation.recipe import write_recipe
-from enricher.inference.run.model import prepare
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.graph.openvino import OpenVinoInt8
+from enricher.worker.inference.graph.recipe import write_recipe
+from enricher.worker.inference.run.model import prepare
+from enricher.workshop.hub import ALLOWED, fetched
+from enricher.workshop.manifest import Manifest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

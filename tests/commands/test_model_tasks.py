@@ -14,14 +14,14 @@ from commands.test_model_check import assert_self_contained
 from safetensors.numpy import load_file, save_file
 from support.heads import class_model, vector_model
 
-from enricher.commands.model import tune
-from enricher.commands.model.pages.gate import gate_page
 from enricher.errors import FatalError, ModelError, SettingsError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.gate_report import GateReport
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.gate import verdict_rows
-from enricher.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateReport
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.workshop import tune
+from enricher.workshop.gate import verdict_rows
+from enricher.workshop.pages.gate import gate_page
 
 LABELS = ("economy", "politics", "sports")
 ENCODER_WEIGHT = "bert.encoder.layer.1.output.dense.bias"

@@ -11,15 +11,15 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
-from enricher.app.model import batch_rules, load_model
-from enricher.commands.model import tune
-from enricher.commands.model.freshness import CANDIDATES
-from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
-from enricher.commands.model.sweep import Cell, Sweep, batch_of
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.tuning import Tuning, TuningRow
-from enricher.records import Batch
-from enricher.settings import Settings
+from enricher.worker.build.model import batch_rules, load_model
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.tuning import Tuning, TuningRow
+from enricher.worker.records import Batch
+from enricher.worker.settings import Settings
+from enricher.workshop import tune
+from enricher.workshop.freshness import CANDIDATES
+from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended
+from enricher.workshop.sweep import Cell, Sweep, batch_of
 
 pytestmark = pytest.mark.usefixtures("brief_traffic")
 

@@ -12,12 +12,12 @@ from commands.cli_runner import article, json_lines, run
 from confluent_kafka import Message
 from support.reading import read_all
 
-from enricher.app.reading import line_mapping, line_reader
-from enricher.codec import FieldMapping
-from enricher.commands.publish.command import _Sending
-from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.errors import BrokerError, FatalError, SettingsError
-from enricher.settings import Settings, load_settings
+from enricher.operate.publish.command import _Sending
+from enricher.operate.publish.lines import Inputs, check_lines, keyed
+from enricher.worker.articles import FieldMapping
+from enricher.worker.build.reading import line_mapping, line_reader
+from enricher.worker.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from support.topics import Topics

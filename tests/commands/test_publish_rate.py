@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
-from enricher.codec import FieldMapping
-from enricher.commands.console import Ticker
-from enricher.commands.publish import command
-from enricher.commands.publish.command import _Sending
-from enricher.commands.publish.rate import TokenBucket
-from enricher.files import Line
-from enricher.kafka.publisher import Publisher
+from enricher.operate.publish import command
+from enricher.operate.publish.command import _Sending
+from enricher.operate.publish.publisher import Publisher
+from enricher.operate.publish.rate import TokenBucket
+from enricher.worker.articles import FieldMapping
+from enricher.worker.commands.console import Ticker
+from enricher.worker.files import Line
 
 
 class Clock:

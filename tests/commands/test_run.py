@@ -13,11 +13,11 @@ import pytest
 from commands.cli_runner import run
 from support.patience import PATIENCE_S
 
-from enricher.commands.run import share
-from enricher.commands.run.parent import RunOptions, command_of, summary_of
-from enricher.commands.run.share import Share
 from enricher.errors import SettingsError
-from enricher.settings import Settings, load_settings
+from enricher.worker.commands.run import share
+from enricher.worker.commands.run.parent import RunOptions, command_of, summary_of
+from enricher.worker.commands.run.share import Share
+from enricher.worker.settings import Settings, load_settings
 
 PLAIN = RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
 

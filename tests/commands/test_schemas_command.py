@@ -12,9 +12,9 @@ from support.compatibility import SchemaType
 from support.schema_registry import FakeRegistry, fake_registry
 from typer.testing import Result
 
-from enricher.contracts import record_schema
 from enricher.errors import BrokerError, SettingsError
-from enricher.registry.levels import recommended_level
+from enricher.worker.contracts import record_schema
+from enricher.worker.registry.levels import recommended_level
 
 FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from commands.cli_runner import run
 
-from enricher.commands.settings import COMMAND, settings_page
 from enricher.errors import SettingsError
-from enricher.settings import Settings, TaskSettings
-from enricher.settings.listing import all_rows
-from enricher.settings.secrets import shown_properties
+from enricher.worker.commands.settings import COMMAND, settings_page
+from enricher.worker.settings import Settings, TaskSettings
+from enricher.worker.settings.listing import all_rows
+from enricher.worker.settings.secrets import shown_properties
 
 PAGE = Path(__file__).parents[2] / "deploy" / "settings.md"
 

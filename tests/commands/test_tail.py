@@ -14,11 +14,20 @@ from support.made_again import make_again, topic_id
 from support.patience import PATIENCE_S
 from support.task_records import record_of_tasks
 
-from enricher.codec import encode_record, record_writer
-from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
-from enricher.commands.tail.show import as_line, enriched, highlighted
-from enricher.contracts import RecordFormat
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord, TaskReport
+from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
+from enricher.operate.tail.show import as_line, enriched, highlighted
+from enricher.worker.articles import encode_record, record_writer
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.records import (
+    Article,
+    Coverage,
+    EnrichedRecord,
+    Entity,
+    ModelCard,
+    Partition,
+    RawRecord,
+    TaskReport,
+)
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from enricher.app.tasks import Tasks
-from enricher.commands import verify
-from enricher.records import Partition, RawRecord
-from enricher.settings import Settings
+from enricher.operate.verify import command as verify
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.records import Partition, RawRecord
+from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
 
 

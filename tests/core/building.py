@@ -9,8 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from enricher.core.decoding import LabelScheme, decode_entities
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Entity,
     OwnedLabels,
@@ -21,6 +20,7 @@ from enricher.records import (
     TokenizedField,
     Window,
 )
+from enricher.worker.rules.decoding import LabelScheme, decode_entities
 
 P0, P1, P2 = (Partition("articles", number) for number in range(3))
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from enricher.core.batch_rules import EARLY_POWER, BatchRules
-from enricher.core.load import scaled
-from enricher.records import Batch, Window
+from enricher.worker.records import Batch, Window
+from enricher.worker.rules.batch_rules import EARLY_POWER, BatchRules
+from enricher.worker.rules.load import scaled
 
 TICK_S = 1 / 1024
 """Times are multiples of it, so that sums are exact."""

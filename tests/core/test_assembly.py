@@ -10,10 +10,7 @@ import pytest
 from core.building import raw, spans_of_words
 from support.answers import WindowLabels, batch_result
 
-from enricher.core.assembly import finish_enriched, settle
-from enricher.core.heads import EntityHead
-from enricher.core.windowing import WindowCutter
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     DeadLetter,
     EnrichedRecord,
@@ -23,6 +20,9 @@ from enricher.records import (
     Window,
     WindowFailure,
 )
+from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
 
 HEADS = (EntityHead.of(["O", "B-PER", "I-PER"]),)
 CUTTER = WindowCutter(10, 4, before=(101,), after=(102,))

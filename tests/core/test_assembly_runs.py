@@ -9,10 +9,7 @@ from core.building import raw, spans_of_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.assembly import settle
-from enricher.core.heads import EntityHead
-from enricher.core.windowing import WindowCutter
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
@@ -26,6 +23,9 @@ from enricher.records import (
     Window,
     WindowFailure,
 )
+from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 HEADS = (EntityHead.of(LABELS),)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.attempts import Attempts
-from enricher.records import Mark, Partition, RawRecord, Release, Start, Ticket
+from enricher.worker.records import Mark, Partition, RawRecord, Release, Start, Ticket
+from enricher.worker.rules.attempts import Attempts
 
 HERE, THERE = Partition("articles", 0), Partition("articles", 1)
 MAX_DEATHS, ALONE_ARTICLES = 3, 12

@@ -12,10 +12,10 @@ from core.serving import TICK_S, Scheduler, Start, WorkerPool, check, check_noth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.packing import ArrivalScheduler
-from enricher.records import Batch, Ticket, Window
+from enricher.worker.records import Batch, Ticket, Window
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
 
 RULES = BatchRules(
     bucket_edges=(8, 16, 32, 64),

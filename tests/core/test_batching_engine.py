@@ -11,9 +11,9 @@ from core.serving import TICK_S, Start, WorkerPool, check, serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.records import Batch, Ticket, Window
+from enricher.worker.records import Batch, Ticket, Window
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
 
 Articles = list[list[Window]]
 

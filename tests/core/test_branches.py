@@ -11,12 +11,7 @@ from core.building import raw, spans_of_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.assembly import finish_enriched, settle
-from enricher.core.branches import Branch, Splitter, Trunk
-from enricher.core.heads import ClassHead, EmbeddingHead, EntityHead, Head
-from enricher.core.languages import Languages
-from enricher.core.windowing import WindowCutter
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
@@ -36,6 +31,11 @@ from enricher.records import (
     WindowFailure,
     WindowRows,
 )
+from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.branches import Branch, Splitter, Trunk
+from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head
+from enricher.worker.rules.languages import Languages
+from enricher.worker.rules.windowing import WindowCutter
 
 MODEL = ModelCard("model", "0", "fp32")
 LATER, TOPIC, FIRST, VECTOR = CARDS = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from enricher.core.commit_metadata import CommitMetadata, partitions_at_the_start
-from enricher.records import Mark
+from enricher.worker.records import Mark
+from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_the_start
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from core.building import P0, raw
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.heads import ClassHead, EmbeddingHead, probabilities
-from enricher.core.languages import Languages
-from enricher.core.pooling import pooled
-from enricher.records import ModelCard, Owned, OwnedRow, Pooling, TaskCard
+from enricher.worker.records import ModelCard, Owned, OwnedRow, Pooling, TaskCard
+from enricher.worker.rules.heads import ClassHead, EmbeddingHead, probabilities
+from enricher.worker.rules.languages import Languages
+from enricher.worker.rules.pooling import pooled
 
 MODEL = ModelCard("model", "0", "fp32")
 MEAN = TaskCard("task", "classification", MODEL, "mean")

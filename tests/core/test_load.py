@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.load import AVERAGED_S, Cadence, Load, scaled
+from enricher.worker.rules.load import AVERAGED_S, Cadence, Load, scaled
 
 SHARE = 0.5
 LONGEST_S = 0.25

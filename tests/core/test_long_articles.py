@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enricher.core import long_articles
-from enricher.core.long_articles import LongArticles
-from enricher.records import Partition, RawRecord, Ticket, Tombstone, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone, Window
+from enricher.worker.rules import long_articles
+from enricher.worker.rules.long_articles import LongArticles
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from core.building import P0, raw
 
-from enricher.core.offsets import OffsetTracker
-from enricher.records import HEADER_BYTES, RawRecord, Ticket, Tombstone
+from enricher.worker.records import HEADER_BYTES, RawRecord, Ticket, Tombstone
+from enricher.worker.rules.offsets import OffsetTracker
 
 
 def tracked(*offsets: int, tracker: OffsetTracker | None = None) -> tuple[OffsetTracker, list[Ticket]]:

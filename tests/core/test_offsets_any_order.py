@@ -10,8 +10,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from enricher.core.offsets import OffsetTracker
-from enricher.records import Partition, Release, Ticket, Tombstone
+from enricher.worker.records import Partition, Release, Ticket, Tombstone
+from enricher.worker.rules.offsets import OffsetTracker
 
 PARTITIONS = (P0, P1, P2)
 

@@ -7,11 +7,11 @@ from core.building import raw, window_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.packing import ArrivalScheduler
-from enricher.core.passes import PassScheduler
-from enricher.records import Ticket, Window
+from enricher.worker.records import Ticket, Window
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
+from enricher.worker.rules.passes import PassScheduler
 
 MAX_WAIT_S, BUDGET = 1.0, 8
 RULES = BatchRules((4, 8), BUDGET, MAX_WAIT_S, run_overhead_tokens=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enricher.core.portions import Portions
-from enricher.records import OmittedHeaders, Partition, RawRecord
+from enricher.worker.records import OmittedHeaders, Partition, RawRecord
+from enricher.worker.rules.portions import Portions
 
 
 def record(value_bytes: int, headers: int = 0) -> RawRecord:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from enricher.core.scoring import (
+from enricher.worker.records import Entity
+from enricher.workshop.gate.scoring import (
     Counts,
     EntitySpan,
     Interval,
@@ -16,7 +17,6 @@ from enricher.core.scoring import (
     labels_of,
     total,
 )
-from enricher.records import Entity
 
 ANNA = EntitySpan("body", 0, 4, "PER")
 ROME = EntitySpan("body", 10, 14, "LOC")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.core.silence import SilenceWatch
-from enricher.records import Partition
+from enricher.worker.records import Partition
+from enricher.worker.rules.silence import SilenceWatch
 
 ONE, OTHER = Partition("articles", 0), Partition("articles", 1)
 BOUND_S = 60.0

@@ -9,8 +9,8 @@ from core.building import raw, spans_of_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
-from enricher.records import Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
 
 Plan = tuple[int, int, int, int]
 """Tokens of an article; content, overlap and special tokens of its windows."""

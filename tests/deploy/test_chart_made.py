@@ -14,7 +14,7 @@ from deploy.chart.generator.comments import described, undescribed
 from deploy.chart.generator.layout import CHART, ROOT, SCHEMA, VALUES
 from deploy.chart.generator.making import stale
 from deploy.chart.generator.schema import FOLLOWS, defaults, groups, open_fields
-from enricher.settings import Settings
+from enricher.worker.settings import Settings
 
 SECRETS = [
     "sasl.password",

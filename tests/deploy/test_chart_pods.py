@@ -20,7 +20,7 @@ from deploy.chart_rendering import (
 from typer.testing import CliRunner
 
 from enricher.cli import app
-from enricher.settings import Settings, TaskSettings, load_settings
+from enricher.worker.settings import Settings, TaskSettings, load_settings
 
 pytestmark = needs_helm
 

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import ROOT
 from enricher.cli import app
-from enricher.scaling.policy import Rules
-from enricher.scaling.trigger import Trigger
+from enricher.operate.scaling.policy import Rules
+from enricher.operate.scaling.trigger import Trigger
 
 pytestmark = needs_helm
 

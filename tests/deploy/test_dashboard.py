@@ -18,8 +18,8 @@ from deploy.monitoring.generator.files import DASHBOARD
 from deploy.monitoring.generator.grafana import as_text, dashboard
 from deploy.monitoring.generator.layout import ROWS
 from deploy.monitoring.generator.seen import SILENT, questions, recorded_names
-from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS
-from enricher.telemetry.prometheus import label_name
+from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS
+from enricher.worker.telemetry.prometheus import label_name
 from tools.cluster import found, missing
 
 MODEL = dashboard(ROWS)

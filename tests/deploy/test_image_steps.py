@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from enricher.inference.graph.catalogue import variant_named
-from enricher.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
+from enricher.worker.inference.graph.catalogue import variant_named
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
 LIBRARIES = (

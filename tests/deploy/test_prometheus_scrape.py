@@ -43,8 +43,8 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """One worker, one Prometheus and a broker of their own, which is killed while the worker has nothing to do.
 
-    If it dies during a transaction, a call of the client may hang until the watchdog ends the worker (runtime/watchdog.py).
-    Then nothing is left to scrape; the fault matrix covers that case.
+    If it dies during a transaction, a call of the client may hang until the watchdog ends the worker. Then nothing is left
+    to scrape; the fault matrix covers that case.
     """
     rules = RECORDING, impatient_rules(ALERTS, tmp_path_factory.mktemp("rules") / "alerts.yaml")
     with Cluster(nodes=1) as cluster:

@@ -15,10 +15,11 @@ import orjson
 import pytest
 from support.patience import PATIENCE_S
 
-from enricher.codec import decode_article, encode_record
 from enricher.errors import FatalError, OutputClosed
-from enricher.files import LineSink, LineSource
-from enricher.records import (
+from enricher.worker.articles import decode_article, encode_record
+from enricher.worker.files import LineSink, LineSource
+from enricher.worker.loop.ports import Sink
+from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
@@ -34,7 +35,6 @@ from enricher.records import (
     Ticket,
     Tombstone,
 )
-from enricher.worker.ports import Sink
 
 CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)
@@ -177,8 +177,8 @@ def test_full_disk_ends_the_run_with_its_reason() -> None:
 WRITES_FOR_EVER = """
 import sys
 from enricher.errors import OutputClosed
-from enricher.files import LineSink
-from enricher.records import *
+from enricher.worker.files import LineSink
+from enricher.worker.records import *
 partition = Partition("a", 0)
 record = EnrichedRecord(Article("1", "", "x" * 1000), (), Coverage(1, 1, False))
 sink = LineSink(sys.stdout.buffer, sys.stderr.buffer, card=ModelCard("m", "d", "p"), committed=lambda _: None)

@@ -15,10 +15,10 @@ import pytest
 from support.patience import PATIENCE_S
 
 from enricher.errors import FatalError
-from enricher.files import LineSource
-from enricher.files import source as source_module
-from enricher.records import Partition, RawRecord
-from enricher.worker.ports import Source
+from enricher.worker.files import LineSource
+from enricher.worker.files import source as source_module
+from enricher.worker.loop.ports import Source
+from enricher.worker.records import Partition, RawRecord
 
 ROOT = Path(__file__).parents[2]
 
@@ -287,7 +287,7 @@ def test_silent_pipe_does_not_hold_up_the_worker(pipe: BinaryIO) -> None:
 
 WAITS_FOR_STDIN = """
 from pathlib import Path
-from enricher.files import LineSource
+from enricher.worker.files import LineSource
 
 class Partitions:
     def assigned(self, partitions): pass

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from enricher.codec import decode_article
 from enricher.errors import InvalidArticle
-from enricher.records import Article
+from enricher.worker.articles import decode_article
+from enricher.worker.records import Article
 
 LIMIT_CHARS = 100_000
 CANARY = "xylophonist"

@@ -20,11 +20,11 @@ from fuzz.test_fuzz_codec import CANARY, random_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enricher.codec.formats import compile_schema
-from enricher.codec.framing import HEADER, framed
-from enricher.codec.schemas import Decoder, Schema
 from enricher.errors import InvalidArticle
-from enricher.records import Headers
+from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.framing import HEADER, framed
+from enricher.worker.articles.schemas import Decoder, Schema
+from enricher.worker.records import Headers
 
 LIMIT_BYTES = 100_000
 GUID = UUID(int=7).bytes

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.answers import WindowLabels, batch_result
 
-from enricher.codec import Encoder, decode_article
-from enricher.core.assembly import finish_enriched, settle
-from enricher.core.heads import EntityHead
-from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import PreparedModel, prepare
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, Batch, ModelCard, Partition, RawRecord, Ticket, Window
+from enricher.worker.articles import Encoder, decode_article
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import PreparedModel, prepare
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Article, Batch, ModelCard, Partition, RawRecord, Ticket, Window
+from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")

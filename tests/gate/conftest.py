@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from enricher.inference.device.session import Feeds, Session
-    from enricher.inference.graph.onnx_file import OnnxWriter
+    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.graph.onnx_file import OnnxWriter
 
 SENTENCES = 40
 

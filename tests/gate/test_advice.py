@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from commands.model_app import tiny_model
 
-from enricher.app.model import load_model
 from enricher.errors import ModelError, SettingsError
-from enricher.inference.run.advice import ADVICE_FILE, Advice, advice_for
-from enricher.settings import Settings
+from enricher.worker.build.model import load_model
+from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for
+from enricher.worker.settings import Settings
 
 
 def write(folder: Path, **values: object) -> Path:

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 from gate.conftest import Damaged, NotFinite, Twin
 
-from enricher.commands.model.kept import keep
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.gate_figures import Composition
-from enricher.inference.checkpoint.gate_report import GateReport, read_reports, write_report
-from enricher.inference.gate.batches import COMPOSITIONS
-from enricher.inference.gate.check import Gate, Measured
-from enricher.inference.gate.measure import compare
-from enricher.inference.gate.runs import VariantRunner, tokenized
-from enricher.inference.gate.verdict import GateVerdict, judge
-from enricher.inference.run.model import prepare_variant
-from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.checkpoint.gate_figures import Composition
+from enricher.worker.inference.checkpoint.gate_report import GateReport, read_reports, write_report
+from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.workshop.gate.batches import COMPOSITIONS
+from enricher.workshop.gate.check import Gate, Measured
+from enricher.workshop.gate.measure import compare
+from enricher.workshop.gate.runs import VariantRunner, tokenized
+from enricher.workshop.gate.verdict import GateVerdict, judge
+from enricher.workshop.kept import keep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.gate.gold import GoldSet
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.workshop.gate.gold import GoldSet
 
 LIMIT_POINTS = 4.0
 """The small gold set has few entities: one weighs more than two points."""

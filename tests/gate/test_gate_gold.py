@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enricher.core.filling import by_length
-from enricher.core.scoring import EntitySpan, labels_of
 from enricher.errors import FatalError
-from enricher.inference.gate.batches import COMPOSITIONS, mixed
-from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, joined, read_gold
-from enricher.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.rules.filling import by_length
+from enricher.workshop.gate.batches import COMPOSITIONS, mixed
+from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, joined, read_gold
+from enricher.workshop.gate.scoring import EntitySpan, labels_of
 
 
 def window(length_tokens: int) -> Window:

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from enricher.errors import FatalError
-from enricher.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
-from enricher.inference.checkpoint.head import HeadSpec
-from enricher.inference.gate.classes import ClassScale, compare_classes, compose_classes
-from enricher.inference.gate.gold import DEFAULT_GOLD, GoldText
-from enricher.inference.gate.gold_classes import gold_for
-from enricher.inference.gate.rows import RowsRun
-from enricher.inference.gate.vectors import compare_vectors, same_nearest
-from enricher.inference.gate.verdict import GateVerdict
-from enricher.inference.gate.verdict_rows import judge_classes, judge_vectors
+from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
+from enricher.worker.inference.checkpoint.head import HeadSpec
+from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
+from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldText
+from enricher.workshop.gate.gold_classes import gold_for
+from enricher.workshop.gate.rows import RowsRun
+from enricher.workshop.gate.vectors import compare_vectors, same_nearest
+from enricher.workshop.gate.verdict import GateVerdict
+from enricher.workshop.gate.verdict_rows import judge_classes, judge_vectors
 
 LABELS = ("economy", "politics", "sports")
 SINGLE = HeadSpec("classification", LABELS, multi_label=False, reads="first", normalised=False, dimensions=3)

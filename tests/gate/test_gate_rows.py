@@ -12,18 +12,18 @@ from commands.model_app import tiny_model
 from gate.conftest import SENTENCES, Damaged, Twin
 from support.heads import class_model, vector_model
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.gate_report import GateReport, read_reports, report_path, write_report
-from enricher.inference.checkpoint.head import TOKENS, Reads
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.gate import verdict_rows
-from enricher.inference.gate.check import Gate
-from enricher.inference.gate.gold import GoldSet
-from enricher.inference.gate.gold_classes import gold_for
-from enricher.inference.gate.row_findings import MeasuredRows
-from enricher.inference.gate.rows import RowsRunner
-from enricher.inference.graph.openvino import OpenVinoBfloat16
-from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateReport, read_reports, report_path, write_report
+from enricher.worker.inference.checkpoint.head import TOKENS, Reads
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.workshop.gate import verdict_rows
+from enricher.workshop.gate.check import Gate
+from enricher.workshop.gate.gold import GoldSet
+from enricher.workshop.gate.gold_classes import gold_for
+from enricher.workshop.gate.row_findings import MeasuredRows
+from enricher.workshop.gate.rows import RowsRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.device.session import Feeds
-    from enricher.inference.graph.variants import Variant
-    from enricher.records import Window
+    from enricher.worker.inference.device.session import Feeds
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.records import Window
 
 LIMIT_POINTS = 4.0
 LABELS = ("economy", "politics", "sports")

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import pytest
 from commands.model_app import tiny_model
 
-from enricher.app.model import load_model, window_cutter
 from enricher.errors import SettingsError
-from enricher.inference.gate.gold import joined
-from enricher.inference.gate.runs import tokenized
-from enricher.inference.run.advice import ADVICE_FILE
-from enricher.inference.run.model import open_model
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Partition, RawRecord, Ticket
-from enricher.settings import Settings
+from enricher.worker.build.model import load_model, window_cutter
+from enricher.worker.inference.run.advice import ADVICE_FILE
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Partition, RawRecord, Ticket
+from enricher.worker.settings import Settings
+from enricher.workshop.gate.gold import joined
+from enricher.workshop.gate.runs import tokenized
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enricher.core.windowing import WindowCutter
-    from enricher.inference.gate.gold import GoldSet
-    from enricher.inference.gate.runs import TokenizedTexts
+    from enricher.worker.rules.windowing import WindowCutter
+    from enricher.workshop.gate.gold import GoldSet
+    from enricher.workshop.gate.runs import TokenizedTexts
 
 
 def tokenized_for(folder: Path, gold: GoldSet) -> TokenizedTexts:

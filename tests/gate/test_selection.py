@@ -14,20 +14,20 @@ from support.recipes import empty_recipe
 from support.reports import SHIPPED, report
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.gate_report import GateReport, report_path, write_report
-from enricher.inference.graph import catalogue
-from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoInt8
-from enricher.inference.graph.packed_cuda import PackedFloat16
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.quantisation.recipe import Recipe, read_recipe, write_recipe
-from enricher.inference.run import selection
-from enricher.inference.run.model import EMBEDDED_FOLDER
-from enricher.inference.run.selection import choose, missing_reports, report_folders, unproven
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateReport, report_path, write_report
+from enricher.worker.inference.graph import catalogue
+from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoInt8
+from enricher.worker.inference.graph.packed_cuda import PackedFloat16
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.recipe import Recipe, read_recipe, write_recipe
+from enricher.worker.inference.run import selection
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Variant
+    from enricher.worker.inference.graph.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.app.tasks import Tasks
-from enricher.commands.run import command, parent
-from enricher.commands.run.share import Share
-from enricher.records import Batch, BatchResult
-from enricher.settings import Settings
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.commands.run import command, parent
+from enricher.worker.commands.run.share import Share
+from enricher.worker.records import Batch, BatchResult
+from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
 
 SILENT_S, LATER_S = 5.0, 4.0

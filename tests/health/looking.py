@@ -13,13 +13,13 @@ from support.patience import PATIENCE_S, wait_until
 from worker.fake_clock import FakeClock
 from worker.world import Process
 
-from enricher.health.liveness import Waits
-from enricher.health.routes import Route, routes
-from enricher.health.server import HealthServer
-from enricher.health.status import View
-from enricher.health.subject import WorkerHealth
-from enricher.runtime.watchdog import Watched
-from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
+from enricher.worker.health.liveness import Waits
+from enricher.worker.health.routes import Route, routes
+from enricher.worker.health.server import HealthServer
+from enricher.worker.health.status import View
+from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.runtime.watchdog import Watched
+from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 FACTS = WorkerFacts("worker-0", "enricher", "articles", "entities", "articles.dead-letters", "1.2.3")
 EPOCH_S = 1_700_000_000.0

@@ -10,10 +10,10 @@ import pytest
 from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
 from worker.world import INVALID, LONG, POISONED, SHORT, World
 
-from enricher.health.page import PARENT_PAGE, PROCESS_PAGE, Page
-from enricher.health.routes import Reply, Request, routes
-from enricher.health.samples import EVERY_S
-from enricher.health.subject import WorkerHealth
+from enricher.worker.health.page import PARENT_PAGE, PROCESS_PAGE, Page
+from enricher.worker.health.routes import Reply, Request, routes
+from enricher.worker.health.samples import EVERY_S
+from enricher.worker.health.subject import WorkerHealth
 from tools.status_page.browser import Browser, chromium
 
 PROGRAM = chromium()

@@ -16,12 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 from worker.world import LONG, SHORT, World
 
-from enricher.health.children import ask, ask_all, merged
-from enricher.health.page import PARENT_PAGE
-from enricher.health.processes import ProcessesHealth
-from enricher.health.routes import ProbeResult, Reply, Request, routes
-from enricher.health.subject import WorkerHealth
-from enricher.processes import ProcessState, Supervisor
+from enricher.worker.health.children import ask, ask_all, merged
+from enricher.worker.health.page import PARENT_PAGE
+from enricher.worker.health.processes import ProcessesHealth
+from enricher.worker.health.routes import ProbeResult, Reply, Request, routes
+from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.processes import ProcessState, Supervisor
 from tools.status_page.browser import Browser, chromium
 
 FIRST = """# HELP articles_total Articles.

@@ -16,11 +16,11 @@ from support.patience import PATIENCE_S
 from worker.world import World
 
 from enricher.errors import SettingsError
-from enricher.health import limits
-from enricher.health import server as server_module
-from enricher.health.routes import Reply, Request, line, routes
-from enricher.health.server import HealthServer
-from enricher.health.subject import WorkerHealth
+from enricher.worker.health import limits
+from enricher.worker.health import server as server_module
+from enricher.worker.health.routes import Reply, Request, line, routes
+from enricher.worker.health.server import HealthServer
+from enricher.worker.health.subject import WorkerHealth
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 

@@ -11,12 +11,12 @@ from worker.faults import Fault, Faults, no_fault
 from worker.world import INVALID, LONG, POISONED, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.health.liveness import TURN
-from enricher.health.routes import ProbeResult
-from enricher.health.samples import EVERY_S, KEPT_S, lag_of
-from enricher.health.subject import WorkerHealth
-from enricher.runtime.watchdog import Watched
-from enricher.stats.counters import TaskCounts
+from enricher.worker.health.liveness import TURN
+from enricher.worker.health.routes import ProbeResult
+from enricher.worker.health.samples import EVERY_S, KEPT_S, lag_of
+from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.runtime.watchdog import Watched
+from enricher.worker.stats.counters import TaskCounts
 
 
 @dataclass(frozen=True, slots=True)

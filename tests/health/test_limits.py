@@ -12,9 +12,9 @@ import pytest
 from health.looking import LOCALHOST, serving
 from support.patience import PATIENCE_S
 
-from enricher.health import limits
-from enricher.health.limits import Waiting
-from enricher.health.routes import Reply, Request, line
+from enricher.worker.health import limits
+from enricher.worker.health.limits import Waiting
+from enricher.worker.health.routes import Reply, Request, line
 
 Arrive = Callable[[str], Awaitable[asyncio.Task[None]]]
 

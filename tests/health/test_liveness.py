@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.health.liveness import TURN, Waits, stuck
-from enricher.runtime.watchdog import Watched
+from enricher.worker.health.liveness import TURN, Waits, stuck
+from enricher.worker.runtime.watchdog import Watched
 
 QUICK = Waits(engine_s=0.0, tokenizer_s=0.0, limit_s=120.0)
 FOR_THE_BROKER = ["a transaction", "recovering", "draining", "closing"]

@@ -12,9 +12,9 @@ from health.test_health_processes import Parent, parent_health
 from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 
-from enricher.health.processes import ProcessesHealth
-from enricher.health.routes import ProbeResult, Reply, Request
-from enricher.processes import ProcessState
+from enricher.worker.health.processes import ProcessesHealth
+from enricher.worker.health.routes import ProbeResult, Reply, Request
+from enricher.worker.processes import ProcessState
 
 READY, DONE, SILENT = ProcessState.READY, ProcessState.DONE, ProcessState.SILENT
 BOTH_READY = ProbeResult(ok=True, reason="2 ready")

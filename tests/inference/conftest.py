@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import PreparedModel, open_model, prepare_variant
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from enricher.inference.graph.onnx_file import MICROSOFT
+from enricher.worker.inference.graph.onnx_file import MICROSOFT
 
 Array = npt.NDArray[Any]
 

@@ -10,11 +10,11 @@ import pytest
 from pipeline.decoding_rule import SCHEMES
 from pipeline.test_decoding_rule import folder_of
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.inference.tokenizer.beginnings import encode_beginning, is_long
-from enricher.records import Article, TokenizedArticle
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.beginnings import encode_beginning, is_long
+from enricher.worker.records import Article, TokenizedArticle
 
 LIMIT_TOKENS = 100
 CHARS = 5_000
@@ -61,7 +61,7 @@ def require_same_tokens(tokenizer: ArticleTokenizer, text: str, monkeypatch: pyt
     article = Article("a", "A title", text)
     (short,) = tokenizer.tokenize([article])
     with monkeypatch.context() as patched:
-        patched.setattr("enricher.inference.tokenizer.articles.is_long", lambda *_: False)
+        patched.setattr("enricher.worker.inference.tokenizer.articles.is_long", lambda *_: False)
         (whole,) = tokenizer.tokenize([article])
     assert isinstance(short, TokenizedArticle)
     assert isinstance(whole, TokenizedArticle)

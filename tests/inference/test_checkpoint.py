@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run import model
-from enricher.inference.run.model import EMBEDDED_FOLDER, open_model
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run import model
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 

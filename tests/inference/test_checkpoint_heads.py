@@ -11,17 +11,17 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.head import HeadSpec, Reads, reads_of, require_ner
-from enricher.inference.graph.builder import build
-from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.head import HeadSpec, Reads, reads_of, require_ner
+from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.padded import PaddedFloat32
 from tools.head_references.folders import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enricher.records import TaskKind
+    from enricher.worker.records import TaskKind
 
     Edit = Callable[..., None]
 

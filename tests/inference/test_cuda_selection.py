@@ -12,22 +12,22 @@ import pytest
 from inference.test_external import exported
 from support.reports import report
 
-from enricher.commands.doctor import models as doctor
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.gate_report import write_report
-from enricher.inference.device.opening import arithmetic_of
-from enricher.inference.graph import packed_cuda
-from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run import model
-from enricher.inference.run.model import open_model, prepare
-from enricher.inference.run.selection import choose, missing_reports
+from enricher.operate.doctor import models as doctor
+from enricher.worker.inference.checkpoint.gate_report import write_report
+from enricher.worker.inference.device.opening import arithmetic_of
+from enricher.worker.inference.graph import packed_cuda
+from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run import model
+from enricher.worker.inference.run.model import open_model, prepare
+from enricher.worker.inference.run.selection import choose, missing_reports
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:
-    from enricher.commands.doctor.findings import Finding
-    from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.run.selection import Precision
+    from enricher.operate.doctor.findings import Finding
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.run.selection import Precision
 
 SHAPE = Shape(
     model_type="bert",

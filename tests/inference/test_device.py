@@ -15,26 +15,26 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImp
 from support.gpu_driver import FakeDriver
 from typer.testing import CliRunner
 
-from enricher.app.model import load_pass
 from enricher.cli import app
-from enricher.commands.model.targets import targets
-from enricher.commands.run.share import Share
 from enricher.errors import ModelError, SettingsError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device import cuda, driver
-from enricher.inference.device.cuda import cuda_problem
-from enricher.inference.device.opening import arithmetic_of, open_session
-from enricher.inference.device.resolution import resolve_device
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import prepare
-from enricher.settings import load_settings
+from enricher.worker.build.model import load_pass
+from enricher.worker.commands.run.share import Share
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device import cuda, driver
+from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.inference.device.opening import arithmetic_of, open_session
+from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import prepare
+from enricher.worker.settings import load_settings
+from enricher.workshop.targets import targets
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.runtime.devices import GpuWait
-    from enricher.settings import Settings
+    from enricher.worker.runtime.devices import GpuWait
+    from enricher.worker.settings import Settings
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 REAL_SESSION = ort.InferenceSession

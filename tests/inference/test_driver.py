@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.gpu_driver import FakeDriver
 
-from enricher.inference.device import driver
-from enricher.inference.device.driver import Gpu
-from enricher.inference.device.processor import UNKNOWN_GPU, processor_name
+from enricher.worker.inference.device import driver
+from enricher.worker.inference.device.driver import Gpu
+from enricher.worker.inference.device.processor import UNKNOWN_GPU, processor_name
 
 
 @pytest.fixture

@@ -14,25 +14,25 @@ from support.answers import WindowLabels, by_window
 from support.sessions import DeadSession, Watched
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device import cores
-from enricher.inference.device.cores import default_concurrency
-from enricher.inference.device.opening import open_session
-from enricher.inference.device.session import SESSION_ERRORS
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import prepare, prepare_variant
-from enricher.inference.run.outputs import NOT_FINITE
-from enricher.records import Batch, WindowFailure
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device import cores
+from enricher.worker.inference.device.cores import default_concurrency
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.session import SESSION_ERRORS
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import prepare, prepare_variant
+from enricher.worker.inference.run.outputs import NOT_FINITE
+from enricher.worker.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from enricher.inference.device.session import Feeds, Session
-    from enricher.inference.run.model import PreparedModel
-    from enricher.records import Window
+    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.run.model import PreparedModel
+    from enricher.worker.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 

@@ -15,24 +15,24 @@ from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import open_model, prepare, prepare_variant
-from enricher.inference.run.outputs import NOT_FINITE
-from enricher.inference.run.selection import choose
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Batch, WindowFailure
+from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
+from enricher.worker.inference.run.outputs import NOT_FINITE
+from enricher.worker.inference.run.selection import choose
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Batch, WindowFailure
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.inference.graph.variants import Variant
-    from enricher.records import Window
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 

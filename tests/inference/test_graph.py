@@ -13,14 +13,14 @@ import pytest
 from support.layout import rows_of
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import PreparedModel, prepare, prepare_variant
+from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.model import PreparedModel, prepare, prepare_variant
 
 if TYPE_CHECKING:
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 

@@ -11,25 +11,25 @@ import pytest
 from inference import packed_reference
 from support.layout import rows_of
 
-from enricher.core.pooling import pooled
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.head import reads_of
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.builder import build
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import open_model, prepare_variant
-from enricher.records import OwnedRow, Window
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.head import reads_of
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.records import OwnedRow, Window
+from enricher.worker.rules.pooling import pooled
 from tools.head_references.folders import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enricher.inference.graph.variants import Variant
-    from enricher.records import Float32Array
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.records import Float32Array
 
     MakeWindow = Callable[[Sequence[int]], Window]
     Run = Callable[[list[str], list[Window]], list[Any]]

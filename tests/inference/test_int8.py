@@ -12,19 +12,19 @@ import pytest
 from support.answers import WindowLabels, by_window
 from support.recipes import empty_recipe
 
-from enricher.core.windowing import LENGTH_STEP_TOKENS
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device import openvino_session, processor
-from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
-from enricher.inference.quantisation.recipe import Recipe, read_recipe, recipe_path, write_recipe
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
-from enricher.inference.run.selection import choose, recipe_problem
-from enricher.records import Batch
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device import openvino_session, processor
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
+from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
+from enricher.worker.inference.run.selection import choose, recipe_problem
+from enricher.worker.records import Batch
+from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 if TYPE_CHECKING:
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 FLAGS = "fpu avx2 avx512f"

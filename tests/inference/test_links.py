@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.links import shared_mode
-from enricher.inference.run.model import open_model
+from enricher.worker.inference.checkpoint.links import shared_mode
+from enricher.worker.inference.run.model import open_model
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference" / "bert"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not every user may make links there")

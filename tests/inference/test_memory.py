@@ -16,18 +16,18 @@ from support.patience import PATIENCE_S
 from support.sessions import short_of_memory
 
 from enricher.errors import ModelError
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
-from enricher.records import Batch, WindowFailure
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
+from enricher.worker.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from enricher.inference.run.model import PreparedModel
-    from enricher.records import BatchResult, Window
+    from enricher.worker.inference.run.model import PreparedModel
+    from enricher.worker.records import BatchResult, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 
@@ -202,10 +202,10 @@ from pathlib import Path
 
 import numpy as np
 
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.model import open_model, prepare_variant
-from enricher.records import Batch, Ticket, Partition, RawRecord, Window
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.records import Batch, Ticket, Partition, RawRecord, Window
 
 variant = next(each for each in variants_for("cpu") if each.name == sys.argv[3])
 engine = OnnxEngine(

@@ -15,16 +15,16 @@ import onnxruntime as ort
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference.device.cuda import cuda_problem
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph import cache
-from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run import model
-from enricher.inference.run.model import open_model, prepare, prepare_variant
+from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph import cache
+from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run import model
+from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
 
 if TYPE_CHECKING:
-    from enricher.inference.run.model import PreparedModel
+    from enricher.worker.inference.run.model import PreparedModel
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
@@ -47,7 +47,7 @@ def test_the_second_time_nothing_is_built(tmp_path: Path, monkeypatch: pytest.Mo
 def test_another_builder_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph of an older release is not taken for ours."""
     first = _prepare(tmp_path)
-    monkeypatch.setattr("enricher.inference.run.model.BUILDER_VERSION", BUILDER_VERSION + 1)
+    monkeypatch.setattr("enricher.worker.inference.run.model.BUILDER_VERSION", BUILDER_VERSION + 1)
     assert first.onnx_path != _prepare(tmp_path).onnx_path
 
 

@@ -15,22 +15,22 @@ from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device import openvino_session
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.catalogue import variant_named
-from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import open_model, prepare_variant
-from enricher.inference.run.selection import choose
-from enricher.records import Batch, WindowFailure
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device import openvino_session
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.catalogue import variant_named
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.selection import choose
+from enricher.worker.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 
@@ -64,7 +64,7 @@ needs_openvino = pytest.mark.skipif(not openvino_session.installed(), reason="Op
 def test_openvino_tells_nobody_that_it_runs(tmp_path: Path) -> None:
     """Its import would report itself, and leave an identifier of the machine in HOME."""
     code = (
-        "from enricher.inference.device import openvino_session; assert openvino_session.capabilities();"
+        "from enricher.worker.inference.device import openvino_session; assert openvino_session.capabilities();"
         "import openvino.tools.ovc as ovc; print(ovc.telemetry.__module__)"
     )
     environment = {**os.environ, "HOME": str(tmp_path)} | dict.fromkeys(("CI", "GITHUB_ACTIONS"), "")
@@ -112,7 +112,7 @@ _FIRST_RUNS = """
 import faulthandler, sys, threading
 from pathlib import Path
 import numpy as np
-from enricher.inference.device.openvino_session import OpenVinoSession
+from enricher.worker.inference.device.openvino_session import OpenVinoSession
 faulthandler.dump_traceback_later(60, exit=True)
 session = OpenVinoSession(Path(sys.argv[1]), "openvino-fp32", streams=2, threads=2)
 feeds = {"input_ids": np.full((1, 4), 2, np.int32), "lengths": np.array([4], np.int32)}

@@ -11,9 +11,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, TokenizedArticle
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Article, TokenizedArticle
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "anna", "rom"]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.run.model import prepare_variant
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 

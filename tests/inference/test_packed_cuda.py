@@ -20,20 +20,20 @@ from onnx import TensorProto
 from support.layout import rows_of
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.opening import open_session
-from enricher.inference.device.session import SESSION_ERRORS
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.session import SESSION_ERRORS
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.model import open_model, prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 
@@ -245,7 +245,7 @@ def test_offsets_are_laid_out_as_the_operators_documentation_says(
     window: MakeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The example of ContribOperators.md: places of real tokens first, then those of the padding."""
-    monkeypatch.setattr("enricher.inference.graph.packed_cuda.LONGEST_STEP_TOKENS", 4)
+    monkeypatch.setattr("enricher.worker.inference.graph.packed_cuda.LONGEST_STEP_TOKENS", 4)
     feeds = FP16.feeds([window([5] * length) for length in PUBLISHED["lengths"]], pad_id=0)
     assert PUBLISHED["offsets"] == feeds["token_offset"].ravel().tolist()
     assert PUBLISHED["cumulative"] == feeds["cumulative_lengths"].tolist()

@@ -11,24 +11,24 @@ from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.head import reads_of
-from enricher.inference.device.cuda import cuda_problem
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.builder import build
-from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import open_model, prepare_variant
-from enricher.records import Batch
+from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.head import reads_of
+from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.records import Batch
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
 from tools.head_references.folders import HEADS, OUTPUTS, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_problem() is not None, reason="no GPU that can be used")]
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from support.layout import rows_of
 
-from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.model import prepare_variant
+from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from enricher.inference.graph.variants import Variant
-    from enricher.records import Float32Array, Window
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.records import Float32Array, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 

@@ -15,14 +15,14 @@ from support.answers import WindowHeads, WindowLabels, heads_by_window
 from support.sessions import DeadSession, Watched, short_of_memory
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.memory import OUT_OF_MEMORY
-from enricher.inference.run.model import prepare_variant
-from enricher.inference.run.outputs import NOT_FINITE
-from enricher.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.memory import OUT_OF_MEMORY
+from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.run.outputs import NOT_FINITE
+from enricher.worker.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
 from tools.head_references.folders import REFERENCE, articles, write_folder
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.device.session import Feeds, Session
-    from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.model import PreparedModel
-    from enricher.records import Window
+    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.inference.run.model import PreparedModel
+    from enricher.worker.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run import model
-from enricher.inference.run.model import open_model, prepare, prepare_pass, prepare_variant
-from enricher.records import ModelCard
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run import model
+from enricher.worker.inference.run.model import open_model, prepare, prepare_pass, prepare_variant
+from enricher.worker.records import ModelCard
 from tools.bench.model.plain import export
 from tools.head_references.folders import REFERENCE, write_folder
 

@@ -10,9 +10,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import open_model
-from enricher.inference.run.sharing import PassRequest, grouped, why_apart, windows_of
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.run.sharing import PassRequest, grouped, why_apart, windows_of
 from tools.bench.model.plain import export
 from tools.head_references.folders import REFERENCE, write_folder
 

@@ -11,17 +11,13 @@ import numpy as np
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device import openvino_session
-from enricher.inference.device.opening import open_session
-from enricher.inference.device.processor import processor_features
-from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
-from enricher.inference.quantisation.calibrate import calibrate, divided
-from enricher.inference.quantisation.choosing import Choice, choose
-from enricher.inference.quantisation.keeping import keep_fewest
-from enricher.inference.quantisation.observing import BATCH_BYTES, Observed, batches_of, build_float32, quantisable
-from enricher.inference.quantisation.qdq import quantise
-from enricher.inference.quantisation.recipe import (
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device import openvino_session
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.processor import processor_features
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.worker.inference.graph.qdq import quantise
+from enricher.worker.inference.graph.recipe import (
     Measured,
     QuantisedInput,
     Recipe,
@@ -30,12 +26,16 @@ from enricher.inference.quantisation.recipe import (
     recipe_path,
     write_recipe,
 )
+from enricher.workshop.quantisation.calibrate import calibrate, divided
+from enricher.workshop.quantisation.choosing import Choice, choose
+from enricher.workshop.quantisation.keeping import keep_fewest
+from enricher.workshop.quantisation.observing import BATCH_BYTES, Observed, batches_of, build_float32, quantisable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.inference.device.session import Runtime, Session
-    from enricher.records import Float32Array, Window
+    from enricher.worker.inference.device.session import Runtime, Session
+    from enricher.worker.records import Float32Array, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 
@@ -160,7 +160,7 @@ def test_the_same_windows_and_seed_make_the_same_recipe(
     tmp_path: Path, windows: Callable[[Checkpoint], list[Window]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Byte by byte, with the search for what is kept; another seed divides the windows differently."""
-    monkeypatch.setattr("enricher.inference.quantisation.keeping.HIGHEST_KEPT", 0.25)
+    monkeypatch.setattr("enricher.workshop.quantisation.keeping.HIGHEST_KEPT", 0.25)
     checkpoint = Checkpoint.open(REFERENCE / "distilbert")
     make = functools.partial(_calibrated, checkpoint, windows(checkpoint)[:12])
     first = make(target=1.0)
@@ -228,10 +228,10 @@ def test_what_stops_calibration_is_a_model_error(
     for value in (np.nan, np.inf):
         with pytest.raises(ModelError, match="choose fp32"):
             _observed(np.array([[1.0, value]], np.float32))
-    monkeypatch.setattr("enricher.inference.quantisation.comparing.rounded", lambda _value: np.nan)
+    monkeypatch.setattr("enricher.workshop.quantisation.comparing.rounded", lambda _value: np.nan)
     with pytest.raises(ModelError, match="Choose fp32"):
         make()
-    monkeypatch.setattr("enricher.inference.quantisation.comparing.batches_of", _out_of_memory)
+    monkeypatch.setattr("enricher.workshop.quantisation.comparing.batches_of", _out_of_memory)
     with pytest.raises(ModelError, match="Free memory"):
         make()
 

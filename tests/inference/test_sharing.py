@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.sharing import encoder_digest, encoder_weights, first_difference
-from enricher.inference.graph.builder import build
-from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import open_model
-from enricher.records import Float32Array
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.sharing import encoder_digest, encoder_weights, first_difference
+from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.records import Float32Array
 from tools.bench.model.plain import export
 from tools.head_references.folders import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 

@@ -14,13 +14,13 @@ import pytest
 from support.patience import PATIENCE_S
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, TokenizedArticle, TokenizedField
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Article, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
@@ -172,9 +172,9 @@ import os, socket, sys
 def refuse(*_): raise AssertionError("a socket was opened")
 socket.socket.connect = refuse
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9, too_long="truncate")
 assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 """

@@ -11,16 +11,13 @@ import pytest
 from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from enricher.core.assembly import settle
-from enricher.core.heads import EntityHead
-from enricher.core.windowing import WindowCutter
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import prepare_variant
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import (
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
@@ -32,6 +29,9 @@ from enricher.records import (
     TokenizedArticle,
     TokenLabels,
 )
+from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "Anna", "anna", "é", "e", "in", "Rom", "rom"]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support.gpu_driver import FakeDriver
 
-from enricher.inference.device.cores import available_cores
-from enricher.inference.device.processor import processor_name
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run import tuning as tuning_module
-from enricher.inference.run.advice import Advice
-from enricher.inference.run.model import PreparedModel, open_model, prepare_variant
-from enricher.inference.run.tuning import Tuning, tuning_for, write_tuning
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.processor import processor_name
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run import tuning as tuning_module
+from enricher.worker.inference.run.advice import Advice
+from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
+from enricher.worker.inference.run.tuning import Tuning, tuning_for, write_tuning
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ from support.closing import CLOSING
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.codec import Encoder
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.source import KafkaSource
-from enricher.records import (
+from enricher.worker.articles import Encoder
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
@@ -29,7 +29,7 @@ from enricher.records import (
     Release,
     Ticket,
 )
-from enricher.stats.counters import Counters
+from enricher.worker.stats.counters import Counters
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
 

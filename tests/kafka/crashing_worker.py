@@ -19,12 +19,12 @@ from confluent_kafka import Producer
 from support import stub_worker
 
 from enricher import cli
-from enricher.app import building, pools
-from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.source import KafkaSource
-from enricher.records import Partition, RawRecord
-from enricher.worker.pool import Item, Result, WorkerPool
-from enricher.worker.ports import PartitionListener
+from enricher.worker.build import building, pools
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.loop.pool import Item, Result, WorkerPool
+from enricher.worker.loop.ports import PartitionListener
+from enricher.worker.records import Partition, RawRecord
 
 POINTS = (
     "polled",  # records were read, no ticket was made yet

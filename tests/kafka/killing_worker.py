@@ -9,7 +9,7 @@ from zlib import crc32
 from support import stub_worker
 
 from enricher import cli
-from enricher.records import Batch, BatchResult
+from enricher.worker.records import Batch, BatchResult
 from tools.chaos.stub import StubEngine
 
 KILLING_WORD = "abracadabra"

@@ -20,10 +20,10 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
-from enricher.kafka.placement import Placement
-from enricher.kafka.source import KafkaSource
-from enricher.runtime.wakeup import StopEvent
-from enricher.worker.recovery import Recovery, RecoveryLimits
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.writing.placement import Placement
+from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.runtime.wakeup import StopEvent
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 

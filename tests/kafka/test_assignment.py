@@ -13,10 +13,10 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.kafka.assignment import Assignment
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
-from enricher.records import Partition
+from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.records import Partition
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
 PLACE = Partition("articles", 3)

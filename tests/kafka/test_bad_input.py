@@ -12,13 +12,13 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
-from enricher.app.building import kafka_worker
-from enricher.app.model import Model
-from enricher.app.tasks import Tasks
-from enricher.kafka.limits import TopicLimits
-from enricher.runtime.watchdog import Watchdog
-from enricher.settings import load_settings
-from enricher.stats.counters import Counters
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.model import Model
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.kafka.writing.limits import TopicLimits
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import load_settings
+from enricher.worker.stats.counters import Counters
 from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
 
 pytestmark = pytest.mark.broker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from enricher.kafka.batch_size import BatchSize
+from enricher.worker.kafka.writing.batch_size import BatchSize
 
 MOST_BYTES = 1_000_000
 MINUTE_S, HOUR_S = 60.0, 3600.0

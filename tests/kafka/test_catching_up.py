@@ -12,8 +12,8 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.kafka.source import KafkaSource
-from enricher.records import RawRecord
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.records import RawRecord
 
 pytestmark = pytest.mark.broker
 

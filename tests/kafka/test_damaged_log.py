@@ -13,13 +13,13 @@ from kafka.clients import config_for, opened, poll_until
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka import damage
-from enricher.kafka.assignment import Assignment
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.damage import DamageWatch
-from enricher.kafka.inspect.ranges import RangeReader
-from enricher.kafka.topicwatch import TopicWatch
-from enricher.records import Mark, Partition, Start
+from enricher.operate.inspect.ranges import RangeReader
+from enricher.worker.kafka.reading import damage
+from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.reading.damage import DamageWatch
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.records import Mark, Partition, Start
 from tools.kafka import Cluster
 
 PLACE = Partition("articles", 3)

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from enricher.kafka.sink import log_dead_letters
-from enricher.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
-from enricher.telemetry.logs import RepeatsFilter
+from enricher.worker.kafka.writing.sink import log_dead_letters
+from enricher.worker.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.telemetry.logs import RepeatsFilter
 
 
 def ticket(offset: int, outcome: Outcome) -> Ticket:

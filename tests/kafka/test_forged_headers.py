@@ -9,7 +9,7 @@ from kafka.test_bad_input import run_worker
 from support.reading import read_all
 from support.topics import Topics
 
-from enricher.verify import verify
+from enricher.operate.verify import verify
 from tools.chaos.stub import StubEngine, stub_model
 
 pytestmark = pytest.mark.broker

@@ -18,11 +18,11 @@ from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.kafka import membership
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.membership import Member, StaleGeneration, is_stale, proven, successor
-from enricher.kafka.source import KafkaSource
-from enricher.records import RawRecord, Release
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared import membership
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.membership import Member, StaleGeneration, is_stale, proven, successor
+from enricher.worker.records import RawRecord, Release
 
 
 class Meets(Producer):

@@ -15,7 +15,7 @@ from support.administrator import Administrator
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.kafka.inspect.inspector import Inspector
+from enricher.operate.inspect.inspector import Inspector
 
 TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})
 

@@ -18,7 +18,7 @@ from support.reading import committed_and_ends, read_all
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
-from enricher.kafka.transaction import Transaction
+from enricher.worker.kafka.writing.transaction import Transaction
 from tools.chaos.stub import StubEngine, stub_model
 
 QUICK = {

@@ -17,7 +17,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.scaling.reading import BacklogReader
+from enricher.operate.scaling.reading import BacklogReader
 
 pytestmark = pytest.mark.broker
 

@@ -29,11 +29,11 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import SettingsError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.placement import Placement
-from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.topicwatch import TopicWatch
-from enricher.records import Partition, RawRecord, Release, Ticket
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.kafka.writing.placement import Placement
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.records import Partition, RawRecord, Release, Ticket
 
 INPUT, OUTPUT, LETTERS = "articles", "entities", "dead-letters"
 ANY = -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from enricher.errors import TransactionTrouble
-from enricher.kafka.positions import Positions
-from enricher.records import Mark, Partition, Start
+from enricher.worker.kafka.reading.positions import Positions
+from enricher.worker.records import Mark, Partition, Start
 
 PARTITION = Partition("articles", 0)
 

@@ -12,8 +12,8 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka import unreadable
-from enricher.kafka.inspect.ranges import RangeReader
+from enricher.operate.inspect.ranges import RangeReader
+from enricher.worker.kafka.reading import unreadable
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
 BOMB = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 2 of 3088 bytes failed")

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka.clients import Diary, config_for, opened, poll_until
 from support.topics import Topics
 
-from enricher.kafka.assignment import Assignment
-from enricher.kafka.heartbeats import INTERVAL_MS, Heartbeats
-from enricher.kafka.rebalances import Rebalances
-from enricher.kafka.source import KafkaSource
+from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.reading.rebalances import Rebalances
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared.heartbeats import INTERVAL_MS, Heartbeats
 
 
 class Client:

@@ -17,11 +17,11 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import RefusedBatch, RefusedOutput
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.limits import TopicLimits
-from enricher.kafka.sink import TransactionalSink
-from enricher.records import Article, Coverage, EnrichedRecord, RawRecord, Ticket
-from enricher.stats.counters import Counters
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.writing.limits import TopicLimits
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.records import Article, Coverage, EnrichedRecord, RawRecord, Ticket
+from enricher.worker.stats.counters import Counters
 from tools.chaos.stub import StubEngine, stub_model
 
 pytestmark = pytest.mark.broker
@@ -90,7 +90,7 @@ def test_when_the_limit_is_lowered_a_refused_batch_blames_nobody(topics: Topics)
 
 def test_a_limit_that_is_raised_again_refuses_nothing_any_more(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for again before a transaction; the next producer's batches are as large as before."""
-    monkeypatch.setattr("enricher.kafka.limits._ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr("enricher.worker.kafka.writing.limits._ASK_AGAIN_S", 0.0)
     set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
     sink, counters, records = opened_with(topics, [Sent(b"x" * LIMIT_BYTES, b"%d" % n) for n in range(3)])
     assert {"OutputTooLarge"} == {letter.error_type for letter in sink.publish(release_of(records[:1])).values()}
@@ -104,7 +104,7 @@ def test_a_limit_that_is_raised_again_refuses_nothing_any_more(topics: Topics, m
 def test_batches_shrink_to_one_record_and_grow_again(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """One too large among small ones of its partition: named only once it was alone, then normal batches again."""
     monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
-    monkeypatch.setattr("enricher.kafka.batch_size._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("enricher.worker.kafka.writing.batch_size._FIRST_PAUSE_S", 0.0)
     set_topic(topics, topics.output, "max.message.bytes", "2000")
     inputs = [Sent(b"same", b"%d" % number) for number in range(20)]
     sink, counters, records = opened_with(topics, inputs)
@@ -147,7 +147,7 @@ def test_batches_grow_again_where_every_transaction_is_slow(topics: Topics, monk
             super().__init__(properties, logger=logger)
 
     monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
-    monkeypatch.setattr("enricher.kafka.batch_size._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("enricher.worker.kafka.writing.batch_size._FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
     set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
     config = config_for(topics, properties={"producer.compression.type": "none"})

@@ -15,9 +15,9 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Fenced, TransactionTrouble
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.rivals import LOOK_S, Rivals
-from enricher.runtime.wakeup import StopEvent
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
+from enricher.worker.runtime.wakeup import StopEvent
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Direction, Match, Silence
 from tools.waiting import wait_until

@@ -13,8 +13,8 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Stalled, TransactionTrouble
-from enricher.kafka.source import KafkaSource
-from enricher.records import Partition, RawRecord
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.records import Partition, RawRecord
 
 pytestmark = pytest.mark.broker
 
@@ -79,7 +79,7 @@ def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
     """None is taken for lost, and each delivers all its records once and in order, whatever was dropped from the queue."""
     source, count = opened(config_for(topics, partition_timeout_s=BOUND_S))[0], 24_000
     backlog(topics, count)
-    caplog.set_level(logging.INFO, "enricher.kafka.assignment")
+    caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.assignment")
     records = read_slowly(source, count, 40)
     assert "alone for a moment" in caplog.text
     for number in range(4):

@@ -38,7 +38,7 @@ from enricher.errors import (
     RefusedOutput,
     TransactionTrouble,
 )
-from enricher.kafka.client import KafkaConfig
+from enricher.worker.kafka.shared.client import KafkaConfig
 
 pytestmark = pytest.mark.broker
 

@@ -15,9 +15,9 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.transaction import DeliveryReports, Failure
-from enricher.records import Partition, RawRecord, Ticket
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.writing.transaction import DeliveryReports, Failure
+from enricher.worker.records import Partition, RawRecord, Ticket
 
 pytestmark = pytest.mark.broker
 

@@ -16,8 +16,8 @@ from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble
-from enricher.kafka.source import KafkaSource
-from enricher.records import Partition, RawRecord, Release
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.records import Partition, RawRecord, Release
 
 pytestmark = pytest.mark.broker
 

@@ -30,13 +30,13 @@ from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
-from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import SettingsError, TransactionTrouble
-from enricher.kafka import start_offsets, tails
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.metadata import topic_id_of
-from enricher.kafka.source import KafkaSource
-from enricher.records import Mark, Partition, RawRecord, Release, Start
+from enricher.worker.kafka.reading import start_offsets, tails
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.metadata import topic_id_of
+from enricher.worker.records import Mark, Partition, RawRecord, Release, Start
+from enricher.worker.rules.commit_metadata import CommitMetadata
 
 pytestmark = pytest.mark.broker
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
-from enricher.kafka.statistics import INTERVAL_MS, Statistics
-from enricher.records import Partition
-from enricher.stats.snapshot import Unstable
+from enricher.worker.kafka.shared.statistics import INTERVAL_MS, Statistics
+from enricher.worker.records import Partition
+from enricher.worker.stats.snapshot import Unstable
 
 
 def told(

@@ -27,10 +27,10 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.kafka import tails
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.source import KafkaSource
-from enricher.records import Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.kafka.reading import tails
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker

@@ -14,9 +14,9 @@ from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
 from support.topics import Topics, make_topics
 
-from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import TransactionTrouble
-from enricher.kafka.source import KafkaSource
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker

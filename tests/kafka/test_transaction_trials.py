@@ -19,12 +19,12 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.kafka.trials import offsets, running, visibility
-from enricher.kafka.trials.clients import Clients, Outcome, Reader
-from enricher.kafka.trials.promises import PROMISES, Promise, Result
-from enricher.kafka.trials.running import Trials
-from enricher.kafka.trials.topics import TrialTopics
-from enricher.runtime.deadlines import Deadline
+from enricher.operate.trials import offsets, running, visibility
+from enricher.operate.trials.clients import Clients, Outcome, Reader
+from enricher.operate.trials.promises import PROMISES, Promise, Result
+from enricher.operate.trials.running import Trials
+from enricher.operate.trials.topics import TrialTopics
+from enricher.worker.runtime.deadlines import Deadline
 
 pytestmark = pytest.mark.broker
 
@@ -252,7 +252,7 @@ def test_an_interruption_while_trials_are_started_leaves_none(topics: Topics, mo
     """A trial whose thread has not started is not waited for."""
     trials = Trials(config_for(topics), [promise_called("commit and abort")])
     with monkeypatch.context() as patched:
-        patched.setattr("enricher.kafka.trials.running.threading.Thread", NeverStarts)
+        patched.setattr("enricher.operate.trials.running.threading.Thread", NeverStarts)
         with pytest.raises(KeyboardInterrupt), trials:
             next(trials.results())
     assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []

@@ -8,8 +8,8 @@ from itertools import combinations, product
 from kafka.clients import config_for
 from support.topics import Topics
 
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.rights import doctor_id
+from enricher.operate.trials.rights import doctor_id
+from enricher.worker.kafka.shared.client import KafkaConfig
 
 NOWHERE = config_for(Topics("localhost:1", "i", "o", "d", "g", {}))
 ODD = ["news", "news-en", "news/en", "news%2Fen", "news%2fen", "en-0", "0", "-", "/", "%", "//", "0/doctor", "-doctor"]

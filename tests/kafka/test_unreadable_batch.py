@@ -21,13 +21,13 @@ from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
-from enricher.codec import Encoder
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka import unreadable
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.damage import DamageWatch
-from enricher.kafka.unreadable import UnreadableBatches
-from enricher.records import DeadLetter, ModelCard, Partition, RawRecord, Unreadable
+from enricher.worker.articles import Encoder
+from enricher.worker.kafka.reading import unreadable
+from enricher.worker.kafka.reading.damage import DamageWatch
+from enricher.worker.kafka.reading.unreadable import UnreadableBatches
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.records import DeadLetter, ModelCard, Partition, RawRecord, Unreadable
 
 PLACE = Partition("articles", 3)
 UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
-    from enricher.records import Float32Array
+    from enricher.worker.records import Float32Array
 
 
 class Label(NamedTuple):

@@ -22,15 +22,12 @@ from pipeline.family_tokenizers import SPECIALS, texts, tokenizer_of
 from support.answers import WindowLabels, batch_result
 from tokenizers import Tokenizer
 
-from enricher.core.assembly import finish_enriched, settle
-from enricher.core.heads import EntityHead
-from enricher.core.windowing import WindowCutter
-from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.labels import label_names
-from enricher.inference.run.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import (
+from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.labels import label_names
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import (
     Article,
     EnrichedRecord,
     Partition,
@@ -39,11 +36,14 @@ from enricher.records import (
     TokenizedArticle,
     TokenizedField,
 )
+from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
 
 if TYPE_CHECKING:
     from pipeline.decoding_rule import Label
 
-    from enricher.records import Entity, Float32Array
+    from enricher.worker.records import Entity, Float32Array
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"

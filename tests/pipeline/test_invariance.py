@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from enricher.app.building import file_worker
-from enricher.app.model import Model, load_model
-from enricher.app.tasks import Tasks
-from enricher.files import LineSink, LineSource
-from enricher.runtime.watchdog import Watchdog
-from enricher.settings import BatchingSettings, Settings
+from enricher.worker.build.building import file_worker
+from enricher.worker.build.model import Model, load_model
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.files import LineSink, LineSource
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import BatchingSettings, Settings
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 ARTICLES, BODY_CHARS = 20, 800  # two or three windows per article, and a run in half a second

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from support.patience import PATIENCE_S
 
-from enricher.processes import ProcessState, RestartLimits, SilenceLimits, Supervisor
-from enricher.processes.child import Child
-from enricher.processes.states import health_line, health_port_of
+from enricher.worker.processes import ProcessState, RestartLimits, SilenceLimits, Supervisor
+from enricher.worker.processes.child import Child
+from enricher.worker.processes.states import health_line, health_port_of
 from tools.waiting import wait_until
 
 LIMITS = RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0)
@@ -30,7 +30,7 @@ WORKING = "tell('ready'); sys.stdin.read(); tell('draining')"
 """A child that is ready, works until it is asked to end, and then does so."""
 DEAF = "tell('ready'); threading.Event().wait()"
 
-REPORTING = "from enricher.processes import ParentLink, ProcessState; ParentLink().tell(ProcessState.READY); "
+REPORTING = "from enricher.worker.processes import ParentLink, ProcessState; ParentLink().tell(ProcessState.READY); "
 """A child that is ready, and reports as a worker does."""
 FREEZABLE = f"{REPORTING}sys.stdin.read()"
 HOLDS_THE_LOCK = f"{REPORTING}import ctypes; ctypes.PyDLL(None).sleep(600)"
@@ -235,7 +235,7 @@ def test_children_are_told_of_the_end_of_a_parent_that_was_killed(tmp_path: Path
     """SIGKILL leaves no time for anything: the end of the pipe tells them."""
     pids = tmp_path / "pids"
     parent = f"""
-from enricher.processes import *
+from enricher.worker.processes import *
 limits = RestartLimits(0, 0.0, 60.0)
 silence = SilenceLimits(600.0, 600.0, 600.0)
 program = {_PRELUDE + WORKING!r}
@@ -337,7 +337,7 @@ def test_a_child_whose_c_code_holds_the_interpreters_lock_is_killed_and_started_
 def test_a_child_that_freezes_while_it_starts_has_the_time_of_a_start() -> None:
     """A library may hold the lock for long while it is loaded, but not for ever."""
     silence = SilenceLimits(unready_s=1.0, kill_s=2.0, starting_s=6.0)
-    program = "from enricher.processes import ParentLink; ParentLink(); threading.Event().wait(1.5); "
+    program = "from enricher.worker.processes import ParentLink; ParentLink(); threading.Event().wait(1.5); "
     with supervised(
         f"{program}import ctypes; ctypes.PyDLL(None).sleep(600)", FREEZABLE, silence=silence, then=[FREEZABLE]
     ) as run:
@@ -390,7 +390,7 @@ def test_a_parent_that_stood_still_kills_nobody() -> None:
 
 def test_children_that_cannot_be_killed_do_not_keep_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that hangs in a driver or on a network disk outlives SIGKILL for as long as the kernel waits."""
-    monkeypatch.setattr("enricher.processes.supervisor.UNKILLABLE_S", 0.5)
+    monkeypatch.setattr("enricher.worker.processes.supervisor.UNKILLABLE_S", 0.5)
     kill = Child.kill
     with supervised(DEAF, grace_s=0.5) as run:
         run.until(lambda: run.supervisor.ready)
@@ -407,7 +407,7 @@ def test_a_child_never_blocks_on_a_parent_that_reads_nothing() -> None:
     """While the parent is frozen, reports of being alive stop before the pipe is full: states still fit into it."""
     program = (
         "import select\n"
-        "from enricher.processes import ProcessState, link\n"
+        "from enricher.worker.processes import ProcessState, link\n"
         "link.ALIVE_EVERY_S = 0.0\n"
         "parent = link.ParentLink()\n"
         "while select.select([], [parent._output], [], 0)[1]:\n"
@@ -433,8 +433,8 @@ def test_a_parent_whose_log_nobody_reads_ends() -> None:
     """Its own watchdog bounds each turn: a parent that hangs would restart nobody."""
     program = """
 import logging
-from enricher.processes import *
-from enricher.runtime.watchdog import Watchdog
+from enricher.worker.processes import *
+from enricher.worker.runtime.watchdog import Watchdog
 logging.basicConfig()
 os.set_blocking(2, False)
 try:

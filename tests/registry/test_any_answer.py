@@ -9,11 +9,11 @@ from typing import Any, cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from enricher.codec.schemas import Schema, SchemaRef
-from enricher.registry.client import Compatibility, Registered, RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.errors import RegistryError
-from enricher.registry.http import Requests, _Answer, _meaning
+from enricher.worker.articles.schemas import Schema, SchemaRef
+from enricher.worker.registry.client import Compatibility, Registered, RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.errors import RegistryError
+from enricher.worker.registry.http import Requests, _Answer, _meaning
 
 NAMES = (
     "schema", "schemaType", "references", "name", "subject", "version", "id", "messages", "is_compatible",

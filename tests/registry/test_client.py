@@ -10,10 +10,10 @@ import pytest
 import trustme
 from registry.server import Handler, Registry, babble, drip, drip_body, endless, hang_up, serving, silent, status, told
 
-from enricher.codec.schemas import NamedSchema, Schema, SchemaRef
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import Property, registry_config
-from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import Property, registry_config
+from enricher.worker.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 
 SEVEN = SchemaRef("id", "7")
 TEXT = '"string"'

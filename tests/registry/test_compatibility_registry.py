@@ -10,11 +10,11 @@ from commands.cli_runner import run
 from support.compatibility import SchemaType
 from support.schema_changes import FILES, Change, all_changes, changes, contract
 
-from enricher.codec.schemas import Schema
-from enricher.contracts import record_schema
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.levels import recommended_level
+from enricher.worker.articles.schemas import Schema
+from enricher.worker.contracts import record_schema
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.levels import recommended_level
 from tools.registry import Registry
 
 FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.errors import InvalidArticle
-from enricher.registry.compiling import SLOW_AGAIN_S, Compiler
+from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
+from enricher.worker.registry.compiling import SLOW_AGAIN_S, Compiler
 
 REFERENCE = SchemaRef("id", "7")
 SCHEMA = Schema("PROTOBUF", "message A {}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import SettingsError
-from enricher.registry.config import PROPERTIES, registry_config
+from enricher.worker.registry.config import PROPERTIES, registry_config
 
 SECRET = "geheim"
 GOOD = "http://registry:8081"

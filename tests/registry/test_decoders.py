@@ -15,16 +15,16 @@ from uuid import UUID
 import pytest
 from registry.server import Answer, Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
 
-from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.registry import decoders as decoders_module
-from enricher.registry import queue as queue_module
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.decoders import RegistryDecoders
-from enricher.registry.fetcher import Fetcher
-from enricher.registry.queue import Patience
-from enricher.registry.store import GlueFolder, SchemaStore
+from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
+from enricher.worker.registry import decoders as decoders_module
+from enricher.worker.registry import queue as queue_module
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.decoders import RegistryDecoders
+from enricher.worker.registry.fetcher import Fetcher
+from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.store import GlueFolder, SchemaStore
 from tools.ports import free_ports
 
 LONG_S = 60.0
@@ -194,7 +194,7 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many requests fail."""
-    caplog.set_level(logging.INFO, "enricher.registry")
+    caplog.set_level(logging.INFO, "enricher.worker.registry")
     with serving(Registry({"7": TEXT}, behaviour=status(503))) as registry, desk(registry, tmp_path) as at:
         at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4)

@@ -12,10 +12,10 @@ import pytest
 import trustme
 from registry.server import Registry, serving
 
-from enricher.codec.schemas import Schema, SchemaRef
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.errors import RegistryUnavailable
+from enricher.worker.articles.schemas import Schema, SchemaRef
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.errors import RegistryUnavailable
 
 SEVEN, TEXT = SchemaRef("id", "7"), '"string"'
 PASSWORD = "geheim-7f3a"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from enricher.codec.schemas import SchemaRef
-from enricher.registry import queue as queue_module
-from enricher.registry.queue import (
+from enricher.worker.articles.schemas import SchemaRef
+from enricher.worker.registry import queue as queue_module
+from enricher.worker.registry.queue import (
     AT_ONCE,
     CONFIRM_S,
     FEWEST_FAILURES,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from registry.server import Registry, serving, status
 
-from enricher.codec.schemas import Schema
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.record_schema import RecordSchema
-from enricher.registry.store import SchemaStore
+from enricher.worker.articles.schemas import Schema
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.record_schema import RecordSchema
+from enricher.worker.registry.store import SchemaStore
 
 SCHEMA = Schema("AVRO", '"ours"')
 

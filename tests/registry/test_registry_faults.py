@@ -7,10 +7,10 @@ import uuid
 import httpx2
 import pytest
 
-from enricher.codec.schemas import SchemaRef
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.articles.schemas import SchemaRef
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from tools.registry import Fault, FaultProxy, Registry
 from tools.registry.guids import guid_of
 

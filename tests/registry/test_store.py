@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from enricher.codec.schemas import NamedSchema, Schema, SchemaRef
-from enricher.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
-from enricher.registry.store import GlueFolder, SchemaStore
+from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
+from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.store import GlueFolder, SchemaStore
 
 SEVEN = SchemaRef("id", "7")
 SCHEMA = Schema("PROTOBUF", 'syntax = "proto3"; // ä', (NamedSchema("a.proto", "A"), NamedSchema("b.proto", "B")))

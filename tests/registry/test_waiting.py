@@ -12,18 +12,18 @@ from registry.server import Registry, serving, silent
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from worker.world import RULES
 
-from enricher.app.registry import check_registry, registry_decoders
-from enricher.codec.schemas import Decoder, Schema, SchemaRef
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.heads import EntityHead
-from enricher.core.windowing import WindowCutter
 from enricher.errors import SettingsError
-from enricher.records import Article, DeadLetter, Partition, RawRecord, Ticket
-from enricher.registry import queue as queue_module
-from enricher.runtime.wakeup import Wakeup
-from enricher.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
-from enricher.worker.intake import Intake
-from enricher.worker.pool import WorkerPool
+from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
+from enricher.worker.build.registry import check_registry, registry_decoders
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.records import Article, DeadLetter, Partition, RawRecord, Ticket
+from enricher.worker.registry import queue as queue_module
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
+from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
 
 LONG_S = 60.0
 TEXT: dict[str, object] = {"schema": '"string"'}

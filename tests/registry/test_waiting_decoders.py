@@ -10,13 +10,13 @@ import pytest
 from registry.server import Registry, serving, silent
 from support.patience import PATIENCE_S
 
-from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.registry.client import RegistryClient
-from enricher.registry.config import registry_config
-from enricher.registry.decoders import RegistryDecoders, WaitingDecoders
-from enricher.registry.fetcher import Fetcher
-from enricher.registry.queue import Patience
+from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import registry_config
+from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
+from enricher.worker.registry.fetcher import Fetcher
+from enricher.worker.registry.queue import Patience
 
 REFERENCE = SchemaRef("id", "7")
 

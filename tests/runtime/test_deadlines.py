@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.runtime.deadlines import Deadline, until
+from enricher.worker.runtime.deadlines import Deadline, until
 
 
 def test_the_time_left_ends_at_zero() -> None:

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from enricher.errors import SettingsError
-from enricher.runtime.devices import DeviceName, parse_device
-from enricher.settings import load_settings
+from enricher.worker.runtime.devices import DeviceName, parse_device
+from enricher.worker.settings import load_settings
 
 MALFORMED = [
     "",

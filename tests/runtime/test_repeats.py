@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.runtime.repeats import Repeats
+from enricher.worker.runtime.repeats import Repeats
 
 
 def test_the_same_is_logged_again_when_a_while_has_passed() -> None:

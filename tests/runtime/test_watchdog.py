@@ -12,7 +12,7 @@ import pytest
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import Stalled
-from enricher.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 
 
 class Barks:
@@ -73,7 +73,7 @@ def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:
     """The real thing: a main thread that never comes back dies, says why, and shows where it stood."""
     script = (
         "import threading\n"
-        "from enricher.runtime.watchdog import Watchdog\n"
+        "from enricher.worker.runtime.watchdog import Watchdog\n"
         "with Watchdog(check_every_s=0.01) as watchdog, watchdog.guard('waiting for ever', 0.05):\n"
         "    threading.Event().wait()\n"
     )
@@ -89,7 +89,7 @@ def test_it_ends_a_process_whose_log_nobody_reads() -> None:
     """What hangs is the log itself, a full pipe: the last words cannot be said, and the process ends all the same."""
     script = (
         "import sys\n"
-        "from enricher.runtime.watchdog import Watchdog\n"
+        "from enricher.worker.runtime.watchdog import Watchdog\n"
         "with Watchdog(check_every_s=0.01) as watchdog, watchdog.guard('writing to the log', 0.05):\n"
         "    while True:\n"
         "        sys.stderr.write('x' * 1000 + '\\n')\n"
@@ -103,7 +103,7 @@ def test_it_ends_a_process_whose_log_nobody_reads() -> None:
 
 LOOKED_AT = (
     "import ctypes, os, threading\n"
-    "from enricher.runtime import watchdog\n"
+    "from enricher.worker.runtime import watchdog\n"
     "watchdog.TIMER_MARGIN_S, looked = 0.5, threading.Event()\n"
     "class Timer(watchdog.ProcessTimer):\n"
     "    def set(self, limit_s):\n"
@@ -150,7 +150,7 @@ def test_it_ends_an_interpreter_that_does_not_end() -> None:
     """A library whose clean-up hangs does not keep the process."""
     script = (
         "import atexit, threading\n"
-        "from enricher.runtime import watchdog\n"
+        "from enricher.worker.runtime import watchdog\n"
         "watchdog._EXIT_S = 0.5\n"
         "atexit.register(threading.Event().wait)\n"
         "with watchdog.Watchdog(timer=watchdog.ProcessTimer()):\n"

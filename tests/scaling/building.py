@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.scaling.backlog import Backlog, PartitionBacklog
+from enricher.operate.scaling.backlog import Backlog, PartitionBacklog
 
 
 def backlog(

@@ -12,8 +12,8 @@ import grpc
 import pytest
 from grpc_tools import protoc
 
-from enricher.scaling import keda
-from enricher.scaling.keda import externalscaler_pb2
+from enricher.operate.scaling import keda
+from enricher.operate.scaling.keda import externalscaler_pb2
 
 PROTOCOL = Path(keda.__file__).parent / "externalscaler.proto"
 

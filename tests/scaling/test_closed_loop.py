@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from enricher.scaling.policy import Rules
+from enricher.operate.scaling.policy import Rules
 from tools.scaling.day import HOUR_S
 from tools.scaling.metrics import ByAge, ByLag
 from tools.scaling.simulation import Cluster, Outcome, simulate

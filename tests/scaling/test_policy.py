@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.scaling.policy import Load, Rules, is_active, wanted_workers
+from enricher.operate.scaling.policy import Load, Rules, is_active, wanted_workers
 
 QUIET = Load(
     waiting=0, age_s=0.0, waiting_partitions=0, partitions=24, workers=1, arriving_per_s=0.0, per_worker_per_s=10.0

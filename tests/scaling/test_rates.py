@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scaling.building import backlog
 
-from enricher.scaling.rates import Rates
+from enricher.operate.scaling.rates import Rates
 
 
 def rates_of(*moments: tuple[float, int, int, float, int], partitions: int = 1) -> Rates:

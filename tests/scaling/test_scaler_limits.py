@@ -14,16 +14,16 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.building import backlog
 from support.patience import wait_until
 
-from enricher.app.kafka import kafka_config
-from enricher.scaling import service
-from enricher.scaling.backlog import Backlog
-from enricher.scaling.keda import externalscaler_pb2 as messages
-from enricher.scaling.policy import Rules
-from enricher.scaling.reading import BacklogReader
-from enricher.scaling.service import SERVICE, ExternalScaler, serving
-from enricher.scaling.trigger import Trigger
-from enricher.scaling.watching import Watches
-from enricher.settings import load_settings
+from enricher.operate.scaling import service
+from enricher.operate.scaling.backlog import Backlog
+from enricher.operate.scaling.keda import externalscaler_pb2 as messages
+from enricher.operate.scaling.policy import Rules
+from enricher.operate.scaling.reading import BacklogReader
+from enricher.operate.scaling.service import SERVICE, ExternalScaler, serving
+from enricher.operate.scaling.trigger import Trigger
+from enricher.operate.scaling.watching import Watches
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import load_settings
 
 CALL_S = 60.0
 METRICS, STREAM, HEALTH = f"/{SERVICE}/GetMetrics", f"/{SERVICE}/StreamIsActive", "/grpc.health.v1.Health/Check"

@@ -23,15 +23,15 @@ from support.forked import Forked
 from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 
-from enricher.app.kafka import kafka_config
-from enricher.commands.scaler import address_of
-from enricher.scaling import watching
-from enricher.scaling.keda import externalscaler_pb2 as messages
-from enricher.scaling.policy import Rules
-from enricher.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
-from enricher.scaling.trigger import Trigger
-from enricher.scaling.watching import MAX_OTHERS, Watches
-from enricher.settings import load_settings
+from enricher.operate.scaling import watching
+from enricher.operate.scaling.command import address_of
+from enricher.operate.scaling.keda import externalscaler_pb2 as messages
+from enricher.operate.scaling.policy import Rules
+from enricher.operate.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
+from enricher.operate.scaling.trigger import Trigger
+from enricher.operate.scaling.watching import MAX_OTHERS, Watches
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import load_settings
 
 CALL_S = 60.0
 PROTOCOL = Path(messages.__file__).with_name("externalscaler.proto")
@@ -313,7 +313,7 @@ def test_an_address_of_ipv6_has_brackets(host: str, address: str) -> None:
 
 def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
     """A worker's installation has no gRPC."""
-    for name in [name for name in sys.modules if name.startswith("enricher.scaling.service")]:
+    for name in [name for name in sys.modules if name.startswith("enricher.operate.scaling.service")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "grpc", None)
     result = run("scaler", "--port", "0")

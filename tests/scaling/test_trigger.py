@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.scaling.policy import Rules
-from enricher.scaling.trigger import NAMES, BadMetadata, Trigger
+from enricher.operate.scaling.policy import Rules
+from enricher.operate.scaling.trigger import NAMES, BadMetadata, Trigger
 
 DEFAULT = Trigger("enricher", "articles", Rules(target_age_s=60.0, catch_up_s=180.0, max_workers=9))
 

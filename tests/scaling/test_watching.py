@@ -11,16 +11,16 @@ import pytest
 from scaling.building import backlog
 from support.patience import PATIENCE_S
 
-from enricher.app.kafka import kafka_config
 from enricher.errors import BrokerError
-from enricher.kafka.client import KafkaConfig
-from enricher.scaling import watching
-from enricher.scaling.backlog import Backlog
-from enricher.scaling.policy import Rules
-from enricher.scaling.reading import BacklogReader
-from enricher.scaling.trigger import Trigger
-from enricher.scaling.watching import IDLE_S, TooMany, Watch, Watches
-from enricher.settings import Settings
+from enricher.operate.scaling import watching
+from enricher.operate.scaling.backlog import Backlog
+from enricher.operate.scaling.policy import Rules
+from enricher.operate.scaling.reading import BacklogReader
+from enricher.operate.scaling.trigger import Trigger
+from enricher.operate.scaling.watching import IDLE_S, TooMany, Watch, Watches
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.settings import Settings
 
 
 class FakeReader(BacklogReader):

@@ -6,7 +6,7 @@ import pytest
 from support.compatibility import Level, SchemaType, promised_level, violations
 from support.schema_changes import FILES, Change, all_changes, changes, contract, without_url
 
-from enricher.registry.levels import recommended_level
+from enricher.worker.registry.levels import recommended_level
 
 
 @pytest.mark.parametrize("schema_type", FILES)

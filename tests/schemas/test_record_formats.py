@@ -15,7 +15,7 @@ from fastavro import parse_schema
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from enricher.contracts import RECORD_MESSAGE, SchemaType, record_descriptors, record_schema
+from enricher.worker.contracts import RECORD_MESSAGE, SchemaType, record_descriptors, record_schema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 NAME = "enriched-record.v1"
@@ -241,7 +241,7 @@ def test_the_message_of_records_is_the_first_of_its_file(tmp_path: Path) -> None
 def test_the_copy_in_the_package_is_the_schema(schema_type: SchemaType) -> None:
     """`scripts/record-schemas` makes it again."""
     name = TYPES[schema_type]
-    assert (SCHEMAS / name).read_text("utf-8") == files("enricher.contracts").joinpath(name).read_text("utf-8")
+    assert (SCHEMAS / name).read_text("utf-8") == files("enricher.worker.contracts").joinpath(name).read_text("utf-8")
     assert "precision" in record_schema(schema_type)
 
 

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 from support.compatibility import Level, SchemaUnusable, parse, promised_level, type_of, violations
 
-from enricher.contracts import record_schema
+from enricher.worker.contracts import record_schema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 RELEASED = sorted(path for path in (SCHEMAS / "released").glob("*/*") if path.is_file())

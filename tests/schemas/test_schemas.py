@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from enricher.codec import (
+from enricher.errors import InvalidArticle
+from enricher.worker.articles import (
     MAX_CHARS,
     MAX_ID_CHARS,
     MAX_REASON_BYTES,
@@ -26,8 +27,7 @@ from enricher.codec import (
     encode_record,
     record_headers,
 )
-from enricher.errors import InvalidArticle
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Classification,
     Coverage,

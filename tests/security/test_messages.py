@@ -10,9 +10,9 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import mapped
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.errors import mapped
 
 # Names that are parts of one another, as those of real topics are.
 TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})

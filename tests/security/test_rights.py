@@ -18,12 +18,12 @@ from security.secured import Secured
 from security.working import Outcome, Place, place_at
 from support.patience import PATIENCE_S, wait_until
 
-from enricher.app.kafka import kafka_config
 from enricher.errors import BrokerError
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.precheck import check_start
-from enricher.kafka.trials.promises import PROMISES
-from enricher.settings import load_settings
+from enricher.operate.trials.promises import PROMISES
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.settings import load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LABELS = ["input", "group", "output", "dead letters", "transactional id"]

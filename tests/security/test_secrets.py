@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from commands.cli_runner import run
 
-from enricher.app.kafka import kafka_config
 from enricher.errors import SettingsError
-from enricher.settings import load_settings
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import load_settings
 
 CANARY = "canary-of-a-file-77b2"
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import orjson
 
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Batch,
     Coverage,
@@ -20,8 +20,8 @@ from enricher.records import (
     Tombstone,
     Window,
 )
-from enricher.stats.counters import Counters, TaskCounts
-from enricher.stats.histogram import Histogram
+from enricher.worker.stats.counters import Counters, TaskCounts
+from enricher.worker.stats.histogram import Histogram
 
 
 def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:

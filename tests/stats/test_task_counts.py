@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import orjson
 
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
@@ -21,7 +21,7 @@ from enricher.records import (
     Ticket,
     Window,
 )
-from enricher.stats.counters import Counters
+from enricher.worker.stats.counters import Counters
 
 ARTICLE, COVERAGE = Article("1", "", ""), Coverage(tokens=1, windows=1, truncated=False)
 A, B, C = (TaskCard(name, "ner", ModelCard("model", "0", "fp32")) for name in "abc")

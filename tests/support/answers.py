@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from enricher.records import (
+from enricher.worker.records import (
     Batch,
     BatchResult,
     Float32Array,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from enricher.codec.schemas import Schema
-from enricher.records import Headers
+from enricher.worker.articles.schemas import Schema
+from enricher.worker.records import Headers
 from support.patience import PATIENCE_S
 
 MEMORY_BYTES = 192 << 20
@@ -19,7 +19,7 @@ MEMORY_BYTES = 192 << 20
 
 _PROGRAM = """
 import json, pickle, sys, time
-from enricher.codec.formats import compile_schema
+from enricher.worker.articles.formats import compile_schema
 from enricher.errors import InvalidArticle
 from support.bounded import limit_memory, payload_of
 

@@ -7,7 +7,7 @@ from ctypes import POINTER, c_char, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from enricher.inference.device import driver
+from enricher.worker.inference.device import driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

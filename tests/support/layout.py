@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from enricher.inference.graph.variants import Variant
-from enricher.records import Window
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.records import Window
 
 
 def rows_of(variant: Variant, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:

@@ -13,10 +13,10 @@ import orjson
 from confluent_kafka import KafkaException
 from kafka.harness import as_sent, publish, short_articles
 
-from enricher.app.kafka import kafka_config
-from enricher.commands.progress import repeated
-from enricher.settings import Settings
-from enricher.verify import verify
+from enricher.operate.verify import verify
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.progress import repeated
+from enricher.worker.settings import Settings
 from support.crews import forked
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends

@@ -11,9 +11,9 @@ from support.topics import QUICK_TO_START
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.app.model import Model
-    from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.settings import Settings
+    from enricher.worker.build.model import Model
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.settings import Settings
 
 _DECIDING: dict[str, set[str] | bool] = {
     "model": True,
@@ -28,8 +28,8 @@ class _Models:
 
     def __init__(self) -> None:
         # Not above: many test files need no model.
-        from enricher.app.model import load_pass  # noqa: PLC0415
-        from enricher.inference.run.model import open_model  # noqa: PLC0415
+        from enricher.worker.build.model import load_pass  # noqa: PLC0415
+        from enricher.worker.inference.run.model import open_model  # noqa: PLC0415
 
         self._load, self._open = load_pass, open_model
         self._loaded: dict[tuple[str, ...], Model] = {}
@@ -54,5 +54,5 @@ def shared_models(_models: _Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process load a model once for all tests, with a short warm-up."""
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
-    for module in ("enricher.app.model", "enricher.app.tasks"):
+    for module in ("enricher.worker.build.model", "enricher.worker.build.tasks"):
         monkeypatch.setattr(f"{module}.load_pass", _models.load)

@@ -4,8 +4,8 @@ import importlib
 
 for name in (
     "transformers.models.auto.tokenization_auto",
-    "enricher.app.building",
-    "enricher.commands.run.command",
+    "enricher.worker.build.building",
+    "enricher.worker.commands.run.command",
     "tools.chaos.stub",
 ):
     importlib.import_module(name)

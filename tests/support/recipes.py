@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.quantisation.recipe import Measured, Recipe, TextsUsed
+from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.recipe import Measured, Recipe, TextsUsed
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
 
 
 def empty_recipe(checkpoint: Checkpoint, **changes: Any) -> Recipe:  # noqa: ANN401  any field

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from enricher.inference.checkpoint.gate_report import GateReport, report_path
-from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.openvino import OpenVinoBfloat16
-from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.worker.inference.checkpoint.gate_report import GateReport, report_path
+from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.graph.variants import Variant
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.graph.variants import Variant
 
 SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, OpenVinoBfloat16().name).read_text())
 

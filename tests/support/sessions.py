@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
-from enricher.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.engine import OnnxEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from enricher.inference.device.session import Feeds, Session
-    from enricher.inference.run.model import PreparedModel
+    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.run.model import PreparedModel
 
 
 class DeadSession:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.app.tasks import Tasks
-from enricher.commands.run import command, parent
-from enricher.commands.run.share import Share
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.commands.run import command, parent
+from enricher.worker.commands.run.share import Share
 from tools.chaos.stub import StubEngine, stub_model
 
 STUB_WORKER = str(Path(__file__))

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Classification,
     Coverage,

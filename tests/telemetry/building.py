@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from enricher.records import Partition
-from enricher.stats.counters import Counters, TaskCounts
-from enricher.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
-from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
+from enricher.worker.records import Partition
+from enricher.worker.stats.counters import Counters, TaskCounts
+from enricher.worker.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
+from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")
 LEVELS = Snapshot(

@@ -10,8 +10,8 @@ import yaml
 
 from deploy.monitoring.generator.files import ALERTS
 from enricher.errors import SettingsError
-from enricher.stats.counters import MOST_LABELS, OTHER
-from enricher.telemetry.baseline import (
+from enricher.worker.stats.counters import MOST_LABELS, OTHER
+from enricher.worker.telemetry.baseline import (
     FEWEST_LABELS,
     LabelBaseline,
     bounded,

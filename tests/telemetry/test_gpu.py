@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from telemetry.building import observed
 
-from enricher.telemetry.gpu import gpu_meter
-from enricher.telemetry.observed import GpuUse
-from enricher.telemetry.prometheus import exposition
+from enricher.worker.telemetry.gpu import gpu_meter
+from enricher.worker.telemetry.observed import GpuUse
+from enricher.worker.telemetry.prometheus import exposition
 
 BUS_ID, UUID = "0000:3B:00.0", "abababab-abab-abab-abab-ababababab01"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from telemetry.building import observed
 
-from enricher.stats.counters import MOST_LABELS, Counters
-from enricher.stats.histogram import Histogram
-from enricher.telemetry import readings
-from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Kind
-from enricher.telemetry.page import markdown
-from enricher.telemetry.tracing import SPANS
+from enricher.worker.stats.counters import MOST_LABELS, Counters
+from enricher.worker.stats.histogram import Histogram
+from enricher.worker.telemetry import readings
+from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Kind
+from enricher.worker.telemetry.page import markdown
+from enricher.worker.telemetry.tracing import SPANS
 
 PAGE = Path(__file__).resolve().parents[2] / "deploy" / "metrics.md"
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
@@ -71,5 +71,5 @@ def test_without_tasks_only_labels_are_told_by_task() -> None:
 
 
 def test_the_page_is_the_list() -> None:
-    """`deploy/metrics.md` is written by `python -m enricher.telemetry.page`."""
+    """`deploy/metrics.md` is written by `python -m enricher.worker.telemetry.page`."""
     assert markdown() == PAGE.read_text("utf-8")

@@ -10,12 +10,12 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_trace_id, use_span
 
-from enricher.telemetry.logs import JsonLines, RepeatsFilter, TextLines
+from enricher.worker.telemetry.logs import JsonLines, RepeatsFilter, TextLines
 
 
 def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
     """A log record."""
-    return logging.LogRecord("enricher.worker.loop", level, __file__, 1, message, arguments, None)
+    return logging.LogRecord("enricher.worker.loop.loop", level, __file__, 1, message, arguments, None)
 
 
 def raise_error(message: str) -> None:
@@ -30,7 +30,7 @@ def test_a_line_is_an_object() -> None:
     line = orjson.loads(text)
     assert {
         "level": "warning",
-        "logger": "enricher.worker.loop",
+        "logger": "enricher.worker.loop.loop",
         "message": "partitions lost:\n3 left",
     }.items() <= line.items()
     assert set(line) == {"time", "level", "logger", "message"}

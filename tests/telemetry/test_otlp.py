@@ -12,9 +12,9 @@ from telemetry.building import WORKER, observed
 from telemetry.receiver import Received, grpc_receiver, http_receiver
 
 from enricher.errors import SettingsError
-from enricher.records import Partition, RawRecord, Ticket, Tombstone
-from enricher.telemetry.instruments import INSTRUMENTS, Kind
-from enricher.telemetry.otlp import exported_metrics, exported_spans, wanted
+from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.telemetry.instruments import INSTRUMENTS, Kind
+from enricher.worker.telemetry.otlp import exported_metrics, exported_spans, wanted
 
 Receiver = Callable[[], AbstractContextManager[Received]]
 both = pytest.mark.parametrize(

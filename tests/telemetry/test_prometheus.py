@@ -9,8 +9,8 @@ from prometheus_client import parser as text_format
 from prometheus_client.openmetrics import parser as openmetrics
 from telemetry.building import observed
 
-from enricher.telemetry.instruments import INSTRUMENTS, Kind
-from enricher.telemetry.prometheus import exposition, label_name, prometheus_name
+from enricher.worker.telemetry.instruments import INSTRUMENTS, Kind
+from enricher.worker.telemetry.prometheus import exposition, label_name, prometheus_name
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

@@ -14,9 +14,9 @@ from opentelemetry.trace import SpanContext
 from telemetry.building import WORKER
 
 from enricher.errors import TransactionTrouble
-from enricher.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
-from enricher.telemetry.tracing import SPANS, PassingOn, Spans
-from enricher.worker.ports import Tracing
+from enricher.worker.loop.ports import Tracing
+from enricher.worker.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
+from enricher.worker.telemetry.tracing import SPANS, PassingOn, Spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition
 
-from enricher.codec import EventHeaders, record_headers
-from enricher.core.commit_metadata import CommitMetadata
-from enricher.records import Mark, Partition, RawRecord
-from enricher.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
-from enricher.verify.findings import Checks
-from enricher.verify.headers import Omitted, record_id, source_of_dead_letter, source_of_record
-from enricher.verify.inputs import Doubts, Judge, JudgedRange
-from enricher.verify.ledger import PartitionLedger, mark_of
-from enricher.verify.order import ByKey, ByPartition
-from enricher.verify.payload import alike, chosen_of
-from enricher.verify.watch import Fall, OffsetWatch
+from enricher.operate.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
+from enricher.operate.verify.findings import Checks
+from enricher.operate.verify.headers import Omitted, record_id, source_of_dead_letter, source_of_record
+from enricher.operate.verify.inputs import Doubts, Judge, JudgedRange
+from enricher.operate.verify.ledger import PartitionLedger, mark_of
+from enricher.operate.verify.order import ByKey, ByPartition
+from enricher.operate.verify.payload import alike, chosen_of
+from enricher.operate.verify.watch import Fall, OffsetWatch
+from enricher.worker.articles import EventHeaders, record_headers
+from enricher.worker.records import Mark, Partition, RawRecord
+from enricher.worker.rules.commit_metadata import CommitMetadata
 
 TOPIC_ID, OTHER_ID = "kz7-Q2mNTXS0b_1d0wY3sA", "9KcV2hYVQnCmO2yN8uV4Qg"
 

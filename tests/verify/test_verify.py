@@ -27,9 +27,9 @@ from verify.pair import (
 )
 
 from enricher.errors import BrokerError
-from enricher.records import RawRecord
-from enricher.verify import Check, VerifyOptions, verify, watching
-from enricher.verify.headers import record_id
+from enricher.operate.verify import Check, VerifyOptions, verify, watching
+from enricher.operate.verify.headers import record_id
+from enricher.worker.records import RawRecord
 
 pytestmark = pytest.mark.broker
 

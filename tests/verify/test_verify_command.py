@@ -12,9 +12,9 @@ from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 from verify.pair import complete
 
-from enricher.commands.verify import show
-from enricher.kafka.client import KafkaConfig
-from enricher.verify import Check, Place, Report
+from enricher.operate.verify import Check, Place, Report
+from enricher.operate.verify.command import show
+from enricher.worker.kafka.shared.client import KafkaConfig
 
 
 @pytest.mark.broker

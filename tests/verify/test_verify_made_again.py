@@ -18,7 +18,7 @@ from support.topics import PARTITIONS, Topics
 from verify.pair import PATIENT, commit_offsets, ends_of, enriched, outputs_of, verified, write
 
 from enricher.errors import BrokerError
-from enricher.verify import Check, Report, verify, watching
+from enricher.operate.verify import Check, Report, verify, watching
 
 pytestmark = pytest.mark.broker
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from support.task_records import record_of_tasks, records_of_tasks
 
-from enricher.codec import CONTENT_TYPES, encode_record, record_writer
-from enricher.contracts import RecordFormat
-from enricher.records import EnrichedRecord, ModelCard
-from enricher.verify.payload import alike
-from enricher.verify.tasks import is_consistent, same_model, vector_of
-from enricher.verify.values import Document, document_of
+from enricher.operate.verify.payload import alike
+from enricher.operate.verify.tasks import is_consistent, same_model, vector_of
+from enricher.operate.verify.values import Document, document_of
+from enricher.worker.articles import CONTENT_TYPES, encode_record, record_writer
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.records import EnrichedRecord, ModelCard
 
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
 CARD = ModelCard("m", "d", "fp32")

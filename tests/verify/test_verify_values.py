@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import CONTENT_TYPES, encode_record, record_writer
-from enricher.contracts import RecordFormat
 from enricher.errors import SettingsError
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
-from enricher.verify import values
-from enricher.verify.payload import alike
-from enricher.verify.values import FORMATS, document_of
+from enricher.operate.verify import values
+from enricher.operate.verify.payload import alike
+from enricher.operate.verify.values import FORMATS, document_of
+from enricher.worker.articles import CONTENT_TYPES, encode_record, record_writer
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 ARTICLE = Article("a-1", "", "Oslo, 1905", {"language": "nb", "url": ""}, further=b'{"desk":{"name":"Politikk"},"n":7}')

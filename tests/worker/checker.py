@@ -15,7 +15,7 @@ from worker.fake_model import DEADLY
 from worker.fake_schemas import UNKNOWN
 from worker.fake_sink import DEAD_LETTERS, KILLED, OUTPUT, Output
 
-from enricher.records import Partition
+from enricher.worker.records import Partition
 
 _NAME = re.compile(r"(?<!\S)[A-Z]\S*(?:\s+[A-Z]\S*)*")
 

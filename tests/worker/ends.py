@@ -18,9 +18,9 @@ from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from worker.fake_source import FakeSource
 from worker.world import INPUT, World
 
-from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Coverage, EnrichedRecord, Outcome, Partition, RawRecord, Release, Ticket
-from enricher.worker.ports import Sink, Source
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.loop.ports import Sink, Source
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Outcome, Partition, RawRecord, Release, Ticket
 
 PARTITIONS = 2
 POLL_S, POLLS = 0.05, 2_400

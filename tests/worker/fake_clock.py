@@ -11,8 +11,8 @@ from itertools import count
 from random import Random
 from typing import Generic, TypeVar, cast
 
-from enricher.runtime.wakeup import Wakeup
-from enricher.worker.pool import WorkerPool
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.runtime.wakeup import Wakeup
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from enricher.records import Partition
+from enricher.worker.records import Partition
 
 
 class LogError(Exception):

@@ -16,7 +16,7 @@ from typing import Literal
 
 from worker.fake_group import Group, LogError
 
-from enricher.records import Mark, Partition
+from enricher.worker.records import Mark, Partition
 
 
 class ProducerFenced(LogError):

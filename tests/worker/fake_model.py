@@ -12,8 +12,9 @@ import numpy as np
 from support.answers import WindowLabels, WindowResult, batch_result
 
 from enricher.errors import InvalidArticle
-from enricher.inference.run.memory import OUT_OF_MEMORY, in_halves
-from enricher.records import (
+from enricher.worker.inference.run.memory import OUT_OF_MEMORY, in_halves
+from enricher.worker.loop.ports import Tokenized
+from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
@@ -26,7 +27,6 @@ from enricher.records import (
     Window,
     WindowFailure,
 )
-from enricher.worker.ports import Tokenized
 
 LABELS = ("O", "I-NAME")
 BEFORE, AFTER = (1,), (2,)

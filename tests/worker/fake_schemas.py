@@ -11,9 +11,9 @@ from worker.fake_clock import TICK_S, FakeClock
 from worker.fake_model import read
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.records import Article, RawRecord
-from enricher.runtime.wakeup import Wakeup
-from enricher.stats.snapshot import SchemaState
+from enricher.worker.records import Article, RawRecord
+from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.stats.snapshot import SchemaState
 
 UNKNOWN = "schema:unknown"
 """A schema that the registry does not know."""

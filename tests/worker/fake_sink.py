@@ -13,7 +13,16 @@ from worker.fake_log import ProducerFenced as FencedByTheLog
 from worker.faults import Fault, Late, no_fault
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
-from enricher.records import DeadLetter, EnrichedRecord, LetterForm, Outcome, Partition, RawRecord, Release, Ticket
+from enricher.worker.records import (
+    DeadLetter,
+    EnrichedRecord,
+    LetterForm,
+    Outcome,
+    Partition,
+    RawRecord,
+    Release,
+    Ticket,
+)
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
 TRIES = 3

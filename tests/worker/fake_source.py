@@ -13,10 +13,10 @@ from worker.fake_log import FakeLog, Unstable
 from worker.faults import Fault, no_fault
 
 from enricher.errors import Fenced, TransactionTrouble
-from enricher.records import Mark, Partition, RawRecord, Start
-from enricher.runtime.wakeup import StopEvent
-from enricher.stats.snapshot import Connection
-from enricher.worker.ports import PartitionListener
+from enricher.worker.loop.ports import PartitionListener
+from enricher.worker.records import Mark, Partition, RawRecord, Start
+from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.stats.snapshot import Connection
 
 
 class FakeSource:

@@ -17,14 +17,8 @@ from worker.fake_clock import TICK_S
 from worker.fake_model import AFTER, BEFORE, DEADLY, DEADLY_TOKEN, LABELS, NAME_TOKEN, infer, tokenize
 from worker.fake_sink import DEAD_LETTERS, OUTPUT
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.heads import ClassHead, EmbeddingHead, EntityHead, Head
-from enricher.core.languages import Languages
-from enricher.core.packing import ArrivalScheduler
-from enricher.core.passes import PassScheduler
-from enricher.core.windowing import WindowCutter
-from enricher.records import (
+from enricher.worker.loop.ports import Scheduler, Tokenized
+from enricher.worker.records import (
     Batch,
     BatchResult,
     FieldName,
@@ -41,7 +35,13 @@ from enricher.records import (
     WindowFailure,
     WindowRows,
 )
-from enricher.worker.ports import Scheduler, Tokenized
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head
+from enricher.worker.rules.languages import Languages
+from enricher.worker.rules.packing import ArrivalScheduler
+from enricher.worker.rules.passes import PassScheduler
+from enricher.worker.rules.windowing import WindowCutter
 
 MODEL = ModelCard("fake", "0", "fp32")
 NAMES, LENGTH, WIDE, SHARE = CARDS = (

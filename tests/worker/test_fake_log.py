@@ -9,7 +9,7 @@ from worker.fake_log import FakeLog, ProducerFenced, Unstable
 from worker.fake_sink import OUTPUT, Output
 from worker.world import INPUT, SHORT, World
 
-from enricher.records import Partition
+from enricher.worker.records import Partition
 
 INPUT_0, INPUT_1, OUTPUT_0 = Partition(INPUT, 0), Partition(INPUT, 1), Partition(OUTPUT, 0)
 

@@ -15,15 +15,15 @@ from worker.fake_clock import FakeClock, FakePool, FakeWakeup
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from worker.world import INVALID, RULES
 
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.heads import EntityHead
-from enricher.core.long_articles import LONG_BYTES
-from enricher.core.windowing import WindowCutter
-from enricher.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
-from enricher.worker import intake as intake_module
-from enricher.worker.intake import Intake
-from enricher.worker.ports import Tokenized
-from enricher.worker.waiting import Waiting
+from enricher.worker.loop import intake as intake_module
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.ports import Tokenized
+from enricher.worker.loop.waiting import Waiting
+from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.long_articles import LONG_BYTES
+from enricher.worker.rules.windowing import WindowCutter
 
 PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""

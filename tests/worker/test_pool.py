@@ -8,7 +8,7 @@ import time
 import pytest
 from support.patience import PATIENCE_S
 
-from enricher.worker.pool import WorkerPool
+from enricher.worker.loop.pool import WorkerPool
 
 
 def _gather(pool: WorkerPool[int, int], wakeup: threading.Semaphore, count: int) -> list[int]:

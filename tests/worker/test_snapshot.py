@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from worker.world import INPUT, World
 
-from enricher.core.offsets import OffsetTracker
-from enricher.records import Partition, RawRecord, Ticket, Tombstone
-from enricher.stats.snapshot import Connection, Unstable, WorkerState
+from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.rules.offsets import OffsetTracker
+from enricher.worker.stats.snapshot import Connection, Unstable, WorkerState
 
 ZERO, ONE = Partition(INPUT, 0), Partition(INPUT, 1)
 

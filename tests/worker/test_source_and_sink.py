@@ -1,4 +1,4 @@
-"""What `worker/ports.py` promises of a source and its sink, kept by the fake log and by a real broker alike.
+"""What `worker/loop/ports.py` promises of a source and its sink, kept by the fake log and by a real broker alike.
 
 Every proof on the fake log is worth as much as these tests.
 """
@@ -13,7 +13,7 @@ from kafka.clients import finished, release_of
 from worker.ends import PARTITIONS, Ends, FakeEnds, Member, RealEnds, large
 
 from enricher.errors import ProducerFenced, TransactionTrouble
-from enricher.records import Mark, Partition, Release, Start
+from enricher.worker.records import Mark, Partition, Release, Start
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.broker)])

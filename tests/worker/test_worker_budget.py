@@ -7,11 +7,11 @@ import logging
 import pytest
 from core.building import window_of
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.packing import ArrivalScheduler
-from enricher.records import Batch, BatchResult
-from enricher.worker.budget import FIRST_PAUSE_S, LONGEST_PAUSE_S, Budget
+from enricher.worker.loop.budget import FIRST_PAUSE_S, LONGEST_PAUSE_S, Budget
+from enricher.worker.records import Batch, BatchResult
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
 
 CONFIGURED = 8192
 RULES = BatchRules(bucket_edges=(512,), max_batch_tokens=CONFIGURED, max_wait_s=0.1, run_overhead_tokens=0)
@@ -59,7 +59,7 @@ def test_it_rises_to_the_configured_one_in_steps_of_a_quarter(caplog: pytest.Log
     assert device.tokens == 4_096
     device.room_tokens = CONFIGURED
     seen = []
-    with caplog.at_level(logging.INFO, logger="enricher.worker.budget"):
+    with caplog.at_level(logging.INFO, logger="enricher.worker.loop.budget"):
         for _ in range(5):
             device.work(FIRST_PAUSE_S)
             seen.append(device.tokens)

@@ -18,7 +18,7 @@ from enricher.errors import (
     Stalled,
     TransactionTrouble,
 )
-from enricher.records import Mark
+from enricher.worker.records import Mark
 
 
 def fail_late(world: World) -> None:

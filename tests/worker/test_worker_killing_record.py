@@ -16,9 +16,9 @@ from worker.test_worker_simulation import VALUES, Simulation
 from worker.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.files import LineSource
-from enricher.records import Mark, Partition, Ticket
-from enricher.worker.pacing import LoopLimits
+from enricher.worker.files import LineSource
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.records import Mark, Partition, Ticket
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 MAX_DEATHS = LIMITS.max_deaths_at_offset
@@ -369,5 +369,5 @@ def test_the_worlds_are_as_deadly_as_they_say() -> None:
 
 def test_the_judge_finds_a_rule_that_blames_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: with one death alone for a verdict, the same worlds have records that are blamed wrongly."""
-    monkeypatch.setattr("enricher.core.attempts.ALONE_DEATHS", 1)
+    monkeypatch.setattr("enricher.worker.rules.attempts.ALONE_DEATHS", 1)
     assert any(wrong.startswith("wrong") for seed in range(40) for wrong in DeadlyWorlds(seed).run().found)

@@ -9,8 +9,8 @@ import pytest
 from worker.fake_model import article_value, read
 from worker.world import LIMITS, SHORT, Process, World
 
-from enricher.worker import intake as intake_module
-from enricher.worker.pacing import LoopLimits
+from enricher.worker.loop import intake as intake_module
+from enricher.worker.loop.pacing import LoopLimits
 
 WORDS = 40
 ARTICLE = article_value("title", "word " * (WORDS - 1))

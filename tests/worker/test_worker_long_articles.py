@@ -6,7 +6,7 @@ import pytest
 from worker.fake_model import article_value
 from worker.world import SHORT, World
 
-from enricher.core import long_articles
+from enricher.worker.rules import long_articles
 
 DENSE = article_value("title", "word " * 3_000)
 

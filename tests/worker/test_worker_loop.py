@@ -12,9 +12,9 @@ from worker.fake_clock import TICK_S
 from worker.fake_sink import DEAD_LETTERS, Output
 from worker.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
-from enricher.records import Partition
-from enricher.worker import loop
-from enricher.worker.pacing import LoopLimits
+from enricher.worker.loop import loop
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.records import Partition
 
 
 def test_the_documented_phases_are_those_of_step() -> None:

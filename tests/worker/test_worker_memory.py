@@ -12,10 +12,10 @@ from worker.fake_sink import DEAD_LETTERS
 from worker.test_worker_simulation import Simulation
 from worker.world import POISONED, RULES, SHORT, Process, World
 
-from enricher.inference.run.memory import in_halves
-from enricher.records import Batch, BatchResult
-from enricher.worker import budget
-from enricher.worker.budget import FIRST_PAUSE_S
+from enricher.worker.inference.run.memory import in_halves
+from enricher.worker.loop import budget
+from enricher.worker.loop.budget import FIRST_PAUSE_S
+from enricher.worker.records import Batch, BatchResult
 
 ROOM_TOKENS = 20
 
@@ -86,7 +86,7 @@ def test_batches_grow_again_when_memory_is_enough(caplog: pytest.LogCaptureFixtu
     world = World(partitions=1)
     process = world.start(infer=with_room_for(ROOM_TOKENS))
     process.source.open(process.worker)
-    with caplog.at_level("INFO", logger="enricher.worker.budget"):
+    with caplog.at_level("INFO", logger="enricher.worker.loop.budget"):
         work(world, process, *[SHORT] * 100)
         assert budget_of(process) == 18  # half of the first batch
         process.engine._run = with_room_for(RULES.max_batch_tokens)
@@ -133,7 +133,7 @@ def test_whatever_happens_nothing_is_lost_while_the_budget_goes_up_and_down(
     """The simulation's crashes, rebalances and recoveries, in worlds where a budget rises after milliseconds."""
     monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(budget, "LONGEST_PAUSE_S", 0.1)
-    with caplog.at_level("INFO", logger="enricher.worker.budget"):
+    with caplog.at_level("INFO", logger="enricher.worker.loop.budget"):
         for seed in range(40):
             simulation = Simulation(seed)
             simulation._infer = with_room_for(10 + seed % 30, simulation.setup.infer)

@@ -16,10 +16,10 @@ from worker.test_worker_killing_record import killed, lives_until_done
 from worker.test_worker_simulation import SchemaSimulation, Simulation
 from worker.world import INVALID, KILLER, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, World
 
-from enricher.core import long_articles
-from enricher.core.branches import Branch, Trunk
-from enricher.core.passes import PassScheduler
-from enricher.records import Batch, BatchResult
+from enricher.worker.records import Batch, BatchResult
+from enricher.worker.rules import long_articles
+from enricher.worker.rules.branches import Branch, Trunk
+from enricher.worker.rules.passes import PassScheduler
 
 GERMAN = article_value(
     "de: Umweltministerin kommt", "die Umweltministerin Anna Meier spricht " + "in Braunschweig " * 6

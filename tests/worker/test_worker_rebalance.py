@@ -9,9 +9,9 @@ import pytest
 from worker.faults import Fault, Faults, no_fault
 from worker.world import INPUT, INVALID, LIMITS, LONG, SHORT, Process, World
 
-from enricher.core.load import Cadence
 from enricher.errors import TransactionTrouble
-from enricher.records import Partition, RawRecord, Ticket
+from enricher.worker.records import Partition, RawRecord, Ticket
+from enricher.worker.rules.load import Cadence
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 

@@ -11,10 +11,10 @@ from worker.fake_schemas import with_schema
 from worker.fake_sink import DEAD_LETTERS
 from worker.world import INPUT, LIMITS, LONG, SHORT, Process, World
 
-from enricher.core import long_articles
 from enricher.errors import Stalled
-from enricher.records import Article, Mark, Partition, RawRecord
-from enricher.worker.pacing import LoopLimits
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.records import Article, Mark, Partition, RawRecord
+from enricher.worker.rules import long_articles
 
 NEEDY = with_schema("a", SHORT)
 FIRST = Partition(INPUT, 0)

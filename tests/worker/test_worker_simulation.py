@@ -23,9 +23,9 @@ from worker.fake_tasks import ONE_PASS
 from worker.faults import Crash, Late
 from worker.world import INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
-from enricher.core.offsets import OffsetTracker
 from enricher.errors import FatalError, TransactionTrouble
-from enricher.records import Partition, Release
+from enricher.worker.records import Partition, Release
+from enricher.worker.rules.offsets import OffsetTracker
 
 CALM_S = 3.0
 """When the world stops being cruel; from then on everything must be finished."""

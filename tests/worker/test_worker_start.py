@@ -12,9 +12,9 @@ from worker.world import SHORT, World, unguarded
 
 from enricher.errors import BrokerError, EnricherError, Fenced, MissingTopic, RecoveryExhausted, TransactionTrouble
 from enricher.errors import ProducerFenced as OurProducerFenced
-from enricher.runtime.wakeup import StopEvent
-from enricher.worker.ports import PartitionListener
-from enricher.worker.recovery import Recovery, RecoveryLimits
+from enricher.worker.loop.ports import PartitionListener
+from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.runtime.wakeup import StopEvent
 
 LIMITS = RecoveryLimits(timeout_s=100.0, attempt_timeout_s=30.0, max_in_a_row=5, missing_topic_s=10.0)
 AWAY = TransactionTrouble("nobody answers")

@@ -11,9 +11,9 @@ from worker.faults import Faults, Late
 from worker.world import INPUT, INVALID, LONG, RECOVERY, SHORT, World
 
 from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, RefusedBatch, TransactionTrouble
-from enricher.records import LetterForm, Partition, RawRecord
-from enricher.runtime.wakeup import StopEvent
-from enricher.worker.recovery import RecoveryLimits
+from enricher.worker.loop.recovery import RecoveryLimits
+from enricher.worker.records import LetterForm, Partition, RawRecord
+from enricher.worker.runtime.wakeup import StopEvent
 
 STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
 

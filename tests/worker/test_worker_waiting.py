@@ -10,9 +10,9 @@ import pytest
 from worker.fake_clock import TICK_S
 from worker.world import LIMITS, LONG, RULES, SHORT, Process, World
 
-from enricher.core.load import Load
 from enricher.errors import Stalled
-from enricher.worker.pacing import LoopLimits
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.rules.load import Load
 
 
 def started(world: World, limits: LoopLimits = LIMITS) -> Process:

@@ -17,17 +17,17 @@ from worker.fake_source import FakeRivals, FakeSource
 from worker.fake_tasks import ONE_PASS, Setup
 from worker.faults import Fault, no_fault
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.offsets import OffsetTracker
-from enricher.records import Batch, BatchResult, Partition, Ticket
-from enricher.stats.counters import Counters
-from enricher.telemetry.tracing import PassingOn
-from enricher.worker.dependencies import Dependencies
-from enricher.worker.intake import Intake
-from enricher.worker.loop import Worker
-from enricher.worker.pacing import LoopLimits
-from enricher.worker.ports import Tokenized
-from enricher.worker.recovery import Recovery, RecoveryLimits
+from enricher.worker.loop.dependencies import Dependencies
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.loop import Worker
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.ports import Tokenized
+from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.records import Batch, BatchResult, Partition, Ticket
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.offsets import OffsetTracker
+from enricher.worker.stats.counters import Counters
+from enricher.worker.telemetry.tracing import PassingOn
 
 INPUT = "articles"
 

@@ -8,8 +8,8 @@ import yaml
 
 from deploy.chart.generator.comments import described
 from deploy.chart.generator.layout import REST, VALUES
-from enricher.settings import Settings, TaskSettings
-from enricher.settings.tasks import NAME_PATTERN
+from enricher.worker.settings import Settings, TaskSettings
+from enricher.worker.settings.tasks import NAME_PATTERN
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
-from enricher.telemetry.prometheus import prometheus_name
+from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
+from enricher.worker.telemetry.prometheus import prometheus_name
 
 
 def series_of(instrument: Instrument) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from enricher.errors import SettingsError
-from enricher.settings import load_settings
+from enricher.worker.settings import load_settings
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.machine import describe

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from enricher.app.building import kafka_worker
-from enricher.app.tasks import Tasks
-from enricher.runtime.watchdog import Watchdog
-from enricher.settings import Settings
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import Settings
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.repeating import Run

@@ -13,9 +13,9 @@ import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from enricher.app.model import Model, load_model
-from enricher.inference.run.selection import Precision
-from enricher.settings import Settings, load_settings
+from enricher.worker.build.model import Model, load_model
+from enricher.worker.inference.run.selection import Precision
+from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
 from tools.kafka import Cluster

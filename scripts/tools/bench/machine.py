@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from enricher.inference.device.processor import processor_features, processor_name
+from enricher.worker.inference.device.processor import processor_features, processor_name
 
 _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 

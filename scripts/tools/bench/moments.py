@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from enricher.kafka.assignment import Assignment
-from enricher.kafka.source import KafkaSource
-from enricher.worker.loop import Worker
+from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.loop.loop import Worker
 
 DEBUG = {"consumer.debug": "cgrp"}
 """Properties that the client needs for `heard`."""

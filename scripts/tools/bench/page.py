@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from enricher.commands.model.pages.frame import Badge, bullets, facts, page, section, table
+from enricher.workshop.pages.frame import Badge, bullets, facts, page, section, table
 from tools.bench.drawing import svg
 from tools.bench.outcome import Outcome, Table
 

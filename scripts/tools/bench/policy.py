@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from enricher.errors import SettingsError
-from enricher.settings import Settings
+from enricher.worker.settings import Settings
 
 OLD = "batching.early_overhead=0,worker.publish_share=0"
 """As the worker was before it took what waits for an idle thread at once, and published as soon as it pays."""

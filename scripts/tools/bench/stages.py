@@ -13,18 +13,18 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import enricher.core.assembly
-import enricher.core.heads
-import enricher.worker.loop
-from enricher.codec import Encoder
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.offsets import OffsetTracker
-from enricher.core.windowing import WindowCutter
-from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.source import KafkaSource
-from enricher.kafka.transaction import Transaction
-from enricher.worker.intake import Intake
-from enricher.worker.pool import WorkerPool
+import enricher.worker.loop.loop
+import enricher.worker.rules.assembly
+import enricher.worker.rules.heads
+from enricher.worker.articles import Encoder
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.writing.transaction import Transaction
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.offsets import OffsetTracker
+from enricher.worker.rules.windowing import WindowCutter
 
 STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "poll: the client's messages, as records": ((KafkaSource, "poll"),),
@@ -33,9 +33,9 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "cut: windows of the article's tokens": ((WindowCutter, "cut"),),
     "schedule: windows into batches": ((LengthBucketScheduler, "add"), (LengthBucketScheduler, "next_batch")),
     "hand over: to the threads and back": ((WorkerPool, "submit"), (WorkerPool, "completed")),
-    "collect: labels to their tickets": ((enricher.worker.loop, "settle"),),
-    "spans: labels to entities": ((enricher.core.heads, "decode_entities"),),
-    "write: entities as JSON": ((enricher.worker.loop, "write_found"),),
+    "collect: labels to their tickets": ((enricher.worker.loop.loop, "settle"),),
+    "spans: labels to entities": ((enricher.worker.rules.heads, "decode_entities"),),
+    "write: entities as JSON": ((enricher.worker.loop.loop, "write_found"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
     "produce: records to the client": ((Transaction, "_produce_one"),),
     "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),

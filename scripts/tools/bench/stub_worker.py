@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import orjson
 
-from enricher.app.building import kafka_worker
-from enricher.app.model import Model
-from enricher.app.tasks import Tasks
-from enricher.inference.graph.variants import starts_in_a_row
-from enricher.inference.run.advice import advice_for
-from enricher.inference.run.model import PreparedModel, prepare
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Batch, BatchResult, RunOutput, TokenLabels
-from enricher.runtime.watchdog import Watchdog
-from enricher.settings import Settings
-from enricher.worker.loop import Worker
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.model import Model
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.inference.graph.variants import starts_in_a_row
+from enricher.worker.inference.run.advice import advice_for
+from enricher.worker.inference.run.model import PreparedModel, prepare
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.loop.loop import Worker
+from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import Settings
 
 if TYPE_CHECKING:
-    from enricher.inference.run.engine import OnnxEngine
+    from enricher.worker.inference.run.engine import OnnxEngine
 
 _TOKENS_PER_ENTITY = 25
 """One token in this many is an entity, as in the sample articles: decoding and writing entities is real work too."""

@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from enricher.app.model import Model
 from enricher.errors import InvalidArticle
-from enricher.inference.graph.variants import starts_in_a_row
-from enricher.records import Article, Batch, BatchResult, RunOutput, TokenizedArticle, TokenLabels, Window
+from enricher.worker.build.model import Model
+from enricher.worker.inference.graph.variants import starts_in_a_row
+from enricher.worker.records import Article, Batch, BatchResult, RunOutput, TokenizedArticle, TokenLabels, Window
 
 
 class KnownAnswers:

@@ -12,10 +12,10 @@ import sys
 
 import orjson
 
-from enricher.app.building import kafka_worker
-from enricher.app.tasks import load_tasks
-from enricher.runtime.watchdog import Watchdog
-from enricher.settings import Settings
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.tasks import load_tasks
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import Settings
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from enricher.settings import Settings
-from enricher.worker.loop import Worker
+from enricher.worker.loop.loop import Worker
+from enricher.worker.settings import Settings
 from tools.bench import stub_worker
 from tools.bench.moments import DEBUG, Moments
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from enricher.app.model import Model
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.packing import ArrivalScheduler
-from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.source import KafkaSource
-from enricher.kafka.topicwatch import TopicWatch
-from enricher.kafka.transaction import Stopwatch, Transaction
-from enricher.records import Batch, RawRecord, Release, Ticket, Window
-from enricher.worker.pool import WorkerPool
+from enricher.worker.build.model import Model
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.writing.transaction import Stopwatch, Transaction
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.records import Batch, RawRecord, Release, Ticket, Window
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
 
 PATCHED: tuple[tuple[type, str], ...] = (
     (KafkaSource, "poll"),

@@ -15,15 +15,15 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.app.building import kafka_worker
-from enricher.app.model import Model
-from enricher.app.tasks import Tasks
-from enricher.records import DeadLetter, Ticket
-from enricher.runtime.watchdog import Watchdog
-from enricher.settings import Settings
-from enricher.stats.counters import Counters
-from enricher.worker.loop import Worker
-from enricher.worker.ports import Tracing
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.model import Model
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.loop.loop import Worker
+from enricher.worker.loop.ports import Tracing
+from enricher.worker.records import DeadLetter, Ticket
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import Settings
+from enricher.worker.stats.counters import Counters
 from tools.bench.bench import Bench
 from tools.bench.machine import Load, cpu_s
 

@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from confluent_kafka import KafkaException, Producer
 
-from enricher.app import building, kafka
 from enricher.errors import TransactionTrouble
-from enricher.kafka.client import KafkaConfig
-from enricher.kafka.sink import TransactionalSink
-from enricher.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.build import building, kafka
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

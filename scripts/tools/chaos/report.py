@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, page, section, table
+from enricher.workshop.pages.frame import Badge, bullets, cards, facts, page, section, table
 from tools.bench.machine import describe
 
 if TYPE_CHECKING:

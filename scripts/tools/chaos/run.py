@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from enricher.app.kafka import kafka_config
-from enricher.settings import Settings
-from enricher.verify import watching
+from enricher.operate.verify import watching
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import Settings
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import plan

@@ -15,10 +15,10 @@ from zlib import crc32
 
 import numpy as np
 
-from enricher.app.model import Model
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.advice import Advice
-from enricher.records import (
+from enricher.worker.build.model import Model
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.advice import Advice
+from enricher.worker.records import (
     BatchResult,
     ModelCard,
     RunOutput,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.errors import InvalidArticle
-    from enricher.inference.run.engine import OnnxEngine
-    from enricher.inference.run.model import PreparedModel
-    from enricher.inference.tokenizer.articles import ArticleTokenizer
-    from enricher.records import Article, Batch, FieldName, Window
+    from enricher.worker.inference.run.engine import OnnxEngine
+    from enricher.worker.inference.run.model import PreparedModel
+    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.records import Article, Batch, FieldName, Window
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
 LABELS = ("O", "B-PER", "B-ORG", "B-LOC")
@@ -134,7 +134,7 @@ class StubDevice:
 
 
 def stub_model(engine: StubEngine) -> Model:
-    """A model for `enricher.app.kafka_worker`."""
+    """A model for `enricher.worker.build.kafka_worker`."""
     advice = Advice(WINDOW_TOKENS, OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
     return Model(
         cast("PreparedModel", StubDevice()),

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from enricher.app.model import Model
-from enricher.app.tasks import Pass, Tasks
-from enricher.core.heads import ClassHead, EntityHead
-from enricher.inference.run.advice import Advice
-from enricher.records import BatchResult, ModelCard, RunOutput, TaskCard, WindowFailure, WindowRows
+from enricher.worker.build.model import Model
+from enricher.worker.build.tasks import Pass, Tasks
+from enricher.worker.inference.run.advice import Advice
+from enricher.worker.records import BatchResult, ModelCard, RunOutput, TaskCard, WindowFailure, WindowRows
+from enricher.worker.rules.heads import ClassHead, EntityHead
 from tools.chaos.stub import CARD, LABELS, StubDevice, StubEngine, StubTokenizer, stub_model
 
 if TYPE_CHECKING:
-    from enricher.inference.run.engine import OnnxEngine
-    from enricher.inference.run.model import PreparedModel
-    from enricher.inference.tokenizer.articles import ArticleTokenizer
-    from enricher.records import Batch, Int32Array, Window
-    from enricher.settings import Settings
+    from enricher.worker.inference.run.engine import OnnxEngine
+    from enricher.worker.inference.run.model import PreparedModel
+    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.records import Batch, Int32Array, Window
+    from enricher.worker.settings import Settings
 
 RATING_CARD = ModelCard(name="rating stub", digest="1" * 64, precision="fp32")
 RATINGS = ("1", "2", "3", "4", "5")

@@ -22,14 +22,14 @@ from unittest.mock import patch
 
 import orjson
 
-from enricher.app.building import kafka_worker
-from enricher.app.tasks import Tasks
-from enricher.commands.run import parent
-from enricher.commands.run.share import Share
-from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
-from enricher.processes import ParentLink, ProcessState
-from enricher.settings import Settings
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.commands.run import parent
+from enricher.worker.commands.run.share import Share
+from enricher.worker.commands.signals import stopped_by_signals
+from enricher.worker.processes import ParentLink, ProcessState
+from enricher.worker.settings import Settings
 from tools.chaos.flaws import switched_off, watchdog_without
 from tools.chaos.stub import StubEngine, stub_model
 from tools.chaos.stub_rating import RatingEngine, two_tasks

@@ -13,8 +13,8 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import EMBEDDED, open_model
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools import ROOT
 from tools.demo.outcome import Outcome
 from tools.heads.checkpoint import join

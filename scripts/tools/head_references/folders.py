@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from enricher.core.windowing import WindowCutter
-from enricher.records import Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.rules.windowing import WindowCutter
 
 if TYPE_CHECKING:
-    from enricher.records import Float32Array, Int32Array, Window
+    from enricher.worker.records import Float32Array, Int32Array, Window
 
 REFERENCE = Path(__file__).parents[3] / "tests" / "data" / "reference"
 OUTPUTS = REFERENCE / "heads"

@@ -11,8 +11,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import EMBEDDED, open_model
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.heads.checkpoint import UnfitHead, fitted, is_half, join, logits, write_head
 from tools.heads.features import windows_of
 from tools.heads.measuring import FOLDS, Quality, folds, quality

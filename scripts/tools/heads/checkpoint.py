@@ -15,9 +15,9 @@ import orjson
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.sharing import encoder_digest
-from enricher.records import Float32Array
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.sharing import encoder_digest
+from enricher.worker.records import Float32Array
 from tools.heads.regression import Regression, trained
 
 HEAD_FILE, CONFIG_FILE, WEIGHTS_FILE = "head.safetensors", "config.json", "model.safetensors"

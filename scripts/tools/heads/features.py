@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from enricher.app.model import Model, load_pass, window_cutter
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import open_model
-from enricher.records import (
+from enricher.worker.build.model import Model, load_pass, window_cutter
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.records import (
     Article,
     Batch,
     Float32Array,
@@ -24,7 +24,7 @@ from enricher.records import (
     Window,
     WindowRows,
 )
-from enricher.settings import Settings, load_settings
+from enricher.worker.settings import Settings, load_settings
 
 _BATCH_WINDOWS = 4
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from enricher.records import Float32Array
+from enricher.worker.records import Float32Array
 
 _STEPS = 600
 _CLOSE = 1e-6

@@ -15,21 +15,21 @@ import orjson
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
-from enricher.app.kafka import kafka_config
-from enricher.app.reading import line_mapping
-from enricher.app.registry import registry_client
-from enricher.codec.formats.protobuf_files import loaded
-from enricher.codec.framing import FIRST_MESSAGE, id_prefix
-from enricher.codec.schemas import Schema, SchemaRef
-from enricher.commands.publish.lines import Inputs, keyed
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.kafka.publisher import Publisher
-from enricher.registry.errors import RegistryError, UnknownToRegistry
-from enricher.settings import load_settings
+from enricher.operate.publish.lines import Inputs, keyed
+from enricher.operate.publish.publisher import Publisher
+from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
+from enricher.worker.articles.schemas import Schema, SchemaRef
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.reading import line_mapping
+from enricher.worker.build.registry import registry_client
+from enricher.worker.registry.errors import RegistryError, UnknownToRegistry
+from enricher.worker.settings import load_settings
 
 if TYPE_CHECKING:
-    from enricher.contracts import SchemaType
-    from enricher.registry.client import RegistryClient
+    from enricher.worker.contracts import SchemaType
+    from enricher.worker.registry.client import RegistryClient
 
 Encode = Callable[[bytes], bytes]
 """A line of JSON to the value to publish. Raises FatalError if it does not fit the schema."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from enricher.scaling.policy import Rules
+from enricher.operate.scaling.policy import Rules
 from tools.scaling import day, drawing
 from tools.scaling.metrics import ByAge, ByBareAge, ByLag, Metric
 from tools.scaling.simulation import Cluster, Outcome, simulate

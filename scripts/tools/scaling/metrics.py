@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from enricher.scaling.backlog import Backlog, PartitionBacklog
-from enricher.scaling.policy import Rules, is_active, wanted_workers
-from enricher.scaling.rates import Rates
+from enricher.operate.scaling.backlog import Backlog, PartitionBacklog
+from enricher.operate.scaling.policy import Rules, is_active, wanted_workers
+from enricher.operate.scaling.rates import Rates
 
 
 @dataclass(frozen=True, slots=True)

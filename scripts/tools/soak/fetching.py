@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from enricher.app.kafka import kafka_config
-from enricher.settings import load_settings
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import load_settings
 from tools.bench.load import articles
 from tools.kafka import Cluster
 

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
-from enricher.scaling.service import SERVICE
+from enricher.operate.scaling.service import SERVICE
 
 LIMIT_BYTES = 256 * 2**20
 """The chart's limit for the scaler's pod."""

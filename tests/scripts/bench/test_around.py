@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from support.answers import WindowLabels, batch_result, by_window
 
-from enricher.core.windowing import WindowCutter
-from enricher.records import (
+from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
@@ -19,6 +18,7 @@ from enricher.records import (
     TokenizedField,
     Window,
 )
+from enricher.worker.rules.windowing import WindowCutter
 from tools.bench.stubs import KnownAnswers
 
 

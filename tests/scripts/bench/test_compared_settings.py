@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enricher.errors import SettingsError
-from enricher.settings import Settings
+from enricher.worker.settings import Settings
 from tools.bench.policy import Policy
 
 

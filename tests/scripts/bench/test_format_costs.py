@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.settings import Settings
+from enricher.worker.settings import Settings
 from tools.bench.legs.around.formats import FORMATS, format_costs, format_table
 from tools.chaos.stub import StubEngine, stub_model
 

@@ -17,7 +17,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from enricher.inference.device.cuda import cuda_problem
+from enricher.worker.inference.device.cuda import cuda_problem
 from tools import SCRIPTS
 from tools.bench.gpu import holding
 from tools.bench.gpu.__main__ import app

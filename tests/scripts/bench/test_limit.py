@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from enricher.inference.device.cores import available_cores
-from enricher.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import _batches
 from tools.bench.legs.limit.result import Case, Result, ThreadTime
 from tools.bench.machine import Load

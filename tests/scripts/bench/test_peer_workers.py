@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from tools.bench.load import articles
 from tools.bench.peers.contenders import laps_of, records_in
 from tools.bench.peers.djl import djl_launcher

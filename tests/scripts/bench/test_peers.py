@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.core.scoring import EntitySpan
-from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.legs.peers import SEED, aims
 from tools.bench.load import articles
 from tools.bench.peers.contenders import Incomplete, checked, laps_of, records_in

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from enricher.inference.device.session import Device
+from enricher.worker.inference.device.session import Device
 from tools.bench.peers import line_up
 from tools.bench.peers.contenders import Peer
 from tools.bench.peers.djl import locked_jars

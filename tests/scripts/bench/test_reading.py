@@ -7,7 +7,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from enricher.records import Partition, RawRecord
+from enricher.worker.records import Partition, RawRecord
 from tools.bench.legs.around.reading import MAPPED, UNMAPPED, Reading, Way, table, ways_to_write
 from tools.bench.load import articles
 from tools.bench.machine import Load

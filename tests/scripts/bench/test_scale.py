@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.answers import WindowLabels, by_window
 
-from enricher.inference.run.model import EMBEDDED, prepare
-from enricher.records import Batch, Partition, RawRecord, Ticket, Window
+from enricher.worker.inference.run.model import EMBEDDED, prepare
+from enricher.worker.records import Batch, Partition, RawRecord, Ticket, Window
 from tools.bench.legs.scale.report import Scale, commit_cost, outcome
 from tools.bench.machine import Load
 from tools.bench.repeating import Run

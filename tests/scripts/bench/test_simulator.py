@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.records import Batch
+from enricher.worker.records import Batch
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
 from tools.bench.simulator.arrivals import Arrival, along, arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.cost import articles_of, contenders
 from tools.bench.simulator.engine import EngineModel, WorkerPool

@@ -9,8 +9,8 @@ import pytest
 from support.benched import forked
 from support.topics import QUICK_TO_START
 
-from enricher.app.tasks import load_tasks, plan_tasks
-from enricher.settings import Settings, load_settings
+from enricher.worker.build.tasks import load_tasks, plan_tasks
+from enricher.worker.settings import Settings, load_settings
 from tools.bench import child
 from tools.bench.backlog import run_backlog
 from tools.bench.bench import Bench

@@ -23,10 +23,10 @@ from support.crews import forked
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
 
-from enricher.app.kafka import kafka_config
 from enricher.errors import Stalled
-from enricher.settings import Settings
-from enricher.verify import verify
+from enricher.operate.verify import verify
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
 from tools.chaos.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from tools.chaos.frames import Api

@@ -11,9 +11,9 @@ from kafka.clients import config_for, encoder_of, unguarded
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.source import KafkaSource
-from enricher.stats.counters import Counters
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.stats.counters import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 from tools.waiting import wait_until

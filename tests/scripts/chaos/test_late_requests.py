@@ -17,10 +17,10 @@ from support.reading import read_all
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
-from enricher.kafka.closing import UnfencedProducer, close_in_background
-from enricher.kafka.membership import Member
-from enricher.kafka.sink import TransactionalSink
-from enricher.records import RawRecord
+from enricher.worker.kafka.shared.closing import UnfencedProducer, close_in_background
+from enricher.worker.kafka.shared.membership import Member
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.records import RawRecord
 from tools.chaos.frames import Api
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy

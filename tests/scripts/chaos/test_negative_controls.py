@@ -20,10 +20,10 @@ from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
-from enricher.app.kafka import kafka_config
-from enricher.kafka.client import KafkaConfig
-from enricher.settings import Settings
-from enricher.verify import Check, Report, verify, watching
+from enricher.operate.verify import Check, Report, verify, watching
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
 from tools.chaos.flaws import PAUSE_BY_BACKOFF, SAME_PRODUCER
 from tools.chaos.frames import Api

@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.topics import QUICK_TO_START
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.sharing import first_difference
-from enricher.inference.run.model import EMBEDDED, open_model
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.sharing import first_difference
+from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.demo.tasks import GENRE as SHIPPED
 from tools.heads.checkpoint import HEAD_FILE, UnfitHead, fitted, join, logits
 from tools.heads.features import windows_of

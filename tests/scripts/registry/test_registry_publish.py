@@ -13,13 +13,13 @@ from registry.server import Registry, serving
 from support.reading import read_all
 from typer.testing import CliRunner
 
-from enricher.app.registry import registry_client
-from enricher.codec.formats import compile_schema
-from enricher.codec.framing import framed
-from enricher.codec.schemas import Schema, SchemaRef
 from enricher.errors import BrokerError, FatalError, SettingsError
-from enricher.registry.client import RegistryClient
-from enricher.settings import load_settings
+from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.framing import framed
+from enricher.worker.articles.schemas import Schema, SchemaRef
+from enricher.worker.build.registry import registry_client
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.settings import load_settings
 from tools.registry.__main__ import app
 from tools.registry.publishing import publish_lines, registered_encoder
 

@@ -5,7 +5,7 @@ never say yes to what a reader cannot read: where a keyword is too rare to be wo
 incompatible. `promises` adds what our own formats promise beyond any registry.
 """
 
-from enricher.contracts import SchemaType
+from enricher.worker.contracts import SchemaType
 from support.compatibility.findings import SchemaUnusable, Violation
 from support.compatibility.levels import Level, parse, violations
 from support.compatibility.promises import promised_level

@@ -7,7 +7,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
-from enricher.contracts import SchemaType
+from enricher.worker.contracts import SchemaType
 from support.compatibility.findings import Finding, SchemaUnusable, Sides, Violation, Weight
 
 _BACKWARD = Sides(writer="old", reader="new")

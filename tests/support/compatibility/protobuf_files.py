@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from enricher.codec.formats.protobuf_files import loaded
-from enricher.codec.schemas import Schema
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.schemas import Schema
 from support.compatibility.findings import SchemaUnusable
 
 _REQUIRED, _REPEATED = 2, 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from enricher.contracts import SchemaType
+from enricher.worker.contracts import SchemaType
 from support.compatibility.findings import SchemaUnusable
 
 _NAMED = ("record", "error", "enum", "fixed")

@@ -66,7 +66,7 @@ class _Profile:
 
     def pytest_sessionstart(self) -> None:
         """Watch processes, Java and the loading of models."""
-        from enricher.app import model  # noqa: PLC0415 - only where a run is profiled
+        from enricher.worker.build import model  # noqa: PLC0415 - only where a run is profiled
 
         self._children.start()
         for kind in (Cluster, Node, Registry):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.model import PreparedModel, prepare_variant
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Variant
+    from enricher.worker.inference.graph.variants import Variant
 
 ROWS_FILE = "gpu.jsonl"
 GPU_STATE = {"power_w": "power.draw", "sm_mhz": "clocks.sm"}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.codec import decode_article
 from enricher.errors import InvalidArticle
-from enricher.inference.run.advice import cutter_for
-from enricher.inference.run.model import open_model
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.articles import decode_article
+from enricher.worker.inference.run.advice import cutter_for
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from safetensors.numpy import save_file
 
-from enricher.inference.checkpoint.families import CLASSIFIER, FAMILIES
+from enricher.worker.inference.checkpoint.families import CLASSIFIER, FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.checkpoint.families import Family
+    from enricher.worker.inference.checkpoint.families import Family
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
 

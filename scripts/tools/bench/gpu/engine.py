@@ -10,10 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import EMBEDDED, open_model
-from enricher.records import Batch
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import EMBEDDED, open_model
+from enricher.worker.records import Batch
 from tools.bench.gpu.cases import Case
 from tools.bench.gpu.holding import memory_held
 from tools.bench.gpu.legs import PACKED_FP16
@@ -21,7 +21,7 @@ from tools.bench.gpu.legs import PACKED_FP16
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
     from tools.bench.gpu.bench import Bench
 
 THREADS = (1, 2, 4)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from enricher.inference.device.opening import open_session
-from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
+from enricher.worker.inference.graph.padded import PaddedFloat32
 from tools.bench.gpu.cases import packed_batches
 from tools.bench.model.cases import in_order_of_arrival
 from tools.bench.model.plain import export
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.device.session import Feeds
-    from enricher.inference.graph.variants import Variant
-    from enricher.records import Window
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.device.session import Feeds
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.records import Window
     from tools.bench.gpu.bench import Bench
 
 

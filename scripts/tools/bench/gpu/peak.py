@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
-from enricher.inference.device.session import PROVIDERS
+from enricher.worker.inference.device.session import PROVIDERS
 
 if TYPE_CHECKING:
     from tools.bench.gpu.bench import Bench

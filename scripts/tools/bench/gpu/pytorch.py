@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.records import Window
+    from enricher.worker.records import Window
 
 COMPILED_STEP_TOKENS = 64
 """Lengths are rounded up to it for the compiled model, which is compiled once per shape."""

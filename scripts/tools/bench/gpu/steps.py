@@ -17,8 +17,8 @@ from importlib.metadata import version
 
 import onnxruntime as ort
 
-from enricher.inference.device.cuda import cuda_problem
-from enricher.runtime.devices import GpuWait
+from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.runtime.devices import GpuWait
 from tools.bench.gpu import correctness, engine, peak, pytorch, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.cases import news

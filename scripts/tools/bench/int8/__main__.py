@@ -17,17 +17,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from enricher.commands.console import data_console
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.checkpoint.gate_report import GateReport
-from enricher.inference.device.opening import open_session
-from enricher.inference.gate.check import Gate
-from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.graph.variants import Variant
-from enricher.inference.run.model import open_model, prepare_variant
-from enricher.records import Int32Array, Window
+from enricher.worker.commands.console import data_console
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateReport
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.records import Int32Array, Window
+from enricher.workshop.gate.check import Gate
+from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
+from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from tools.bench.int8.legs import EMBEDDED, SHAPE_NAMES, calibrated, checkpoint_of, variants, windows_to_calibrate
 from tools.bench.machine import processor
 from tools.bench.model.cases import EVERY, by_the_scheduler, sample_windows

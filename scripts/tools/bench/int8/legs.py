@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.cores import available_cores
-from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.device.processor import int8_problem
-from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
-from enricher.inference.graph.variants import Variant
-from enricher.inference.quantisation.calibrate import DEFAULT_TARGET, calibrate
-from enricher.inference.quantisation.recipe import Recipe, TextsFile, write_recipe
-from enricher.inference.run.model import open_model
-from enricher.records import Window
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.openvino_session import openvino_problem
+from enricher.worker.inference.device.processor import int8_problem
+from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
+from enricher.worker.inference.graph.recipe import Recipe, TextsFile, write_recipe
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.records import Window
+from enricher.workshop.quantisation.calibrate import DEFAULT_TARGET, calibrate
 from tools import ARTICLES
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
 

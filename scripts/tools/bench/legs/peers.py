@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from enricher.app.model import Model
-from enricher.core.scoring import count_by_text, total
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.worker.build.model import Model
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.workshop.gate.scoring import count_by_text, total
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.machine import processor

@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.app.observing import observed, worker_facts
-from enricher.app.tasks import Tasks
-from enricher.commands.progress import repeated
-from enricher.records import Batch, DeadLetter, Ticket
-from enricher.settings import Settings
-from enricher.telemetry.otlp import exported_metrics, exported_spans
-from enricher.telemetry.prometheus import exposition
-from enricher.worker.loop import Worker
-from enricher.worker.ports import Tracing
+from enricher.worker.build.observing import observed, worker_facts
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.commands.progress import repeated
+from enricher.worker.loop.loop import Worker
+from enricher.worker.loop.ports import Tracing
+from enricher.worker.records import Batch, DeadLetter, Ticket
+from enricher.worker.settings import Settings
+from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
+from enricher.worker.telemetry.prometheus import exposition
 from tools.bench.bench import Bench, Headers
 from tools.bench.legs.around import KnownLoad, known_load
 from tools.bench.load import Mix

@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from enricher.commands.console import data_console
-from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.model import open_model
-from enricher.inference.run.selection import problem_of, recipe_problem
+from enricher.worker.commands.console import data_console
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.run.selection import problem_of, recipe_problem
 from tools.bench.machine import processor
 from tools.bench.model.cases import Case, cases
 from tools.bench.model.legs import Leg, Timing, at_its_best, our_leg, stock_legs, time_once

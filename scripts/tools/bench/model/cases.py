@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enricher.app.model import DEFAULT_BUCKET_EDGES
-from enricher.codec import decode_article
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
 from enricher.errors import InvalidArticle
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.advice import advice_for, cutter_for
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.articles import decode_article
+from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.advice import advice_for, cutter_for
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
 from tools import ARTICLES
 
 SHORTEST_TOKENS = 8

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.cores import available_cores
-from enricher.inference.device.opening import open_session
-from enricher.inference.device.session import Feeds
-from enricher.inference.graph.variants import Variant
-from enricher.inference.run.model import prepare_variant
-from enricher.records import Window
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.session import Feeds
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.records import Window
 from tools.bench.machine import machine_cpu_s
 from tools.bench.model.cases import Batches, Case
 from tools.bench.model.plain import export

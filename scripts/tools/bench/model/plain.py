@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto
 
-from enricher.inference.checkpoint.families import CLASSIFIER
-from enricher.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.checkpoint.families import CLASSIFIER
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
 
 MODEL_FILE = "model.onnx"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from enricher.app.building import kafka_worker
-from enricher.app.model import Model
-from enricher.app.tasks import Tasks
-from enricher.core.scoring import EntitySpan
-from enricher.runtime.watchdog import Watchdog
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.model import Model
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.bench import Bench
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerProcess

@@ -6,7 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from tools.bench.model.plain import MODEL_FILE, export
 
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enricher.app.model import window_cutter
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.cores import available_cores
-from enricher.inference.device.session import Device
-from enricher.inference.run.selection import Precision
+from enricher.worker.build.model import window_cutter
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.session import Device
+from enricher.worker.inference.run.selection import Precision
 from tools.bench.bench import Bench
 from tools.bench.peers.contenders import Peer
 from tools.bench.peers.djl import NotCompiled, djl_launcher

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from enricher.core.batch_rules import BatchRules
-from enricher.records import Window
+from enricher.worker.records import Window
+from enricher.worker.rules.batch_rules import BatchRules
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.scenarios import BACKLOG_BATCHES, ORDERS
 from tools.bench.simulator.simulation import Scheduler, window_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
-from enricher.records import Batch
+from enricher.worker.records import Batch
 
 
 @dataclass(frozen=True, slots=True)

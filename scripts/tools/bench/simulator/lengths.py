@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.codec import decode_article
-from enricher.core.windowing import plan_windows
-from enricher.inference.run.model import open_model
-from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import TokenizedArticle
+from enricher.worker.articles import decode_article
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import TokenizedArticle
+from enricher.worker.rules.windowing import plan_windows
 from tools.bench.load import MIXES, articles
 
 NO_LIMIT = 10_000_000

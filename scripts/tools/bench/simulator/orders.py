@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 
-from enricher.core.batch_rules import BatchRules
-from enricher.records import Batch, Window
+from enricher.worker.records import Batch, Window
+from enricher.worker.rules.batch_rules import BatchRules
 
 
 class _Queue:

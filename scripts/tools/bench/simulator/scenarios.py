@@ -8,10 +8,10 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
-from enricher.app.model import DEFAULT_BUCKET_EDGES
-from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.packing import ArrivalScheduler
+from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
 from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.engine import EngineModel
 from tools.bench.simulator.lengths import Cut

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from enricher.core.load import Load
-from enricher.records import Batch, Int32Array, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Batch, Int32Array, Partition, RawRecord, Ticket, Window
+from enricher.worker.rules.load import Load
 from tools.bench.simulator.arrivals import Arrival
 from tools.bench.simulator.engine import EngineModel, WorkerPool
 from tools.bench.simulator.statistics import Statistics

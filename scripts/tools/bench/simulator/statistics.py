@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from enricher.records import Batch
+from enricher.worker.records import Batch
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby
 
-from enricher.app.model import window_cutter
-from enricher.codec import decode_article
-from enricher.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
+from enricher.worker.articles import decode_article
+from enricher.worker.build.model import window_cutter
+from enricher.worker.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.around import reading
 from tools.bench.legs.around.formats import format_costs, format_table

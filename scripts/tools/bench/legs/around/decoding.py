@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from enricher.codec.formats import compile_schema
-from enricher.codec.schemas import Decoder, Decoders, Schema, SchemaRef
+from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.schemas import Decoder, Decoders, Schema, SchemaRef
 
 _PREFIX = b"\x00\x00\x00\x00\x07"
 _REQUIRED = ("id", "title", "body")

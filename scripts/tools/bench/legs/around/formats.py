@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from enricher.app.model import Model
-from enricher.app.recomputing import recomputed
-from enricher.app.tasks import Tasks
-from enricher.codec import RecordWriter, decode_article, record_writer, write_entities
-from enricher.contracts import RecordFormat
-from enricher.records import Coverage, EnrichedRecord, Partition, RawRecord
-from enricher.settings import Settings
+from enricher.worker.articles import RecordWriter, decode_article, record_writer, write_entities
+from enricher.worker.build.model import Model
+from enricher.worker.build.recomputing import recomputed
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.records import Coverage, EnrichedRecord, Partition, RawRecord
+from enricher.worker.settings import Settings
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Table
 from tools.bench.repeating import Spread

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from enricher.codec import ArticleReader, FieldMapping
-from enricher.records import Partition, RawRecord
+from enricher.worker.articles import ArticleReader, FieldMapping
+from enricher.worker.records import Partition, RawRecord
 from tools.bench.legs.around.decoding import avro_case
 from tools.bench.load import Mix, articles
 from tools.bench.machine import LoadMeter

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from enricher.app.building import kafka_worker
-from enricher.app.tasks import Tasks
-from enricher.runtime.watchdog import Watchdog
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.runtime.watchdog import Watchdog
 from tools.bench.arrivals import percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
@@ -27,7 +27,7 @@ from tools.bench.watching import calls_of
 from tools.topics import Topics
 
 if TYPE_CHECKING:
-    from enricher.stats.counters import Counters
+    from enricher.worker.stats.counters import Counters
     from tools.bench.peers.processes import PeerProcess
     from tools.bench.policy import Policy
     from tools.bench.watching import Call

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from enricher.app.model import Model, window_cutter
-from enricher.codec import decode_article
-from enricher.records import Batch, BatchResult, Partition, RawRecord, Ticket, TokenizedArticle, Window
-from enricher.worker.pool import WorkerPool
+from enricher.worker.articles import decode_article
+from enricher.worker.build.model import Model, window_cutter
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.records import Batch, BatchResult, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, processor_table, rates_table, thread_table
 from tools.bench.load import articles

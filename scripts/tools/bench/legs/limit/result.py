@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.app.model import Model
-from enricher.inference.device.cores import available_cores
-from enricher.records import Batch
+from enricher.worker.build.model import Model
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.records import Batch
 from tools.bench.outcome import Claim, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, disturbed, rates
 from tools.bench.watching import Call, Work

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from enricher.app.tasks import Tasks, load_tasks
-from enricher.settings import Settings
+from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.settings import Settings
 from tools.bench.backlog import count_for, run_backlog
 from tools.bench.bench import Bench
 from tools.bench.legs.tasks.checkpoints import Sources, make_checkpoints

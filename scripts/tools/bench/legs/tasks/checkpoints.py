@@ -12,8 +12,8 @@ import numpy as np
 import orjson
 from safetensors.numpy import load_file, save_file
 
-from enricher.inference.run.model import open_model
-from enricher.settings import Settings, TaskSettings
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.settings import Settings, TaskSettings
 
 EMBEDDED = "newswire-minilm"
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")

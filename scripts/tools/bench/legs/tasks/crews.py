@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from enricher.settings import Settings
+from enricher.worker.settings import Settings
 from tools.bench.bench import Bench
 from tools.bench.child import Child
 from tools.bench.repeating import Run

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.passes import PassScheduler
-from enricher.records import Window
+from enricher.worker.records import Window
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.passes import PassScheduler
 from tools.bench.simulator.arrivals import arriving, at_random, in_turn
 from tools.bench.simulator.report import CUT
 from tools.bench.simulator.scenarios import BACKLOG_BATCHES, CPU, SEED

@@ -1,0 +1,42 @@
+"""The commands: which there are and where.
+
+A command raises `FatalError`; `enricher.cli` turns it into a message and an exit code. Nothing is imported here, because
+`enricher --help` reads this module alone.
+"""
+
+from pathlib import Path
+
+COMMANDS = {
+    "enricher": {
+        "run": "worker.commands.run.command:run",
+        "enrich": "worker.commands.enrich:enrich",
+        "publish": "operate.publish.command:publish",
+        "tail": "operate.tail.command:tail",
+        "labels": "operate.labels:labels",
+        "verify": "operate.verify.command:verify",
+        "lag": "operate.lag:lag",
+        "scaler": "operate.scaling.command:scaler",
+        "doctor": "operate.doctor.command:doctor",
+        "settings": "worker.commands.settings:show_settings",
+    },
+    "topics": {"create": "operate.topics.command:topics_create"},
+    "schemas": {
+        "register": "operate.schemas.register:schemas_register",
+        "check": "operate.schemas.check:schemas_check",
+    },
+    "model": {
+        "prepare": "workshop.prepare:model_prepare",
+        "check": "workshop.check:model_check",
+        "inspect": "workshop.inspect:model_inspect",
+        "tune": "workshop.tune:model_tune",
+    },
+}
+"""Every command by its group, as `module:function` in the package."""
+
+
+def help_of(target: str) -> str:
+    """The first paragraph of a command's docstring, read without importing the command."""
+    module, _, function = target.partition(":")
+    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+    docstring = source.partition(f"\ndef {function}(")[2].split('"""')[1]
+    return " ".join(docstring.partition("\n\n")[0].split())

@@ -1,1 +1,0 @@
-"""`enricher model`: prepare a folder, check a precision, inspect, tune."""

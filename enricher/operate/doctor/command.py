@@ -1,0 +1,96 @@
+"""The command `doctor`: checks settings, broker, registry, model and machine in this order, and prints all findings."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Annotated
+
+import typer
+
+from enricher.errors import SettingsError
+from enricher.operate.doctor.articles import article_findings
+from enricher.operate.doctor.broker import broker_findings
+from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code
+from enricher.operate.doctor.machine import machine_findings
+from enricher.operate.doctor.models import model_findings
+from enricher.operate.doctor.registry import registry_findings
+from enricher.operate.doctor.transactions import tried_promises
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.console import Ticker, data_console, remark_console
+from enricher.worker.settings import Settings, load_settings, settings_files
+
+_report = Reporter("settings")
+_TRANSACTIONS = (
+    "Try the broker's promises that exactly-once depends on, in topics that are created for this and deleted; under a "
+    "minute. Needs rights that a worker does not need."
+)
+
+
+def doctor(
+    *,
+    transactions: Annotated[bool, typer.Option("--transactions", help=_TRANSACTIONS)] = False,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check whether a worker can run here: settings, broker, topics, rights, schema registry, model, device.
+
+    Changes nothing.
+
+    No record is written, not even an aborted one: the broker is asked whether writing is allowed. A worker may be running
+    meanwhile. Exit code: 0 if nothing failed, 2 for settings, 4 for the broker or the registry, 3 for the model.
+
+    With --transactions only the broker is checked, in more depth: exit code 4 if a promise that exactly-once depends on
+    does not hold or could not be tried. The topics and groups it creates are deleted, also after Ctrl-C.
+    """
+    found: list[Finding] = []
+    facts: dict[str, object] = {}
+    remarks = remark_console()
+    if transactions:
+        with (
+            _sigterm_as_ctrl_c(),
+            closing(_findings(lambda settings: tried_promises(kafka_config(settings), facts))) as coming,
+        ):
+            for finding in coming:
+                found.append(finding)
+                remarks.print(as_line(finding))
+    else:
+        with Ticker(remarks) as ticker:
+            for finding in _findings(_start):
+                found.append(finding)
+                ticker.tick(lambda: f"{len(found)} checks done")
+    if as_json_:
+        sys.stdout.write(json.dumps(facts | as_json(found), indent=2) + "\n")
+    else:
+        data_console().print(as_table(found))
+    raise typer.Exit(exit_code(found))
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: created topics and groups are deleted before the end."""
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Finding]:
+    """The settings, then what `checks` finds with them; only the settings if these are invalid."""
+    try:
+        settings = load_settings()
+        sources = ", ".join(["the environment", *map(str, settings_files())])
+        yield _report.ok("settings", f"valid, from {sources}")
+        yield from checks(settings)
+    except SettingsError as error:
+        yield _report.fail("settings", str(error), "'enricher settings' lists them all.")
+
+
+def _start(settings: Settings) -> Iterator[Finding]:
+    """Every other check, in the order of a worker's start."""
+    yield from broker_findings(kafka_config(settings), settings.articles)
+    yield from registry_findings(settings)
+    yield from article_findings(settings)
+    yield from model_findings(settings)
+    yield from machine_findings(settings)

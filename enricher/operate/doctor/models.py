@@ -1,0 +1,133 @@
+"""Checks of the models: loads those of all tasks as a worker does, tells how they run, and enriches one sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from enricher.errors import ModelError, SettingsError
+from enricher.operate.doctor.findings import Finding, Reporter
+from enricher.operate.doctor.reports import failing, missing_for
+from enricher.worker.build.model import Model, window_cutter
+from enricher.worker.build.tasks import Pass, load_tasks
+from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.inference.run.selection import lost_without_report
+from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
+from enricher.worker.rules.assembly import settle
+from enricher.worker.settings import Settings
+
+_SENTENCE = "Angela Merkel met Siemens engineers in Berlin."
+_GPU = Path("/dev/nvidia0")
+
+_report = Reporter("model")
+
+
+def model_findings(settings: Settings) -> Iterator[Finding]:
+    """Load the models of all tasks, warm them up and run them on one sentence."""
+    began_s = time.monotonic()
+    try:
+        tasks = load_tasks(settings)
+    except ModelError as error:
+        whose = "[tasks] and" if settings.tasks else "model.source,"
+        yield _report.fail("model", str(error), f"See {whose} model.device and model.precision in 'enricher settings'.")
+        return
+    except SettingsError as error:
+        yield _unsuitable(settings, error)
+        return
+    seconds = time.monotonic() - began_s
+    for number, each in enumerate(tasks.passes):
+        yield _report.ok(f"pass {number}" if tasks.cards else "model", _loaded(each, seconds, named=bool(tasks.cards)))
+    yield _device(settings, tasks.first)
+    for number, each in enumerate(tasks.passes):
+        yield _precision(each, f"precision of pass {number}" if tasks.cards else "precision")
+    try:
+        yield _sentence(tasks.passes)
+    except SettingsError as error:
+        yield _unsuitable(settings, error)
+
+
+def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
+    """Settings of windows or tasks do not fit the models, which shows when these are loaded or when windows are cut."""
+    if settings.tasks:
+        return Reporter("settings").fail("tasks", str(error), "See [tasks] and batching in 'enricher settings'.")
+    return Reporter("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
+
+
+def _loaded(each: Pass, seconds: float, *, named: bool) -> str:
+    """The models of a pass. `named`: with their tasks, and why they do not share the encoder of an earlier pass."""
+    cards = each.model.prepared.cards
+    if not named:
+        return f"{cards[0].name} ({cards[0].digest[:19]}), loaded and warm after {seconds:.1f} s"
+    pairs = zip(each.names, cards, strict=True)
+    models = ", ".join(f"{name}: {card.name} ({card.digest[:19]})" for name, card in pairs)
+    shared = f"{models}; one run for all of them" if len(cards) > 1 else models
+    return "; ".join([shared, *(f"not with {reason}" for reason in each.apart)])
+
+
+def _device(settings: Settings, model: Model) -> Finding:
+    asked, used = settings.model.device, model.prepared.device
+    problem = cuda_problem() if (asked, used) == ("auto", "cpu") else None
+    why = f"device auto: no CUDA, {problem}" if problem else f"device {asked}"
+    seen = f"{used} by {model.engine.provider}, {model.concurrency} thread(s) ({why})"
+    if problem and _GPU.exists():
+        return _report.warn(
+            "device",
+            seen,
+            "There is an NVIDIA GPU that is not used; with device=cuda a worker refuses to run without it.",
+        )
+    return _report.ok("device", seen)
+
+
+def _precision(each: Pass, check: str) -> Finding:
+    """Which variant and why; a warning if a faster one lacks only its gate report, or fails for only some of the tasks."""
+    prepared, wanted = each.model.prepared, each.settings.model
+    faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
+    seen = (
+        f"{prepared.card.precision} ({prepared.variant.name}; precision {wanted.precision}: {prepared.reason}){faster}"
+    )
+    if wanted.precision != "auto" or prepared.variant.reduced:
+        return _report.ok(check, seen)
+    if missing := missing_for(prepared.checkpoints, prepared.device, wanted.cache_dir):
+        report, them = ("report", "it") if len(missing) == 1 else ("reports", "them")
+        lost = lost_without_report(prepared.device)
+        advice = f"A faster precision would run here but lacks its gate {report}. {lost} To make {them}: "
+        return _report.warn(check, seen, f"{advice}{'; '.join(missing)}")
+    unfit = failing(prepared.checkpoints, prepared.device, wanted.cache_dir)
+    names = [name for name, fails in zip(each.names, unfit, strict=True) if fails]
+    if names:
+        whose = "its own pass" if len(names) == 1 else "their own pass"
+        advice = f'With precision = "fp32", {" and ".join(names)} would have {whose}, and the others would run faster.'
+        return _report.warn(check, seen, advice)
+    return _report.ok(check, seen)
+
+
+def _sentence(passes: Sequence[Pass]) -> Finding:
+    """One article through all heads, whatever its language."""
+    found: list[str] = []
+    took_ms = 0.0
+    for each in passes:
+        model, heads = each.model, [replace(head, languages=None) for head in each.heads]
+        article = Article("doctor", "", _SENTENCE)
+        ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
+        tokens = model.tokenizer.tokenize([article])[0]
+        if isinstance(tokens, Exception):
+            return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
+        windows = window_cutter(each.settings, model).cut(ticket, tokens, 0.0)
+        began_s = time.monotonic()
+        settle(model.engine.run(Batch(tuple(windows))), heads)
+        took_ms += 1000 * (time.monotonic() - began_s)
+        if not isinstance(ticket.outcome, EnrichedRecord):
+            return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
+        found += _found(ticket.outcome, entities=any(card.head.kind == "ner" for card in model.prepared.checkpoints))
+    return _report.ok("one sentence", f"'{_SENTENCE}': {'; '.join(found)}, in {took_ms:.1f} ms")
+
+
+def _found(record: EnrichedRecord, *, entities: bool) -> Iterator[str]:
+    if entities:
+        yield ", ".join(f"{entity['text']} {entity['label']}" for entity in record.entities) or "no entity"
+    for each in record.classifications:
+        yield f"{each['task']} {each['label']} {each['score']:.2f}"
+    for vector in record.embeddings:
+        yield f"{vector.task.name} of {vector.vector.size} dimensions"

@@ -1,0 +1,119 @@
+"""The five rights that a worker needs, each tried or asked for; `enricher.operate.trials.rights` says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from enricher.errors import BrokerError, EnricherError
+from enricher.operate.doctor.findings import Finding, Reporter
+from enricher.operate.scaling.reading import resume_points
+from enricher.operate.topics.admin import Admin
+from enricher.operate.trials import rights
+from enricher.worker.kafka.reading.tails import UnsettledOutputs
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.topicwatch import TopicWatch
+
+_report = Reporter("broker")
+
+
+def rights_findings(config: KafkaConfig, partitions: Mapping[str, int], admin: Admin) -> Iterator[Finding]:
+    """Check the rights as far as the topics exist; `partitions` has the number of each existing topic."""
+    read = list(_read_input(config)) if config.input_topic in partitions else []
+    yield from read
+    yield from _transactions(config, partitions, may_read=read[0].verdict == "ok" if read else None)
+    for topic in (config.output_topic, config.dead_letter_topic):
+        if topic in partitions:
+            yield from _write(admin, topic)
+
+
+def _transactions(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: bool | None) -> Iterator[Finding]:
+    """The rights that only a transaction can try. `may_read` is about the input topic; None if it does not exist."""
+    doctor_id = rights.doctor_id(config)
+    try:
+        rights.try_transactional_id(config)
+    except BrokerError as error:
+        advice = f"Allow WRITE on transactional ids with the prefix '{config.transactional_prefix}'."
+        yield _report.fail("right: transactional id WRITE", str(error), advice)
+        return
+    yield _report.ok(
+        "right: transactional id WRITE",
+        f"opened '{doctor_id}' (never the worker's own id: that would fence the worker)",
+    )
+    if may_read is not None:
+        yield from _commit(config, partitions, may_read=may_read)
+
+
+def _read_input(config: KafkaConfig) -> Iterator[Finding]:
+    check = f"right: {config.input_topic} READ"
+    try:
+        sample = rights.read_newest(config, config.input_topic)
+    except BrokerError as error:
+        yield _report.fail(check, str(error), f"Allow READ on the topic '{config.input_topic}'.")
+        return
+    yield _report.ok(check, f"every partition answered; the newest {sample.records} records were read")
+    if sample.without_key:
+        seen = f"{sample.without_key} of the newest {sample.records} records have no key"
+        yield _report.warn("keys of articles", seen, "Without a key there is no order per article, and no compaction.")
+
+
+def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: bool) -> Iterator[Finding]:
+    check = f"right: group {config.group_id} READ"
+    if not may_read:
+        seen = "not tried: sending offsets of the input topic needs READ on that topic too"
+        yield _report.warn(check, seen, f"Allow READ on the topic '{config.input_topic}' first.")
+        return
+
+    missing: list[int] = []
+    try:
+        count = partitions[config.input_topic]
+        group = rights.committed_offsets(config, config.input_topic, count)
+        committed = group.by_partition
+        # Partitions that were added since begin at their beginning.
+        begun = count if group.began_with is None else min(count, group.began_with)
+        missing = [number for number in range(begun) if number not in committed]
+        rights.try_commit(config, config.input_topic, committed)
+    except EnricherError as error:
+        yield _report.fail(check, str(error), f"Allow READ on the group '{config.group_id}'.")
+    else:
+        seen = f"an offset was sent and aborted; '{config.group_id}' has committed on {len(committed)} of {count}"
+        yield _report.ok(check, seen)
+    outputs = {config.output_topic, config.dead_letter_topic}
+    if missing and config.start == "resume" and outputs <= partitions.keys():
+        yield _resume(config, missing)
+
+
+def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
+    """Where a worker starts in partitions without a committed offset: after their newest outputs, if there are any."""
+    check, of = "start without offsets", f"{len(missing)} partitions have no committed offset"
+    try:
+        found = resume_points(config, TopicWatch(config), missing)
+    except UnsettledOutputs as unsettled:
+        advice = "A worker waits for its end. If it stays open: kafka-transactions find-hanging, then abort."
+        return _report.warn(check, f"{of}: {unsettled}", advice)
+    except EnricherError as error:
+        advice = "A worker would not start. Set kafka.start, or provide what is missing."
+        return _report.fail(check, f"{of}: {error}", advice)
+    if not found:
+        return _report.ok(check, f"{of} and none has outputs: a worker starts at the beginning")
+    where = ", ".join(f"{number} at {offset}" for number, offset in sorted(found.items()))
+    advice = "Offsets expire offsets.retention.minutes after the last member left. kafka.start=beginning starts over."
+    return _report.warn(check, f"{of}: a worker resumes after their newest outputs (partition {where})", advice)
+
+
+def _write(admin: Admin, topic: str) -> Iterator[Finding]:
+    """Asks instead of writing: consumers that do not read `read_committed` would see even an aborted record."""
+    check, advice = f"right: {topic} WRITE", f"Allow WRITE on the topic '{topic}'."
+    try:
+        allowed = admin.allowed_operations(topic)
+    except BrokerError as error:
+        yield _report.fail(check, str(error), advice)
+        return
+    if allowed is None:
+        seen = "unknown: the broker does not report it, and no record is written to find out"
+        yield _report.warn(
+            check, seen, "'enricher doctor --transactions' writes, to topics that it creates and deletes."
+        )
+    elif "WRITE" in allowed:
+        yield _report.ok(check, "the broker would allow it; no record was written")
+    else:
+        yield _report.fail(check, f"the broker would refuse it: it allows {', '.join(sorted(allowed))}", advice)

@@ -1,0 +1,57 @@
+"""Consumers of commands, and which of their errors end a command. They join no group and commit nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import Complaint, new_client
+from enricher.worker.kafka.shared.partition_reader import PartitionReader
+
+# The client looks up the group's coordinator although this consumer never joins: no right on the group is needed here.
+_IGNORED = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_AVAILABLE}
+_PROPERTIES = {
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    # Off by default in the client: a damaged batch that is not compressed would pass as data.
+    "check.crcs": True,
+    # If retention is faster than we read, continue with what is left.
+    "auto.offset.reset": "earliest",
+    # These count compressed bytes, which may decompress to thirty thousand times as much, so fetches are small.
+    "fetch.message.max.bytes": 16_384,
+    "fetch.max.bytes": 1_048_576,
+    # 16 MiB per partition.
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 20,
+    # An end is noticed when a fetch comes back empty, so an empty fetch must not wait long.
+    "fetch.wait.max.ms": 50,
+}
+
+
+def lone_consumer(config: KafkaConfig, complaint: Complaint, properties: Mapping[str, Any]) -> Consumer:
+    """A consumer that never commits by itself. Raises SettingsError if librdkafka rejects the properties."""
+    return new_client(Consumer, _never_committing(config) | dict(properties), complaint)
+
+
+def lone_reader(config: KafkaConfig, complaint: Complaint, properties: Mapping[str, Any]) -> PartitionReader:
+    """Reads committed records only, unless `properties` say otherwise. Raises SettingsError as `lone_consumer` does."""
+    return PartitionReader(_never_committing(config) | _PROPERTIES | dict(properties), complaint)
+
+
+def may_pass(error: KafkaError, taken: Collection[int] = ()) -> bool:
+    """The judge of a command's `PartitionReader`: takes the errors in `taken`, and passes over those that may go away.
+
+    Raises KafkaException for an error that retrying cannot fix.
+    """
+    if error.code() in taken:
+        return True
+    if error.code() not in _IGNORED and (error.fatal() or not error.retriable()):
+        raise KafkaException(error)
+    return False
+
+
+def _never_committing(config: KafkaConfig) -> dict[str, Any]:
+    return config.client("consumer") | {"group.id": config.group_id, "enable.auto.commit": False}

@@ -1,0 +1,140 @@
+"""The command `publish`: options, sending at a rate, progress. `lines` reads, `enricher.operate.publish.publisher` sends."""
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enricher.errors import BrokerError, SettingsError
+from enricher.operate.publish.lines import Inputs, check_lines, keyed
+from enricher.operate.publish.publisher import Publisher
+from enricher.operate.publish.rate import TokenBucket
+from enricher.worker.articles import FieldMapping
+from enricher.worker.articles.mapping import HEADER
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.reading import line_mapping, line_reader
+from enricher.worker.commands.console import Ticker, remark_console
+from enricher.worker.files import Line
+from enricher.worker.kafka.shared.client import transactional_id
+from enricher.worker.settings import Settings, load_settings
+
+_LINES_PER_TRANSACTION = 1_000
+_DRAIN_STEP_S = 0.5
+
+
+def publish(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON lines, one article each; `-` is standard input.")
+    ],
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Publish nothing if any line is not a valid article.")] = False,
+    repeat: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Publish everything this many times; from the second time, ids get a suffix (`#2`, ...)."
+        ),
+    ] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Publish at most this many articles.")] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="At most this many articles per second, also right after an outage."),
+    ] = None,
+    transactional: Annotated[
+        bool, typer.Option("--transactional", help="Publish in transactions of 1,000 articles.")
+    ] = False,
+) -> None:
+    """Publish articles to the input topic, with the article's id as key; `articles.fields` says where the id is.
+
+    Without --check, lines that are not valid articles are published too; the worker makes dead letters of them. With
+    --check or --repeat, standard input is first copied to a temporary file.
+    """
+    settings = load_settings()
+    mapping = line_mapping(settings)
+    _require_id(settings)
+    inputs = Inputs(files, several_passes=check or repeat > 1)
+    inputs.require()
+    if check:
+        count = check_lines(inputs, line_reader(settings))
+        remark_console().print(f"{count:,} valid articles")
+    config = kafka_config(settings)
+    own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
+    publisher = Publisher(config, config.input_topic, transactional_id=own_id)
+    sending = _Sending(publisher, mapping, rate_per_s=rate, transactional=transactional)
+    try:
+        with Ticker(remark_console()) as ticker:
+            rounds = ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
+            sending.send(islice(rounds, limit), ticker)
+    finally:
+        remark_console().print(sending.summary())
+    if failures := publisher.failures:
+        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
+        raise BrokerError(
+            f"{failures.total():,} of {sending.sent:,} articles were not published to '{config.input_topic}': {reasons}"
+        )
+
+
+def _require_id(settings: Settings) -> None:
+    """Refuse what would make a dead letter of every article. Raises SettingsError."""
+    if (where := settings.articles.fields.get("id", "")).startswith(HEADER):
+        message = f"articles.fields takes the id from {where}, and publish writes no headers: leave out id, or say key"
+        raise SettingsError(message)
+
+
+class _Sending:
+    """One run: sends at the requested rate, commits if transactional, counts."""
+
+    def __init__(
+        self, publisher: Publisher, mapping: FieldMapping, *, rate_per_s: float | None, transactional: bool
+    ) -> None:
+        self._publisher = publisher
+        self._mapping = mapping
+        self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
+        self._transactional = transactional
+        self._began_s = time.monotonic()
+        self.sent = 0
+        self._committed = 0
+
+    def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
+        """Send each line, which comes with the number of its round, from 1."""
+        for round_number, line in lines:
+            self._wait_for_turn(ticker)
+            self._publisher.send(*keyed(line.value, round_number, self._mapping))
+            self.sent += 1
+            if self._transactional and self.sent % _LINES_PER_TRANSACTION == 0:
+                self._commit()
+            ticker.tick(self.summary)
+        while self._publisher.drain(_DRAIN_STEP_S):
+            ticker.tick(self.summary)
+        if self._transactional:
+            self._commit()
+
+    def summary(self) -> str:
+        elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
+        done, megabytes = self._publisher.delivered, self._publisher.delivered_bytes / 1e6
+        failed = self._publisher.failures.total()
+        text = f"{done:,} articles, {megabytes:,.1f} MB, {done / elapsed_s:,.0f}/s, {elapsed_s:.1f} s"
+        if self._transactional and done > self._committed:
+            text += f", {done - self._committed:,} of them not committed"
+        return f"{text}, {failed:,} failed" if failed else text
+
+    def _commit(self) -> None:
+        self._publisher.commit()
+        self._committed = self._publisher.delivered
+
+    def _wait_for_turn(self, ticker: Ticker) -> None:
+        bucket = self._bucket
+        if bucket is None:
+            return
+        while (wait_s := self._held_up_s(bucket)) > 0:
+            self._publisher.wait(min(wait_s, _DRAIN_STEP_S))
+            ticker.tick(self.summary)
+        bucket.take()
+
+    def _held_up_s(self, bucket: TokenBucket) -> float:
+        """Seconds until the next article may go. Articles that the client queues for an absent broker count as sent."""
+        unanswered = self.sent - self._publisher.delivered - self._publisher.failures.total()
+        return _DRAIN_STEP_S if unanswered >= bucket.most_unanswered else bucket.wait_s()

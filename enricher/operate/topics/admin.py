@@ -1,0 +1,181 @@
+"""Describes the cluster and its topics for the commands, and creates topics. The worker does not use it.
+
+Never changes or deletes anything. What the answers mean is decided in `enricher.commands`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from enricher.errors import BrokerError
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import Complaint, new_client
+from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.metadata import operations_of, settings_of
+from enricher.worker.runtime.deadlines import Deadline, until
+
+_CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
+_LOOK_AGAIN_S = 0.1
+_API_LINE = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster, from its metadata."""
+
+    id: str | None
+    brokers: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic, from its metadata. `replicas` and `in_sync` are the lowest of its partitions."""
+
+    name: str
+    partitions: int
+    replicas: int
+    in_sync: int
+    leaderless: int
+    """Partitions without a leader, which can be neither read nor written now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic to create; `settings` are Kafka's topic settings, the others keep the broker's defaults."""
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class _ApiVersions(Complaint):
+    """Notes the highest version of each API that all brokers support: only the client's debug log shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.highest: dict[str, int] = {}
+
+    def _is_logged(self, record: logging.LogRecord) -> bool:
+        if match := _API_LINE.search(record.getMessage()):
+            name, version = match[1], int(match[2])
+            self.highest[name] = min(version, self.highest.get(name, version))
+        return super()._is_logged(record)
+
+
+class Admin:
+    """Every method may block for the request timeout, and raises BrokerError.
+
+    The constructor raises SettingsError if librdkafka rejects the properties.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._complaint = _ApiVersions()
+        self._client = new_client(AdminClient, config.client("admin") | {"debug": "feature"}, self._complaint)
+
+    def cluster(self) -> ClusterView:
+        """The cluster's id, and how many brokers it has now."""
+        with self._errors(f"asking {self._config.bootstrap_servers} for the cluster"):
+            metadata = self._client.list_topics(timeout=self._config.request_timeout_s)
+        return ClusterView(metadata.cluster_id, len(metadata.brokers))
+
+    def api_versions(self) -> Mapping[str, int]:
+        """The highest version of each API (Kafka's names) that all brokers seen so far support; empty if unknown."""
+        self._client.poll(0)
+        return self._complaint.highest
+
+    def topic(self, name: str) -> TopicView | None:
+        """The topic, or None if there is none, or none that we may see. Never creates it."""
+        with self._errors(f"asking for the topic '{name}'"):
+            metadata = self._client.list_topics(timeout=self._config.request_timeout_s).topics.get(name)
+            if metadata is None:
+                return None
+            if metadata.error:
+                raise KafkaException(metadata.error)
+        partitions = list(metadata.partitions.values())
+        return TopicView(
+            name=name,
+            partitions=len(partitions),
+            replicas=min((len(partition.replicas) for partition in partitions), default=0),
+            in_sync=min((len(partition.isrs) for partition in partitions), default=0),
+            leaderless=sum(partition.leader < 0 for partition in partitions),
+        )
+
+    def topic_settings(self, name: str) -> Mapping[str, str] | None:
+        """Kafka's settings of the topic; None without the right DescribeConfigs."""
+        with self._errors(f"asking for the settings of '{name}'"):
+            return settings_of(self._client, name, self._config.request_timeout_s)
+
+    def allowed_operations(self, name: str) -> frozenset[str] | None:
+        """The operations on the topic that the broker allows this client (`WRITE`, `READ`, ...); None if it does not say.
+
+        Asks the broker to check its own rules, and does nothing else. Brokers before 2.3 do not answer it.
+        """
+        with self._errors(f"asking what is allowed on '{name}'"):
+            futures = self._client.describe_topics(
+                TopicCollection([name]),
+                include_authorized_operations=True,
+                request_timeout=self._config.request_timeout_s,
+            )
+            return operations_of(futures[name].result())
+
+    def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
+        """Create the topics and wait until all are usable; with `dry_run` only let the broker validate the request.
+
+        A topic that exists by then is no error.
+        """
+        if not plans:
+            return
+        new = [
+            NewTopic(p.name, num_partitions=p.partitions, replication_factor=p.replicas, config=dict(p.settings))
+            for p in plans
+        ]
+        with self._errors("creating topics"):
+            futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S, validate_only=dry_run)
+        for name, future in futures.items():
+            with self._errors(f"creating the topic '{name}'", "CREATE on the topic"):
+                error = future.exception()
+                if error and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise error
+        if not dry_run:
+            self._await_usable([plan.name for plan in plans])
+
+    def _await_usable(self, names: Sequence[str]) -> None:
+        """Wait until every partition has a leader: brokers learn of a new topic one after the other."""
+        waiting = list(names)
+
+        def usable() -> bool:
+            waiting[:] = [name for name in waiting if not self._is_usable(name)]
+            return not waiting
+
+        if not until(usable, Deadline(_CREATE_TIMEOUT_S), pause_s=_LOOK_AGAIN_S):
+            raise BrokerError(f"created, but not usable after {_CREATE_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
+
+    def _is_usable(self, name: str) -> bool:
+        topic = self.topic(name)
+        return topic is not None and topic.partitions > 0 and not topic.leaderless
+
+    @contextmanager
+    def _errors(self, doing: str, right: str = "") -> Iterator[None]:
+        """Map what the client raises. `right`: named in the message if it is missing."""
+        with broker_errors(self._client, doing, self._complaint):
+            try:
+                yield
+            except KafkaException as exception:
+                if right and exception.args[0].code() in _DENIED:
+                    message = f"{doing} was refused. Needed: {right}"
+                    raise BrokerError(message) from exception
+                raise

@@ -1,0 +1,137 @@
+"""`enricher verify`: checks the exactly-once promise against the topics, and prints a report."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import orjson
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from enricher.operate.verify import EARLIER, Check, Recompute, Report, VerifyOptions
+from enricher.operate.verify import verify as run_verification
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.recomputing import recomputed
+from enricher.worker.build.tasks import load_tasks
+from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.settings import Settings, load_settings
+
+BROKEN = 8
+"""The exit code if a check failed."""
+
+_SWEEP_S = 10.0  # Kafka's default interval at which a broker aborts transactions that have timed out
+_STATES = {"ok": "[green]ok[/]", "failed": "[bold red]FAILED[/]", "unknown": "[yellow]unknown[/]"}
+
+
+def verify(
+    *,
+    input_topic: Annotated[str | None, typer.Option("--input", help="Input topic. Default: from settings.")] = None,
+    output_topic: Annotated[str | None, typer.Option("--output", help="Output topic. Default: from settings.")] = None,
+    dead_letters: Annotated[
+        str | None, typer.Option("--dead-letters", help="Dead-letter topic. Default: from settings.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
+    wait_s: Annotated[
+        float | None,
+        typer.Option(
+            "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the group catch up first, at most this long."
+        ),
+    ] = None,
+    watch_s: Annotated[
+        float,
+        typer.Option(
+            "--watch", min=0, max=604_800, metavar="SECONDS", help="Watch committed offsets first: they never go back."
+        ),
+    ] = 0.0,
+    recompute: Annotated[
+        int, typer.Option("--recompute", min=0, metavar="N", help="Enrich the inputs of N records again and compare.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that every committed input is exactly once in the output or the dead letters. Only reads.
+
+    It checks what the group has committed, so workers may be running. Inputs that retention or compaction has removed
+    count as gaps; a check that the topics can no longer answer is unknown, not failed. If the input topic was deleted and
+    created again, outputs that name the id of the earlier topic are counted but not checked. Records are named by topic,
+    partition and offset; their text is never shown.
+
+    Exit code: 0 if no check failed, 8 if one did, 2 for settings, 3 for the model (`--recompute` only), 4 for the broker.
+    It needs READ on the three topics and on the group. It holds 3 bytes per input in memory: 300 MB for 100 million.
+    """
+    settings = load_settings()
+    config = kafka_config(settings)
+    config = replace(
+        config,
+        input_topic=input_topic or config.input_topic,
+        output_topic=output_topic or config.output_topic,
+        dead_letter_topic=dead_letters or config.dead_letter_topic,
+        group_id=group or config.group_id,
+    )
+    options = VerifyOptions(
+        settle_s=config.transaction_timeout_s + _SWEEP_S,
+        wait_s=wait_s,
+        watch_s=watch_s,
+        recompute=recompute_with(settings) if recompute else None,
+        sample=recompute,
+    )
+    report = _verified(config, options)
+    if as_json:
+        write_line(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
+    else:
+        show(report, config, data_console())
+    raise typer.Exit(0 if report.holds else BROKEN)
+
+
+def _verified(config: KafkaConfig, options: VerifyOptions) -> Report:
+    start_s = time.monotonic()
+    with Ticker(remark_console()) as ticker:
+
+        def progress(doing: str, done: int, total: int) -> None:
+            ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({time.monotonic() - start_s:.0f} s)")
+
+        return run_verification(config, options, progress)
+
+
+def show(report: Report, config: KafkaConfig, console: Console) -> None:
+    """Print a report."""
+    table = Table("", "check", "checked", "failed", "what is checked, or where it fails")
+    for check in report.checks:
+        failed = f"{check.failed:,}" if check.failed else ""
+        table.add_row(_STATES[check.state], check.name, f"{check.checked:,}", failed, _text(check))
+    console.print(table)
+    counted = ", ".join(f"{count:,} {name}" for name, count in report.facts.items() if count and name != EARLIER)
+    console.print(f"counted: {escape(counted) or 'nothing'}", soft_wrap=True)
+    if earlier := report.facts.get(EARLIER):
+        console.print(f"{earlier:,} outputs belong to an earlier topic of this name: they are not checked")
+    topics = f"{config.input_topic} -> {config.output_topic}, {config.dead_letter_topic}; group {config.group_id}"
+    console.print(f"{_verdict(report)}: {escape(topics)}", soft_wrap=True)
+
+
+def _text(check: Check) -> str:
+    if check.state == "ok":
+        return escape(check.holds)
+    if check.state == "unknown":
+        return escape(f"unknown: {check.doubt}")
+    more = check.failed - len(check.examples)
+    places = ", ".join(map(str, check.examples)) + (f" and {more:,} more" if more else "")
+    return f"violated: {escape(check.holds)}\n{escape(places)}"
+
+
+def _verdict(report: Report) -> str:
+    if not report.holds:
+        return f"[bold red]the promise is broken[/] ({', '.join(report.failed)})"
+    unknown = [check.name for check in report.checks if check.state == "unknown"]
+    doubts = f", as far as the topics can tell (unknown: {', '.join(unknown)})" if unknown else ""
+    return f"[green]the promise holds[/]{doubts}"
+
+
+def recompute_with(settings: Settings) -> Recompute:
+    """Load the configured model and return a function that enriches inputs with it. Raises ModelError."""
+    tasks = load_tasks(settings)
+    return partial(recomputed, settings, tasks)

@@ -1,0 +1,133 @@
+"""Parses the headers of outputs. Written from `schemas/*-headers.*.schema.json`, not from the worker's code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid5
+
+from confluent_kafka import Message
+
+from enricher.operate.verify.values import FORMATS
+from enricher.worker.kafka.shared.metadata import headers_of
+
+_RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
+_TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
+_DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
+_DEAD_LETTER_TEXTS = tuple(
+    f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
+)
+_EVENT_TYPE = b"enricher.entities.v1"
+_STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
+_STAGE = "enricher.dlq.stage"
+"""The first of the headers that a worker adds to a dead letter."""
+_VALUE_OMITTED, _KEY_OMITTED = (f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "key"))
+_NUMBERS = (_VALUE_OMITTED, _KEY_OMITTED, "enricher.dlq.headers.omitted_bytes", "enricher.dlq.batch.offset")
+
+HeaderValues = Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """What a dead letter declares to have left out of its input: the sizes of value and key; None for what it has.
+
+    `unreadable`: the worker could not read the input, so nothing of it is known.
+    """
+
+    value_bytes: int | None = None
+    key_bytes: int | None = None
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The input record that an output names. `topic_id`: that of its topic, if it was known.
+
+    `record_id`: the one in its header; None for dead letters, which have none. `omitted`: only of dead letters.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    topic_id: str | None = None
+    record_id: str | None = None
+    omitted: Omitted = Omitted()
+
+
+def headers_by_name(message: Message) -> HeaderValues:
+    """The headers of an output. If a name occurs more than once, the last one counts."""
+    return dict(headers_of(message))
+
+
+def dead_letter_headers_by_name(message: Message) -> HeaderValues:
+    """The headers that a worker added to a dead letter: they follow those of the input, whatever names these have."""
+    headers = headers_of(message)
+    first = max((index for index, (name, _) in enumerate(headers) if name == _STAGE), default=0)
+    return dict(headers[first:])
+
+
+def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:
+    """The record id that the schema derives from an input record."""
+    name = topic if topic_id is None else f"{topic}/{topic_id}"
+    return str(uuid5(_RECORD_NAMESPACE, f"{name}/{partition}/{offset}"))
+
+
+def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None:
+    """The source that an enriched record (or a tombstone) names; None if the headers break the schema."""
+    source = _source(headers, "enricher")
+    if (
+        source is None
+        or not headers.get("enricher.record.id")
+        or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
+        or headers.get("content-type") not in ({None} if tombstone else FORMATS)
+        or not _is_event_or_none(headers, tombstone=tombstone)
+    ):
+        return None
+    stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
+    return replace(source, record_id=stated)
+
+
+def _is_event_or_none(headers: HeaderValues, *, tombstone: bool) -> bool:
+    """Whether the headers of CloudEvents are those of the schema, or there are none. A tombstone is no event."""
+    if not any(name.startswith("ce_") for name in headers):
+        return True
+    return (
+        not tombstone
+        and headers.get("ce_specversion") == b"1.0"
+        and headers.get("ce_id") == headers["enricher.record.id"]
+        and headers.get("ce_type") == _EVENT_TYPE
+        and bool(headers.get("ce_source"))
+    )
+
+
+def source_of_dead_letter(headers: HeaderValues) -> Source | None:
+    """The source that a dead letter names; None if the headers break the schema."""
+    source = _source(headers, "enricher.dlq")
+    if (
+        source is None
+        or headers.get(_STAGE) not in _STAGES
+        or any(headers.get(name) is None for name in _DEAD_LETTER_TEXTS)
+        or not all(_DECIMAL.fullmatch(headers[name] or b"") for name in _NUMBERS if name in headers)
+    ):
+        return None
+    value_bytes, key_bytes = headers.get(_VALUE_OMITTED), headers.get(_KEY_OMITTED)
+    omitted = Omitted(
+        None if value_bytes is None else int(value_bytes),
+        None if key_bytes is None else int(key_bytes),
+        unreadable="enricher.dlq.batch.offset" in headers,
+    )
+    return replace(source, omitted=omitted)
+
+
+def _source(headers: HeaderValues, prefix: str) -> Source | None:
+    topic, topic_id = headers.get(f"{prefix}.source.topic"), headers.get(f"{prefix}.source.topic.id")
+    partition, offset = headers.get(f"{prefix}.source.partition"), headers.get(f"{prefix}.source.offset")
+    if not topic or partition is None or offset is None:
+        return None
+    if not _DECIMAL.fullmatch(partition) or not _DECIMAL.fullmatch(offset):
+        return None
+    if topic_id is not None and not _TOPIC_ID.fullmatch(topic_id):
+        return None
+    identity = None if topic_id is None else topic_id.decode()
+    return Source(topic.decode("utf-8", "replace"), int(partition), int(offset), identity)

@@ -1,0 +1,128 @@
+"""Takes outputs one by one: notes their sources in the ledgers, and what is wrong in the checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+
+from enricher.operate.verify.committed import same_topic
+from enricher.operate.verify.findings import EARLIER, Checks, Place
+from enricher.operate.verify.headers import (
+    HeaderValues,
+    Source,
+    dead_letter_headers_by_name,
+    headers_by_name,
+    record_id,
+    source_of_dead_letter,
+    source_of_record,
+)
+from enricher.operate.verify.ledger import PartitionLedger
+from enricher.operate.verify.order import ByKey, ByPartition
+from enricher.operate.verify.tasks import is_consistent
+from enricher.operate.verify.values import document_of
+
+
+@dataclass(slots=True, kw_only=True)
+class Outputs:
+    """The outputs in one topic. `dead_letters`: whether it is the dead-letter topic; `input_topic`: the one of the sources.
+
+    `topic_id`: that of the input topic now. Outputs that name another one belong to an earlier topic, and are only counted.
+    `same_partitions`: the topic has as many partitions as the input, so an output is in the partition of its input.
+    """
+
+    checks: Checks
+    ledgers: Mapping[int, PartitionLedger]
+    order: ByPartition | ByKey
+    input_topic: str
+    topic_id: str | None
+    dead_letters: bool
+    same_partitions: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    oldest: dict[int, int] = field(default_factory=dict)
+    """The lowest source offset of each input partition."""
+    total: int = 0
+    values: int = 0
+    """How many have a value, even if their headers are wrong."""
+    _begun: set[int] = field(default_factory=set)
+    _earlier_first: set[int] = field(default_factory=set)
+
+    def take(self, message: Message) -> None:
+        """Note one committed output."""
+        place = Place.of(message)
+        headers = dead_letter_headers_by_name(message) if self.dead_letters else headers_by_name(message)
+        source = self._source(message, headers)
+        self.checks.headers.note(place, ok=source is not None)
+        self.total += 1
+        self.values += message.value() is not None
+        is_first = place.partition not in self._begun
+        self._begun.add(place.partition)
+        if source is None:
+            return
+        self._check_value(message, headers, place)
+        if source.topic != self.input_topic:
+            self.counts["of other input topics"] += 1
+            return
+        self._check_id(source, place)
+        if not same_topic(source.topic_id, self.topic_id):
+            self.counts[EARLIER] += 1
+            if is_first:
+                self._earlier_first.add(place.partition)
+            return
+        self._note(message, source, place)
+
+    def is_cut(self, beginnings: Mapping[int, int]) -> bool:
+        """Whether retention may have deleted outputs of the present topic, given where the partitions begin now.
+
+        It has not if the first output that is left belongs to an earlier topic: those of the present one come after it.
+        """
+        return any(low and number not in self._earlier_first for number, low in beginnings.items())
+
+    def _source(self, message: Message, headers: HeaderValues) -> Source | None:
+        if self.dead_letters:
+            return source_of_dead_letter(headers)
+        return source_of_record(headers, tombstone=message.value() is None)
+
+    def _check_value(self, message: Message, headers: HeaderValues, place: Place) -> None:
+        value = message.value()
+        if value is not None and not self.dead_letters:
+            document = document_of(value, headers.get("content-type"))
+            self.checks.values.note(place, ok=document is not None)
+            if document is not None:
+                self.checks.tasks.note(place, ok=is_consistent(document))
+
+    def _check_id(self, source: Source, place: Place) -> None:
+        if source.record_id is not None:
+            wanted = record_id(source.topic, source.partition, source.offset, source.topic_id)
+            self.checks.record_ids.note(place, ok=source.record_id == wanted)
+
+    def _note(self, message: Message, source: Source, place: Place) -> None:
+        self.oldest[source.partition] = min(source.offset, self.oldest.get(source.partition, source.offset))
+        ledger = self.ledgers.get(source.partition)
+        if ledger is None or source.offset >= ledger.end:
+            self.checks.invented.note(Place(source.topic, source.partition, source.offset), ok=False)
+            return
+        if source.offset < ledger.low:
+            self.counts["whose input is gone"] += 1
+            return
+        if not self._is_repeat(message, source, ledger):
+            self._check_order(message, source, place)
+
+    def _is_repeat(self, message: Message, source: Source, ledger: PartitionLedger) -> bool:
+        key, value = message.key(), message.value()
+        tombstone = value is None and not self.dead_letters
+        self.counts["dead letters" if self.dead_letters else "tombstones" if tombstone else "records"] += 1
+        if self.dead_letters:
+            repeat = ledger.note_dead_letter(source.offset, key, value, source.omitted)
+        else:
+            repeat = ledger.note_record(source.offset, key, tombstone=tombstone)
+        self.checks.doubled.note(Place(source.topic, source.partition, source.offset), ok=not repeat)
+        return repeat
+
+    def _check_order(self, message: Message, source: Source, place: Place) -> None:
+        origin = source.partition, source.offset
+        self.checks.order.note(place, ok=self.order.keeps(place[:2], origin, message.key()))
+        if self.same_partitions:
+            self.checks.partition.note(place, ok=place.partition == source.partition)

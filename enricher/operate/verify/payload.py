@@ -1,0 +1,147 @@
+"""Recomputes enriched records from their inputs and compares, in chunks: memory does not grow with the topic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import Message
+
+from enricher.operate.inspect.ranges import RangeReader
+from enricher.operate.verify.committed import same_topic
+from enricher.operate.verify.findings import Check, Place
+from enricher.operate.verify.headers import HeaderValues, headers_by_name, source_of_record
+from enricher.operate.verify.tasks import SCORE_TOLERANCE, alike_vectors, same_model
+from enricher.operate.verify.values import Document, document_of
+from enricher.worker.kafka.shared.metadata import raw_record
+from enricher.worker.kafka.shared.partition_reader import Ranges
+from enricher.worker.records import RawRecord
+
+Recompute = Callable[[Sequence[RawRecord]], Sequence[bytes | None]]
+"""Inputs to the JSON of their enriched records, in the same order; None if there should be none."""
+
+_CHUNK = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class PayloadCheck:
+    """Compares records with what `recompute` returns for their inputs. Needs two readers, which are in use at once.
+
+    `topic_id`: that of the input topic now; records that name another one are not compared.
+    """
+
+    check: Check
+    recompute: Recompute
+    records: RangeReader
+    articles: RangeReader
+    input_topic: str
+    topic_id: str | None
+    other_models: int = 0
+    """Records of another model (or precision) than the one that recomputes: not compared."""
+    earlier: int = 0
+    """Records whose input was in an earlier topic of the same name."""
+    gone: int = 0
+    """Records whose input was deleted."""
+
+    def run(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> None:
+        """Compare the records in `ranges` of the output topic, or only the `chosen` ones, counted from 0."""
+        chunk: dict[Place, Document | None] = {}
+        for message in self._records(topic, ranges, chosen):
+            headers = headers_by_name(message)
+            place = self._source(headers)
+            if place is not None:
+                chunk[place] = document_of(cast("bytes", message.value()), headers.get("content-type"))
+            if len(chunk) == _CHUNK:
+                self._compare_all(chunk)
+                chunk = {}
+        self._compare_all(chunk)
+        if (self.other_models or self.earlier) and not self.check.checked:
+            self.check.doubt = "every sampled record is of another model, or of an earlier topic of this name"
+
+    def _records(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> Iterator[Message]:
+        """Partition by partition, so that the inputs of a chunk are close together and are read at once."""
+        index = -1
+        for number in sorted(ranges):
+            for message in self.records.read(topic, {number: ranges[number]}, f"recomputing {topic}[{number}]"):
+                index += message.value() is not None
+                if message.value() is not None and (chosen is None or index in chosen):
+                    yield message
+
+    def _source(self, headers: HeaderValues) -> Place | None:
+        source = source_of_record(headers, tombstone=False)
+        if source is None or source.topic != self.input_topic:
+            return None  # other checks report it
+        if not same_topic(source.topic_id, self.topic_id):
+            self.earlier += 1
+            return None
+        return Place(source.topic, source.partition, source.offset)
+
+    def _compare_all(self, chunk: Mapping[Place, Document | None]) -> None:
+        articles = self._articles(chunk.keys())
+        self.gone += len(chunk) - len(articles)
+        expected = self.recompute(list(articles.values())) if articles else ()
+        for (place, _), value in zip(articles.items(), expected, strict=True):
+            self._compare(place, chunk[place], value)
+
+    def _articles(self, places: AbstractSet[Place]) -> dict[Place, RawRecord]:
+        """The inputs at `places` that still exist and have a value."""
+        ranges: dict[int, tuple[int, int]] = {}
+        for place in places:
+            low, end = ranges.get(place.partition, (place.offset, place.offset + 1))
+            ranges[place.partition] = min(low, place.offset), max(end, place.offset + 1)
+        found: dict[Place, RawRecord] = {}
+        for message in self.articles.read(self.input_topic, ranges, "fetching inputs", _ignore):
+            place = Place.of(message)
+            if place in places and message.value() is not None:
+                found[place] = raw_record(message, self.topic_id)
+        return found
+
+    def _compare(self, place: Place, seen: Document | None, expected: bytes | None) -> None:
+        wanted = None if expected is None else document_of(expected, b"application/json")
+        if seen and wanted and not same_model(seen, wanted):
+            self.other_models += 1
+            return
+        self.check.note(place, ok=seen is not None and wanted is not None and alike(seen, wanted))
+
+
+def _ignore(_number: int, _offsets: range) -> None:
+    """An input that cannot be read has no record to compare."""
+
+
+def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
+    """The indices of `sample` of `total` records, at random; None for all."""
+    return None if sample >= total else set(random.Random(seed).sample(range(total), sample))  # noqa: S311  not a secret
+
+
+def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """True if everything is equal, scores and vectors within the tolerance."""
+    ours, theirs = dict(seen), dict(wanted)
+    entities, others = ours.pop("entities", None), theirs.pop("entities", None)
+    classes, other_classes = ours.pop("classifications", []), theirs.pop("classifications", [])
+    vectors, other_vectors = ours.pop("embeddings", None), theirs.pop("embeddings", None)
+    return (
+        ours == theirs
+        and _alike_lists(entities, others)
+        and _alike_lists(_in_order(classes), _in_order(other_classes))
+        and alike_vectors(vectors, other_vectors)
+    )
+
+
+def _in_order(classes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Two classes of nearly the same score may change places."""
+    return sorted(classes, key=lambda each: (each["task"], each["label"]))
+
+
+def _alike_lists(seen: object, wanted: object) -> bool:
+    if not isinstance(seen, list) or not isinstance(wanted, list):
+        return False
+    return len(seen) == len(wanted) and all(map(_alike_label, seen, wanted))
+
+
+def _alike_label(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    ours, theirs = dict(seen), dict(wanted)
+    score, other = ours.pop("score", 0.0), theirs.pop("score", 0.0)
+    return ours == theirs and abs(score - other) <= SCORE_TOLERANCE

@@ -1,0 +1,65 @@
+"""Bytes <-> records, as `schemas/` specifies.
+
+`reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON,
+`embeddings` their vectors, and `writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of
+events, `encoder` makes the message of a finished ticket; `written` reads records again. No Kafka client, no settings, no
+files but those that protoc reads; the wall clock is an argument.
+"""
+
+from enricher.worker.articles.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.worker.articles.cloudevents import EventHeaders, default_source
+from enricher.worker.articles.embeddings import WrittenEmbeddings, write_embeddings
+from enricher.worker.articles.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
+from enricher.worker.articles.enriched import (
+    SCHEMA_VERSION,
+    WrittenEntities,
+    as_line,
+    bare,
+    encode_record,
+    write_entities,
+    write_found,
+)
+from enricher.worker.articles.headers import (
+    MAX_REASON_BYTES,
+    RECORD_NAMESPACE,
+    clipped,
+    dead_letter_headers,
+    record_headers,
+)
+from enricher.worker.articles.mapping import FieldMapping
+from enricher.worker.articles.reader import ArticleReader
+from enricher.worker.articles.writers import CONTENT_TYPES, RecordWriter, record_writer
+from enricher.worker.articles.written import record_as_json
+
+__all__ = [
+    "CONTENT_TYPES",
+    "MAX_CHARS",
+    "MAX_ID_CHARS",
+    "MAX_REASON_BYTES",
+    "METADATA_FIELDS",
+    "MIN_MESSAGE_BYTES",
+    "RECORD_NAMESPACE",
+    "SCHEMA_VERSION",
+    "ArticleReader",
+    "Encoder",
+    "EventHeaders",
+    "FieldMapping",
+    "Outgoing",
+    "RecordWriter",
+    "WrittenEmbeddings",
+    "WrittenEntities",
+    "as_line",
+    "bare",
+    "clipped",
+    "dead_letter_headers",
+    "decode_article",
+    "default_source",
+    "encode_record",
+    "letter_for",
+    "record_as_json",
+    "record_headers",
+    "record_writer",
+    "write_embeddings",
+    "write_entities",
+    "write_found",
+]

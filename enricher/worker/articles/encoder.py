@@ -1,0 +1,214 @@
+"""Makes the message of a finished ticket: an enriched record, a tombstone, or a dead letter that fits its topic.
+
+The broker refuses a message that is too large, and with it the whole transaction, so sizes are checked before producing. If
+the topic's limit is unknown, a refused letter is written again in a smaller form. Topics, partitions and transactions
+belong to the sink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from enricher.errors import InvalidArticle, SettingsError
+from enricher.worker.articles.headers import dead_letter_headers, omitted_header, record_headers
+from enricher.worker.articles.writers import RecordWriter, record_writer
+from enricher.worker.records import (
+    DeadLetter,
+    EnrichedRecord,
+    LetterForm,
+    ModelCard,
+    Ticket,
+    Tombstone,
+    hot_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.worker.articles.cloudevents import EventHeaders
+
+OutgoingHeaders = list[tuple[str, bytes | None]]
+
+MIN_MESSAGE_BYTES = 4096
+"""A dead letter without the input's key, value and headers always fits: our headers are bounded."""
+
+_OVERHEAD_BYTES = 512
+"""Upper bound of Kafka's framing: 61 bytes of the batch, at most 36 of the record (record format version 2)."""
+
+_HEADER_OVERHEAD_BYTES = 10
+"""Per header: two varints of at most 5 bytes each."""
+
+
+@hot_record(eq=False)
+class Outgoing:
+    """One message to write.
+
+    `letter` is set for dead letters: the ticket's outcome, or what replaces an enriched record that is too large. Its form
+    is the one that was written.
+    """
+
+    kind: Literal["record", "tombstone", "dead_letter"]
+    key: bytes | None
+    value: bytes | None
+    headers: OutgoingHeaders
+    ticket: Ticket
+    letter: DeadLetter | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Upper bound of its size in the topic, to compare with the topic's `max.message.bytes`."""
+        return len(self.key or b"") + len(self.value or b"") + _size_bytes(self.headers) + _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """The size of the largest message that is written to each of the two topics."""
+
+    record_bytes: int
+    dead_letter_bytes: int
+
+
+class Encoder:
+    """Turns finished tickets into messages that their topics accept.
+
+    `max_record_bytes` and `max_dead_letter_bytes` come from the settings; `limit_to` adds the limits of the topics. `clock`
+    gives seconds since the epoch, for dead letters. `writer`: of the format of records, plain JSON by default. `events`:
+    makes the headers by which records are CloudEvents; None if they are none. Raises SettingsError if a limit is below
+    `MIN_MESSAGE_BYTES`.
+    """
+
+    def __init__(
+        self,
+        card: ModelCard,
+        *,
+        version: str,
+        max_record_bytes: int,
+        max_dead_letter_bytes: int,
+        clock: Callable[[], float],
+        writer: RecordWriter | None = None,
+        events: EventHeaders | None = None,
+    ) -> None:
+        if min(max_record_bytes, max_dead_letter_bytes) < MIN_MESSAGE_BYTES:
+            raise SettingsError(f"max.message.bytes of an output topic must be at least {MIN_MESSAGE_BYTES}")
+        self._card = card
+        self._version = version
+        self._allowed = SizeLimits(max_record_bytes, max_dead_letter_bytes)
+        self._clock = clock
+        self._writer = writer or record_writer("json")
+        self._events = events
+        self.limits = self._allowed
+        """The present limits: the smaller of setting and topic."""
+
+    def limit_to(self, *, record_bytes: int | None, dead_letter_bytes: int | None) -> None:
+        """Respect the topics' `max.message.bytes` from now on; None if unknown."""
+        allowed = self._allowed
+        self.limits = SizeLimits(
+            min(allowed.record_bytes, record_bytes or allowed.record_bytes),
+            min(allowed.dead_letter_bytes, dead_letter_bytes or allowed.dead_letter_bytes),
+        )
+
+    @property
+    def limited_by_topics(self) -> bool:
+        """True if the limit of a topic is below the setting."""
+        return self.limits != self._allowed
+
+    def outgoing(self, ticket: Ticket) -> Outgoing:
+        """The message of a finished ticket. Never raises because of an article's content."""
+        outcome = ticket.outcome
+        assert outcome is not None, "only finished tickets are written"
+        if isinstance(outcome, DeadLetter):
+            return self._dead_letter(ticket, outcome)
+        if isinstance(outcome, Tombstone):
+            message = self._tombstone(ticket)
+        else:
+            try:
+                message = self._record(ticket, outcome)
+            except InvalidArticle as error:
+                return self._dead_letter(ticket, letter_for(error))
+        size_bytes = message.size_bytes
+        if size_bytes > self.limits.record_bytes:
+            return self._dead_letter(ticket, self._too_large(size_bytes, outcome))
+        return message
+
+    def _too_large(self, size_bytes: int, outcome: EnrichedRecord | Tombstone) -> DeadLetter:
+        """The dead letter that replaces a record; it names the smaller limit, of the setting or of the topic."""
+        limit_bytes = self.limits.record_bytes
+        whose = (
+            "max.message.bytes of its topic"
+            if limit_bytes < self._allowed.record_bytes
+            else "articles.max_record_bytes"
+        )
+        shares = [] if isinstance(outcome, Tombstone) else self._shares(outcome)
+        share = f" ({'; '.join(shares)})" if shares else ""
+        message = f"the enriched record takes {size_bytes} bytes{share}, {whose} is {limit_bytes}"
+        return DeadLetter("publish", "OutputTooLarge", message)
+
+    def _shares(self, record: EnrichedRecord) -> list[str]:
+        """The large parts of a record, and how to make them smaller."""
+        shares = []
+        if record.article.document:
+            shares.append(f"{len(record.article.document)} of them are its article: output.article=whole")
+        if record.embeddings:
+            smaller = any(each.task.vector_format == "list" for each in record.embeddings)
+            way_out = ": vector=float16 makes them smaller" if smaller else ""
+            shares.append(f"{self._writer.vector_bytes(record)} of them are vectors{way_out}")
+        return shares
+
+    def _tombstone(self, ticket: Ticket) -> Outgoing:
+        """A tombstone is a deletion by the rules of compacted topics, and never an event: it has no data."""
+        raw = ticket.raw
+        return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True), *ticket.trace], ticket)
+
+    def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
+        raw = ticket.raw
+        value, content_type = self._writer.write(outcome, self._card), self._writer.content_type
+        headers: OutgoingHeaders = [*record_headers(raw, tombstone=False, content_type=content_type)]
+        if self._events is not None:
+            headers += self._events.of_record(headers, outcome.article.id)
+        headers += ticket.trace
+        return Outgoing("record", raw.key, value, headers, ticket)
+
+    def _dead_letter(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
+        """Keep as much of the input as the topic accepts and the letter's form allows.
+
+        The value is omitted first: it is nearly always the large part, and the input can be found by its position. If
+        even the bare letter exceeds the topic's limit, it is written all the same and the broker decides.
+        """
+        raw = ticket.raw
+        omits_more = raw.value is not None, bool(raw.headers), raw.key is not None, True
+        # Of forms with the same content only the smallest counts: parts that the input does not have count as omitted.
+        for form in (form for form in LetterForm if form >= letter.form and omits_more[form]):
+            message = self._in_form(ticket, letter if form is letter.form else replace(letter, form=form))
+            if message.size_bytes <= self.limits.dead_letter_bytes:
+                break
+        return message
+
+    def _in_form(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
+        raw, form = ticket.raw, letter.form
+        value = raw.value if form < LetterForm.WITHOUT_VALUE else None
+        key = raw.key if form < LetterForm.BARE else None
+        kept = raw if form < LetterForm.WITHOUT_HEADERS else replace(raw, headers=())
+        value_bytes = None if raw.value is None or value is not None else len(raw.value)
+        headers = dead_letter_headers(
+            kept, letter, version=self._version, time_s=self._clock(), omitted_bytes=value_bytes
+        )
+        if raw.omitted_headers is not None:
+            headers.append(omitted_header("headers", raw.omitted_headers.size_bytes))
+        elif kept.headers != raw.headers:
+            headers.append(omitted_header("headers", _size_bytes(raw.headers)))
+        if key != raw.key:
+            headers.append(omitted_header("key", len(raw.key or b"")))
+        return Outgoing("dead_letter", key, value, headers, ticket, letter)
+
+
+def letter_for(error: InvalidArticle) -> DeadLetter:
+    """The dead letter of an input that can never be enriched, or whose record cannot be written."""
+    return DeadLetter(error.stage, type(error).__name__, str(error))
+
+
+def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    size_bytes = len(headers) * _HEADER_OVERHEAD_BYTES
+    for name, value in headers:
+        size_bytes += len(name if name.isascii() else name.encode()) + len(value or b"")
+    return size_bytes

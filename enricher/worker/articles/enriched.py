@@ -1,0 +1,176 @@
+"""Writes enriched records: `EnrichedRecord` -> bytes (`schemas/enriched-record.v1.schema.json`).
+
+Only the value: `headers` makes the headers, and `encoder` handles records that are too large. `as_line` is for files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
+
+import orjson
+
+from enricher.errors import InvalidArticle
+from enricher.worker.articles.embeddings import write_embeddings
+from enricher.worker.records import EnrichedRecord, Entity, hot_record, principal
+
+if TYPE_CHECKING:
+    from enricher.worker.records import Article, Classification, Coverage, ModelCard, TaskReport
+
+SCHEMA_VERSION = 1
+
+MAX_DOCUMENT_LEVELS = 500
+"""Levels of arrays and objects in a document that a record contains: half of what Jackson and Python's json read."""
+
+_PARSED_LEVELS = 1024  # orjson reads no more
+
+
+@hot_record(eq=False)
+class WrittenEntities(Sequence[Entity]):
+    """Entities as the JSON of their record; parsed again when accessed.
+
+    While finished records wait for their transaction, bytes take less memory, and the garbage collector, which stops all
+    threads, visits one object instead of hundreds.
+    """
+
+    json: bytes
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter(orjson.loads(self.json))
+
+    @overload
+    def __getitem__(self, index: int) -> Entity: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Entity]: ...
+    def __getitem__(self, index: int | slice) -> Entity | Sequence[Entity]:
+        return list(self)[index]
+
+
+def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntities:
+    """Serialise the entities of `article`; cheapest right after decoding, while they are in the processor's caches."""
+    return WrittenEntities(orjson.dumps(_checked(article, entities)), len(entities))
+
+
+def write_found(record: EnrichedRecord) -> EnrichedRecord:
+    """The record with its entities and vectors serialised.
+
+    Vectors that cannot be written stay as they are, so that `encode_record` says why.
+    """
+    embeddings = record.embeddings
+    if embeddings:
+        with suppress(InvalidArticle):
+            embeddings = write_embeddings(embeddings)
+    entities = write_entities(record.article, record.entities)
+    # Not `replace`, which takes several times as long.
+    return EnrichedRecord(
+        record.article, entities, record.coverage, record.classifications, embeddings, record.tasks, record.labels
+    )
+
+
+def bare(article: Article) -> Article:
+    """The article without what its record would repeat of it; the id stays, and the separator, which offsets need."""
+    return replace(article, metadata={}, further=None, document=None)
+
+
+def repeatable(document: bytes) -> bytes:
+    """The document, unless it has more than `MAX_DOCUMENT_LEVELS` levels: then raises InvalidArticle.
+
+    Consumers could not parse its record. Not a check of `encode_record`, because a hostile document takes 0.15 s per
+    megabyte, and a transaction may contain hundreds of megabytes.
+    """
+    if document.count(b"[") + document.count(b"{") > MAX_DOCUMENT_LEVELS:
+        surplus = _PARSED_LEVELS - MAX_DOCUMENT_LEVELS
+        try:
+            orjson.loads(b"".join((b"[" * surplus, document, b"]" * surplus)))
+        except orjson.JSONDecodeError:
+            reason = f"the document has more than {MAX_DOCUMENT_LEVELS} levels, too many for output.article=whole"
+        else:
+            return document
+        raise InvalidArticle(reason)  # not chained: the parser's error contains the document
+    return document
+
+
+def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
+    """The record as one compact JSON object in UTF-8, with everything that its article was read with. Deterministic.
+
+    A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
+    `card`: the model of a worker without tasks. Raises InvalidArticle, of stage `publish`, if a vector cannot be written.
+    """
+    return orjson.dumps(record_fields(record, card))
+
+
+def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
+    """The fields of a record in every format, as far as it has them, with their values in JSON.
+
+    What is JSON already is an `orjson.Fragment`. Avro and Protobuf take other values for some (`formats.record_values`).
+    """
+    article, entities = record.article, record.entities
+    written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
+    fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": article.id, **article.metadata}
+    if article.further:
+        fields["metadata"] = orjson.Fragment(article.further)
+    if article.body_separator is not None:
+        fields["body_separator"] = article.body_separator
+    fields["entities"] = written
+    fields["model"] = _model_values(_model_of(record.tasks) or card)
+    fields["coverage"] = _coverage_values(record.coverage)
+    if record.tasks:
+        fields["classifications"] = _checked_classes(record)
+        fields["embeddings"] = orjson.Fragment(write_embeddings(record.embeddings).json)
+        fields["tasks"] = [_task_values(report) for report in record.tasks]
+    if article.document is not None:
+        fields["article"] = orjson.Fragment(article.document)
+    return fields
+
+
+def _model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
+    """The value of `model` in a record; None for a worker without tasks."""
+    chosen = principal(tasks)
+    return chosen.task.model if chosen else None
+
+
+def _model_values(card: ModelCard) -> dict[str, Any]:
+    """A model in a record."""
+    return {"name": card.name, "digest": card.digest, "precision": card.precision}
+
+
+def _coverage_values(coverage: Coverage) -> dict[str, Any]:
+    """A coverage in a record."""
+    return {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
+
+
+def _task_values(report: TaskReport) -> dict[str, Any]:
+    """A task in a record."""
+    task, coverage = report.task, report.coverage
+    pooling = {} if task.pooling is None else {"pooling": task.pooling}
+    covered = None if coverage is None else _coverage_values(coverage)
+    return {"name": task.name, "kind": task.kind, "model": _model_values(task.model), **pooling, "coverage": covered}
+
+
+def as_line(record: bytes) -> bytes:
+    """The record as one line, with its line end. JSON strings contain no line breaks, so all of them are between tokens."""
+    if b"\n" in record or b"\r" in record:
+        record = record.replace(b"\n", b" ").replace(b"\r", b" ")
+    return record + b"\n"
+
+
+def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
+    """Check each entity and return them all. Every entity passes here once before it is serialised."""
+    texts = {"title": article.title, "body": article.body}
+    for entity in entities:
+        start, end, text = entity["start"], entity["end"], entity["text"]
+        assert 0 <= start < end, "an entity has at least one character"
+        assert texts[entity["field"]][start:end] == text, "offsets count in the original text of their field"
+        assert 0.0 <= entity["score"] <= 1.0, "a score is a probability, never NaN"
+    return entities
+
+
+def _checked_classes(record: EnrichedRecord) -> Sequence[Classification]:
+    assert all(0.0 <= each["score"] <= 1.0 for each in record.classifications), "a score is a probability, never NaN"
+    return record.classifications

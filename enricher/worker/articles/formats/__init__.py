@@ -1,0 +1,73 @@
+"""Decoders of Avro, Protobuf and JSON documents, made from their schemas.
+
+Payloads and schemas are written by others. Each hostile one ends in one InvalidArticle, within these bounds:
+
+| | Avro | Protobuf | JSON |
+|---|---|---|---|
+| length of a payload | `articles.max_value_bytes` | the same | the same |
+| values of a document | `MAX_VALUES`, fewer for a short payload (`limits`) | the same | about one for every two bytes |
+| names of fields and symbols in it | 32 bytes for each value, on average | the same | are part of the payload |
+| unknown fields | there are none | with known ones `MAX_VALUES`, where they have to be counted | part of the payload |
+| levels of a document | 100 of types by name | 100 | 1024 |
+| memory before values are counted | none is reserved by a length that is only claimed | `MAX_PARSED_BYTES` | none |
+| items without bytes | are counted before they are made | take two bytes each | there are none |
+| bytes after the document | refused | cannot be told from fields | refused |
+| text that is not UTF-8 | refused | refused | refused |
+| decimals | 64 bytes | 64 bytes | as a double |
+| schema: length | `registry.max_schema_bytes` | the same | not parsed |
+| schema: levels, size | 100 levels | 100 levels, 50,000 declarations, 5,000 messages | not parsed |
+| schema: names | 256 characters of a type's name or namespace | 500 characters of a full name | not parsed |
+| schema: memory of its decoder | `Schema.decoder_bytes` | the same | nothing |
+| schema: time and memory of its compiler | it only parses JSON | 30 s, 1 GiB, in a process of its own | not parsed |
+| names that are paths | are only names | refused, except relative paths to .proto files | not parsed |
+
+Bytes that follow are refused, which Confluent's Avro deserializers do not do: they mean that another schema wrote the value.
+A top level that is no record, message or object is refused. Documents contain what JSON has: bytes are base64, dates and
+times RFC 3339, decimals and UUIDs text, enums their names. Avro's unions are their plain values.
+
+The libraries (extra `registry`) are imported when the first schema of their format is compiled.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from enricher.errors import SettingsError
+from enricher.worker.articles.formats.avro import compile_avro
+from enricher.worker.articles.formats.json_schema import compile_json
+from enricher.worker.articles.formats.limits import unusable
+from enricher.worker.articles.formats.protobuf import compile_protobuf
+from enricher.worker.articles.schemas import Decoder, Schema
+
+__all__ = ["compile_schema", "require_formats"]
+
+_MODULES = ("fastavro", "google.protobuf", "grpc_tools")
+
+
+def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
+    """The decoder of a schema's payloads. Raises InvalidArticle if the schema cannot be used.
+
+    Blocks: Protobuf takes half a second, hostile text up to half a minute, so the loop's thread must not call it. `glue`:
+    payloads come from AWS Glue's frames, which name the message of a Protobuf schema differently.
+    """
+    if schema.type == "AVRO":
+        return compile_avro(schema)
+    if schema.type == "PROTOBUF":
+        return compile_protobuf(schema, glue=glue)
+    if schema.type == "JSON":
+        return compile_json(schema)
+    raise unusable(str(schema.type), "only AVRO, PROTOBUF and JSON are known")
+
+
+def require_formats() -> None:
+    """Raises SettingsError if a library of the extra is missing; imports none of them."""
+    missing = [name for name in _MODULES if not _installed(name)]
+    if missing:
+        raise SettingsError(f"schema registries need {', '.join(missing)}: install them with pip install '.[registry]'")
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of its parent
+        return False

@@ -1,0 +1,34 @@
+"""JSON documents that name a JSON Schema.
+
+They are not validated: the serializer has done that before publishing, the schema may change what is optional but never how
+the bytes are read, and a validator brings regular expressions of strangers that may run for ever. What an article needs is
+checked afterwards, as of any JSON. So the schema's text is not even parsed.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from enricher.errors import InvalidArticle
+from enricher.worker.articles.articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
+from enricher.worker.articles.schemas import Decoder, Document, Schema
+
+
+def compile_json(schema: Schema) -> Decoder:
+    """The decoder of JSON documents, the same for every schema."""
+    del schema
+    return _document
+
+
+def _document(payload: bytes) -> Document:
+    """At most 1024 levels, which is the parser's limit; trailing bytes are refused."""
+    try:
+        document = orjson.loads(payload.removeprefix(BYTE_ORDER_MARK))
+    except orjson.JSONDecodeError as error:
+        # The error contains the document, so it is not chained.
+        reason = f"value names a JSON schema but is not valid JSON: {error.msg} (character {error.pos})"
+    else:
+        if type(document) is dict:
+            return document
+        reason = NOT_AN_OBJECT
+    raise InvalidArticle(reason)

@@ -1,0 +1,182 @@
+"""Reads Protobuf by google.protobuf. The schema is compiled once, into a pool of its own.
+
+What bounds it: the parser takes 100 levels; `protobuf_cost` counts submessages before a payload is parsed that could become
+too large; `protobuf_documents` counts values. The schema's compiler runs in a process with limits (`protobuf_protoc`).
+
+A payload begins with which of the schema's messages it is. Confluent: a list of indexes, from the top level down, as signed
+varints; a single 0 byte is the first message. AWS Glue: one unsigned varint, the place among all messages by full name.
+Bytes after a message cannot be told from fields, so there are none to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from enricher.errors import InvalidArticle
+from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
+from enricher.worker.articles.formats.protobuf_cost import Costs, check_cost
+from enricher.worker.articles.formats.protobuf_documents import MessageTypes
+from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.framing import FIRST_MESSAGE
+from enricher.worker.articles.schemas import Decoder, Document, Schema
+
+_MAX_VARINT_BYTES = 5
+_SHOWN = 8
+"""Indexes in an error."""
+
+
+def compile_protobuf(schema: Schema, *, glue: bool = False) -> Decoder:
+    """The decoder of a schema's messages. Blocks for up to half a minute. Raises InvalidArticle.
+
+    `glue`: payloads begin with AWS Glue's index, not with Confluent's.
+    """
+    pool, file, descriptors = loaded(schema)
+    if not file.message_type:
+        raise unusable("Protobuf", "it declares no message")
+    find = _GlueIndex(file) if glue else _ConfluentIndexes(file)
+    messages = _Messages(pool, descriptors)
+
+    def decode(payload: bytes) -> Document:
+        name, position = find(payload)
+        return messages.document(name, payload[position:])
+
+    return decode
+
+
+class _Messages:
+    """Reads the messages of one schema. Everything that its types share is made once, before the first of them is read."""
+
+    def __init__(self, pool: Foreign, descriptors: Sequence[Foreign]) -> None:
+        from google.protobuf.empty_pb2 import Empty  # noqa: PLC0415  only for those who read Protobuf
+        from google.protobuf.message import DecodeError, Message  # noqa: PLC0415
+
+        self._costs = Costs.of(descriptors, pool)
+        # Not `GetMessageClass`, which calls itself for the type of each field: it fails for a chain of 450 types. All
+        # classes are kept, because one that nobody refers to is made again.
+        self._classes = {
+            each.full_name: type(Empty)(each.name, (Message,), {"DESCRIPTOR": each, "__module__": None})
+            for each in descriptors
+        }
+        # Functions, because a message may have fields and nested types of the names of these methods.
+        self._parse, self._is_initialized, has_field = (
+            _inherited_method(Empty, name) for name in ("ParseFromString", "IsInitialized", "HasField")
+        )
+        self._types = MessageTypes(has_field)
+        self._damaged = DecodeError
+
+    def document(self, name: str, payload: bytes) -> Document:
+        """The document of a message of the type with this full name. Raises InvalidArticle."""
+        check_cost(payload, self._costs.by_name[name], self._costs.largest_bytes)
+        message_class = self._classes[name]
+        message = message_class()
+        try:
+            self._parse(message, payload)
+            document = self._types.message(message_class.DESCRIPTOR).document(Budget(len(payload)), message)
+        except InvalidArticle:
+            raise
+        except self._damaged:
+            raise unreadable("Protobuf", "it is damaged, not UTF-8, or nested too deeply") from None
+        except UnicodeDecodeError:
+            raise unreadable("Protobuf", "a string is not UTF-8") from None
+        except Exception as error:  # noqa: BLE001  a schema may declare Google's own types, which we know, in its own way
+            raise unreadable("Protobuf", type(error).__name__) from None
+        if not self._is_initialized(message):
+            raise unreadable("Protobuf", "a required field is missing")
+        return document
+
+
+def _inherited_method(message_class: type, name: str) -> Foreign:
+    """A method of what all classes of messages inherit from."""
+    return next(base.__dict__[name] for base in message_class.__mro__ if name in base.__dict__)
+
+
+class _Declared:
+    """A message that a file declares, and those within it: all, and those that are no entries of a map."""
+
+    def __init__(self, outer: str, message: Foreign) -> None:
+        self.full_name = f"{outer}.{message.name}" if outer else message.name
+        self.is_entry = message.options.map_entry
+        self.nested = _Nested(self.full_name, message.nested_type)
+
+
+class _Nested:
+    """The messages of one level, as Python's and as Java's clients count them."""
+
+    def __init__(self, outer: str, messages: Iterable[Foreign]) -> None:
+        self.with_entries = [_Declared(outer, each) for each in messages]
+        self.without = [each for each in self.with_entries if not each.is_entry]
+
+
+class _ConfluentIndexes:
+    """Finds the message by Confluent's indexes: (full name, where its bytes begin)."""
+
+    def __init__(self, file: Foreign) -> None:
+        self._top = _Nested(file.package, file.message_type)
+        self._first = self._top.without[0].full_name
+
+    def __call__(self, payload: bytes) -> tuple[str, int]:
+        if payload[:1] == FIRST_MESSAGE:
+            return self._first, 1
+        count, position = _signed_varint(payload, 0)
+        if not 0 < count <= MAX_LEVELS:
+            raise unreadable("Protobuf", "the number of its message indexes is negative or too large")
+        indexes = []
+        for _ in range(count):
+            index, position = _signed_varint(payload, position)
+            indexes.append(index)
+        return self._name(indexes), position
+
+    def _name(self, indexes: list[int]) -> str:
+        """Clients count differently where a map is declared before a nested message: Python's includes its entries."""
+        with_entries, without = (self._path(indexes, entries=entries) for entries in (True, False))
+        if with_entries != without:
+            raise unreadable(
+                "Protobuf", f"message indexes {indexes} mean {with_entries} in Python and {without} in Java"
+            )
+        return without
+
+    def _path(self, indexes: list[int], *, entries: bool) -> str:
+        nested, name = self._top, ""
+        for index in indexes:
+            messages = nested.with_entries if entries else nested.without
+            if not 0 <= index < len(messages):
+                raise unreadable("Protobuf", f"its schema has no message with the indexes {indexes[:_SHOWN]}")
+            name, nested = messages[index].full_name, messages[index].nested
+        return name
+
+
+class _GlueIndex:
+    """Finds the message by AWS Glue's index: (full name, where its bytes begin)."""
+
+    def __init__(self, file: Foreign) -> None:
+        names, missing = [], [("", file.message_type)]
+        while missing:
+            outer, messages = missing.pop()
+            for each in messages:
+                names.append(outer + each.name)
+                missing.append((f"{outer}{each.name}.", each.nested_type))
+        self._names = sorted(_full_name(file, name) for name in names)
+
+    def __call__(self, payload: bytes) -> tuple[str, int]:
+        index, position = _unsigned_varint(payload, 0)
+        if index >= len(self._names):
+            raise unreadable("Protobuf", f"its schema has no message with AWS Glue's index {index}")
+        return self._names[index], position
+
+
+def _full_name(file: Foreign, name: str) -> str:
+    return f"{file.package}.{name}" if file.package else name
+
+
+def _signed_varint(payload: bytes, position: int) -> tuple[int, int]:
+    number, position = _unsigned_varint(payload, position)
+    return (number >> 1) ^ -(number & 1), position
+
+
+def _unsigned_varint(payload: bytes, position: int) -> tuple[int, int]:
+    number = 0
+    for shift, byte in enumerate(payload[position : position + _MAX_VARINT_BYTES]):
+        number |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return number, position + shift + 1
+    raise unreadable("Protobuf", "its message indexes are damaged or end too early")

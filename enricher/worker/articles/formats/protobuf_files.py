@@ -1,0 +1,172 @@
+"""Protobuf schemas as registries keep them -> descriptors, in a pool of their own.
+
+A registry keeps text, as in a .proto file, or a `FileDescriptorProto` in base64, as Confluent's Python client registers it.
+The files of Google and Confluent that their clients take for known are found without being referred to.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+from importlib.resources import files as package_files
+
+from enricher.worker.articles.formats.limits import MAX_LEVELS, Foreign, unusable
+from enricher.worker.articles.formats.protobuf_protoc import ROOT_FILE, check_name, compiled
+from enricher.worker.articles.schemas import MAX_MESSAGES, Schema
+
+_MAX_DECLARATIONS = 50_000
+"""Messages, fields, enums and their values in all files of a schema; each takes about 200 bytes of memory."""
+
+_MAX_FULL_NAME_CHARS = 500
+"""Bounds the name of a declaration with the package and all messages around it, which a pool keeps for each."""
+
+_IMPORT = re.compile(r"""["']((?:google|confluent)/[a-z_/]+\.proto)["']""")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
+_GOOGLE = "any api descriptor duration empty field_mask source_context struct timestamp type wrappers"
+_GOOGLE_TYPES = (
+    "calendar_period color date datetime dayofweek decimal expr fraction interval latlng localized_text money month "
+    "phone_number postal_address quaternion timeofday"
+)
+_MODULES = {
+    **{f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2" for name in _GOOGLE.split()},
+    **{f"google/type/{name}.proto": f"google.type.{name}_pb2" for name in _GOOGLE_TYPES.split()},
+}
+"""Google's files, which may be imported without a reference, and the modules that contain their descriptors."""
+
+
+def loaded(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
+    """A pool with all files of a schema, the `FileDescriptorProto` of its own one, and the types of all messages.
+
+    Raises InvalidArticle.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415  only for those who read Protobuf
+    from google.protobuf.descriptor_pool import DescriptorPool  # noqa: PLC0415
+
+    texts = {reference.name: reference.text for reference in schema.references}
+    for name in texts:
+        check_name(name)
+    texts[ROOT_FILE] = schema.text
+    files = {name: file for name, text in texts.items() if (file := _from_base64(name, text)) is not None}
+    files |= _known_files((name for file in files.values() for name in file.dependency), texts)
+    if ROOT_FILE not in files:
+        sources = {name: text for name, text in texts.items() if name not in files}
+        files |= _known_files((match for text in sources.values() for match in _IMPORT.findall(text)), texts)
+        known = FileDescriptorSet(file=_dependencies_first(files))
+        files = {file.name: file for file in compiled(schema.text, sources, known).file}
+    _check_size(files.values())
+    pool = DescriptorPool()
+    needed = _dependencies_first(files)
+    for file in needed:
+        try:
+            file.ClearField("service")  # no value has any
+            pool.AddSerializedFile(file.SerializeToString())
+        except (TypeError, ValueError) as error:
+            raise unusable("Protobuf", error) from None
+    return pool, files[ROOT_FILE], message_types(pool, needed)
+
+
+def _from_base64(name: str, text: str) -> Foreign | None:
+    """The file in a text that is base64 and a descriptor; None if it is not base64."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+
+    if not _BASE64.fullmatch(text.strip()):
+        return None
+    try:
+        file = FileDescriptorProto.FromString(b64decode(text))
+    except (binascii.Error, DecodeError):
+        raise unusable("Protobuf", "it is neither the text of a .proto file nor a file descriptor in base64") from None
+    file.name = name
+    return file
+
+
+def _known_files(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
+    """The wanted files that we have ourselves, with their imports; a file of the schema itself is not replaced."""
+    found: dict[str, Foreign] = {}
+    missing = list(wanted)
+    while missing:
+        name = missing.pop()
+        if name in found or name in given or (file := _known_file(name)) is None:
+            continue
+        found[name] = file
+        missing.extend(file.dependency)
+    return found
+
+
+@cache
+def _confluents_files() -> dict[str, bytes]:
+    """Confluent's files, which may be imported too, by name; `scripts/record-schemas` compiles them from `confluent/`."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415
+
+    compiled_files = package_files("enricher.worker.articles.formats").joinpath("confluent/known.binpb").read_bytes()
+    return {file.name: file.SerializeToString() for file in FileDescriptorSet.FromString(compiled_files).file}
+
+
+def _known_file(name: str) -> Foreign | None:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
+
+    if serialized := _confluents_files().get(name):
+        return FileDescriptorProto.FromString(serialized)
+    if name not in _MODULES:
+        return None
+    try:
+        module = import_module(_MODULES[name])
+    except ImportError:
+        raise unusable("Protobuf", f"it imports {name}, which is not installed here") from None
+    file = FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def _dependencies_first(files: Mapping[str, Foreign]) -> list[Foreign]:
+    """The files in the order in which a pool takes them, without unused ones. Raises InvalidArticle for a circle."""
+    try:
+        order = TopologicalSorter({name: set(file.dependency) for name, file in files.items()}).static_order()
+        return [files[name] for name in order if name in files]
+    except CycleError:
+        raise unusable("Protobuf", "its files import each other in a circle") from None
+
+
+def _check_size(files: Iterable[Foreign]) -> None:
+    declarations = messages = 0
+    for file in files:
+        declarations += _declarations(file, file.extension, len(file.package))
+        missing = [(message, 1, len(file.package)) for message in file.message_type]
+        while missing:
+            message, level, outer_chars = missing.pop()
+            if level > MAX_LEVELS:
+                raise unusable("Protobuf", f"more than {MAX_LEVELS} levels")
+            if message.options.message_set_wire_format:
+                raise unusable("Protobuf", "message sets are not supported")
+            chars = outer_chars + len(message.name) + 1
+            missing.extend((nested, level + 1, chars) for nested in message.nested_type)
+            messages += 1
+            declarations += 1 + _declarations(message, [*message.field, *message.extension, *message.oneof_decl], chars)
+            if messages > MAX_MESSAGES:
+                raise unusable("Protobuf", f"more than {MAX_MESSAGES} messages")
+            if declarations > _MAX_DECLARATIONS:
+                raise unusable("Protobuf", f"more than {_MAX_DECLARATIONS} messages, fields and values of enums")
+
+
+def _declarations(scope: Foreign, fields: Collection[Foreign], outer_chars: int) -> int:
+    """The number of fields and enums with their values in a scope. Raises InvalidArticle if a full name is too long."""
+    values = [len(enum.name) + len(value.name) + 1 for enum in scope.enum_type for value in enum.value]
+    names = [len(each.name) for each in (*fields, *scope.enum_type)]
+    if outer_chars + 1 + max(names + values, default=0) > _MAX_FULL_NAME_CHARS:
+        raise unusable("Protobuf", f"a full name has more than {_MAX_FULL_NAME_CHARS} characters")
+    return len(names) + len(values)
+
+
+def message_types(pool: Foreign, files: Iterable[Foreign]) -> list[Foreign]:
+    """The descriptors of all messages that the files declare, the entries of maps included."""
+    found, missing = [], [pool.FindFileByName(file.name).message_types_by_name for file in files]
+    while missing:
+        for each in missing.pop().values():
+            found.append(each)
+            missing.append(each.nested_types_by_name)
+    return found

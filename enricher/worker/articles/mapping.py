@@ -1,0 +1,248 @@
+"""Finds the fields of an article in documents of other shapes, as the settings `articles.fields` and others say.
+
+A document is what any format is decoded to. Messages name fields and where they were looked for, never the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from enricher.errors import InvalidArticle
+from enricher.worker.articles.articles import (
+    METADATA_FIELDS,
+    PARAGRAPH_SEPARATOR,
+    check_article,
+    joined,
+    not_an_id,
+    string,
+)
+from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, put
+from enricher.worker.records import Article
+
+if TYPE_CHECKING:
+    from enricher.worker.records import RawRecord
+
+FIELDS = ("id", "title", "body", *METADATA_FIELDS)
+KEY = "key"
+HEADER = "header:"
+
+MAX_NAME_CHARS = 128
+"""The longest name in `articles.metadata`: names become fields of records, and no index accepts a longer one."""
+
+
+def check_fields(fields: Mapping[str, str]) -> None:
+    """Raise ValueError for an unknown field and for a malformed pointer."""
+    for name, where in fields.items():
+        if name not in FIELDS:
+            raise ValueError(f"an article has no field '{name}'; the fields are {', '.join(FIELDS)}")
+        if name == "id" and where == HEADER:
+            raise ValueError("the name of the header is missing: id is at header:NAME")
+        if name != "id" and is_beside(where):
+            raise ValueError(f"{name} is in the document: only id may be the record's key or a header")
+        if not is_beside(where):
+            parse_pointer(where)
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raise ValueError for a name that cannot be one, and for a malformed pointer."""
+    for name, where in metadata.items():
+        if not name:
+            raise ValueError(f"the name of {where} is empty")
+        if len(name) > MAX_NAME_CHARS:
+            raise ValueError(f"a name has {len(name)} characters, at most {MAX_NAME_CHARS} are allowed")
+        if not is_unicode(name):
+            raise ValueError(f"the name of {where} has a lone surrogate, which cannot be written")
+        parse_pointer(where)
+
+
+_IN_RECORD = "metadata"
+"""The field of a record that contains them. It is a level of the nesting that can be written."""
+
+
+class FieldMapping:
+    """Finds the fields of articles. Fields that are not named are where `schemas/article.v1.schema.json` says.
+
+    `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to more values to keep,
+    by the name to keep them under. `scalar_ids`: accept numbers and booleans as ids. Raises ValueError.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, str] | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        paragraph_separator: str = PARAGRAPH_SEPARATOR,
+        scalar_ids: bool = False,
+    ) -> None:
+        fields, metadata = fields or {}, metadata or {}
+        check_fields(fields)
+        check_metadata(metadata)
+        where = {name: fields.get(name, f"/{name}") for name in FIELDS}
+        names = {name: parse_pointer(each) for name, each in where.items() if not is_beside(each)}
+        self.paragraph_separator = paragraph_separator
+        self.is_default = not (fields or metadata or scalar_ids)
+        """True if articles are where `decode_article` reads them, and nothing more is kept."""
+        self._mapped = frozenset(fields)
+        self._at = {name: f" at {each}" if name in fields else "" for name, each in where.items()}
+        self._id_names = names.get("id")
+        self._beside = None if "id" in names else _finder_beside(where["id"])
+        self._finders = {name: finder(each) for name, each in names.items()}
+        self._find_title, self._find_body = self._finders["title"], self._finders["body"]
+        # A value at the top level of a document, as most are, is found by its key: a third of the time of a call.
+        self._keys = {name: each[0] for name, each in names.items() if len(each) == 1}
+        self._id_key, self._title_key, self._body_key = map(self._keys.get, ("id", "title", "body"))
+        self._flat = tuple((name, self._keys[name]) for name in METADATA_FIELDS if name in self._keys)
+        self._deep = tuple(name for name in METADATA_FIELDS if name not in self._keys)
+        self._further = tuple((name, finder(parse_pointer(each))) for name, each in metadata.items())
+        self._more = bool(self._deep or self._further)
+        self._scalar_ids = scalar_ids
+
+    def article(
+        self,
+        document: dict[str, Any],
+        raw: RawRecord,
+        max_article_chars: int,
+        defaults: Mapping[str, str | None] | None = None,
+    ) -> Article:
+        """The article in a document that came in `raw`. Raises InvalidArticle.
+
+        `defaults`: values of fields that no mapping names and the document lacks.
+        """
+        id_text = document.get(self._id_key) if self._id_key else self._id(document, raw)
+        if type(id_text) is not str:
+            id_text = self._other_id(document, raw, defaults)
+        title = document.get(self._title_key) if self._title_key else self._find_title(document)
+        if type(title) is not str:
+            title = "" if title is None or title is MISSING else string("title", title, at=self._at["title"])
+        body, separator = document.get(self._body_key) if self._body_key else self._find_body(document), None
+        if type(body) is not str:
+            body, separator = self._body_text(document, max_article_chars), self.paragraph_separator
+        metadata = {
+            name: text if type(text) is str else string(name, text, at=self._at[name])
+            for name, key in self._flat
+            if (text := document.get(key)) is not None
+        }
+        further = None
+        if defaults or self._more:
+            metadata = self._all_metadata(document, metadata, defaults or {})
+            further = self._further_json(document)
+        article = Article(id_text, title, body, metadata, further, separator)
+        check_article(article, max_article_chars)
+        return article
+
+    def id_text(self, document: dict[str, Any], raw: RawRecord) -> str:
+        """The id alone. Raises InvalidArticle if there is none, or of the wrong type."""
+        value = self._id(document, raw)
+        return value if isinstance(value, str) else self._other_id(document, raw, None)
+
+    def put_id(self, document: dict[str, Any], text: str) -> None:
+        """Change the id of a document that has one. Does nothing if ids are beside documents."""
+        if self._id_names:
+            put(document, self._id_names, text)
+
+    def _value_of(self, name: str, document: dict[str, Any]) -> Any:  # noqa: ANN401  JSON may be anything
+        """The value of a field; None if there is none."""
+        value = self._finders[name](document)
+        return None if value is MISSING else value
+
+    def _id(self, document: dict[str, Any], raw: RawRecord) -> Any:  # noqa: ANN401  JSON may be anything
+        """The value at the id's pointer, key or header; MISSING if there is none."""
+        return self._finders["id"](document) if self._beside is None else self._beside(raw)
+
+    def _other_id(self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None) -> str:
+        """The id if it is not a string, or not there."""
+        value = self._id(document, raw)
+        if value is MISSING or value is None:
+            if defaults and "id" not in self._mapped and (text := defaults["id"]):
+                return text
+            if value is MISSING:
+                raise InvalidArticle(f"id is missing{self._at['id']}")
+        if not self._scalar_ids or not isinstance(value, int | float):
+            raise InvalidArticle(not_an_id(value, at=self._at["id"]))
+        return _scalar(value, self._at["id"])
+
+    def _body_text(self, document: dict[str, Any], max_chars: int) -> str:
+        """The body if it is not a string, or not there."""
+        body = self._finders["body"](document)
+        if body is MISSING:
+            raise InvalidArticle(f"body is missing{self._at['body']}")
+        return joined(body, self.paragraph_separator, max_chars, at=self._at["body"])
+
+    def _all_metadata(
+        self, document: dict[str, Any], flat: Mapping[str, str], defaults: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        """The metadata, with values from deeper in the document and with the defaults, in the usual order."""
+        every: dict[str, object] = {name: text for name, text in defaults.items() if name not in self._mapped}
+        every |= flat
+        every |= {name: value for name in self._deep if (value := self._value_of(name, document)) is not None}
+        return {
+            name: string(name, value, at=self._at[name])
+            for name in METADATA_FIELDS
+            if (value := every.get(name)) is not None
+        }
+
+    def _further_json(self, document: dict[str, Any]) -> bytes | None:
+        """The values of `articles.metadata` as a JSON object; None if the document has none of them.
+
+        What can be read cannot always be written: nesting of more than 254 levels, and integers beyond 64 bits.
+        """
+        found = {name: value for name, find in self._further if (value := find(document)) is not MISSING}
+        if not found:
+            return None
+        try:
+            in_record = orjson.dumps({_IN_RECORD: found})
+        except TypeError:  # not chained: its message may contain the document
+            unwritable = next(name for name, value in found.items() if not _is_writable(value))
+        else:
+            return in_record[len(f'{{"{_IN_RECORD}":') : -1]
+        raise InvalidArticle(f"{unwritable} of articles.metadata cannot be written as JSON, or is nested too deeply")
+
+
+def is_beside(where: str) -> bool:
+    """Whether an id is beside the document: in the record's key or a header."""
+    return where == KEY or where.startswith(HEADER)
+
+
+def _finder_beside(where: str) -> Find:
+    """Finds the id in a record, as text."""
+    name = where.removeprefix(HEADER)
+
+    def of_key(raw: RawRecord) -> object:
+        return _text(raw.key, "the record's key")
+
+    def of_header(raw: RawRecord) -> object:
+        value = next((value for each, value in reversed(raw.headers) if each == name), None)
+        return _text(value, f"the header {name}")
+
+    return of_key if where == KEY else of_header
+
+
+def _text(value: bytes | None, what: str) -> object:
+    if value is None:
+        return MISSING
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        reason = f"id is not UTF-8 in {what}"
+    raise InvalidArticle(reason)
+
+
+def _scalar(value: float, at: str) -> str:
+    """A whole number or a boolean as JSON writes it. Raises InvalidArticle for other numbers.
+
+    They are rounded when they are read, and so are whole numbers beyond 64 bits in JSON: two of them could become one id.
+    """
+    if not isinstance(value, int) or not -(2**63) <= value < 2**64:
+        raise InvalidArticle(f"id is a number that is not whole, or has more than 64 bits{at}")
+    return orjson.dumps(value).decode()
+
+
+def _is_writable(value: object) -> bool:
+    try:
+        orjson.dumps({_IN_RECORD: {"": value}})
+    except TypeError:
+        return False
+    return True

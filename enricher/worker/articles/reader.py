@@ -1,0 +1,203 @@
+"""Reads the article in an input record: its CloudEvent, its frame and schema, its fields.
+
+Whatever a record contains, it becomes an article or an InvalidArticle: one record must not end the worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from enricher.errors import EnricherError, InvalidArticle
+from enricher.worker.articles.articles import (
+    BYTE_ORDER_MARK,
+    NOT_AN_OBJECT,
+    decode_article,
+    json_part,
+    read_document,
+    too_large,
+)
+from enricher.worker.articles.cloudevents import unwrap
+from enricher.worker.articles.enriched import repeatable
+from enricher.worker.articles.framing import framed
+from enricher.worker.articles.mapping import FieldMapping
+from enricher.worker.articles.pointers import is_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enricher.worker.articles.cloudevents import Event
+    from enricher.worker.articles.framing import Frame
+    from enricher.worker.articles.schemas import Decoders
+    from enricher.worker.records import Article, Headers, RawRecord
+
+
+class ArticleReader:
+    """Input records to articles.
+
+    `decoders`: of values that name a schema; without them, every value is JSON. `keep_document`: keep the whole document,
+    as JSON, in the article. Safe in several threads if `decoders` is.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_article_chars: int,
+        max_value_bytes: int,
+        mapping: FieldMapping | None = None,
+        decoders: Decoders | None = None,
+        keep_document: bool = False,
+    ) -> None:
+        self._max_article_chars = max_article_chars
+        self._max_value_bytes = max_value_bytes
+        self._mapping = mapping or FieldMapping()
+        self._decoders = decoders
+        self._keep_document = keep_document
+        self._usual = decoders is None and not keep_document and self._mapping.is_default
+        """Everything is as `decode_article` reads it, unless the record is a CloudEvent."""
+
+    def read(self, raw: RawRecord) -> Article:
+        """The article of a record that has a value. Raises InvalidArticle, or SchemaPending from `decoders`."""
+        value = raw.value
+        assert value is not None, "a record without a value is a tombstone"
+        if raw.headers:
+            self._check_size(value)  # before an event in JSON is parsed
+            event = unwrap(value, raw.headers)
+            if event is not None:
+                return self._of_event(event, raw, value)
+        if self._usual:
+            return decode_article(
+                value,
+                max_article_chars=self._max_article_chars,
+                max_value_bytes=self._max_value_bytes,
+                paragraph_separator=self._mapping.paragraph_separator,
+            )
+        # Calls that do nothing would take a twentieth of the time.
+        frame = None if self._decoders is None else self._frame(value, raw.headers)
+        document = read_document(value, self._max_value_bytes) if frame is None else self._document(value, frame)
+        article = self._map_article(document, raw)
+        if frame is not None:
+            article = _check_decoded(article)
+        if self._keep_document:
+            return self._with_document(article, document, _own_json(value, frame, document))
+        return article
+
+    def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
+        """The article in an event. Of an event in JSON, the whole event is the document."""
+        binary = event.document is None and event.data == value
+        frame = None
+        if event.document is not None:
+            document = _object(event.document)
+        elif event.data is None:
+            raise InvalidArticle("the CloudEvent has no data")
+        else:
+            # Headers about the value, such as that of its schema, say nothing about data within the value.
+            frame = self._frame(event.data, raw.headers if binary else ())
+            document = self._document(event.data, frame)
+        defaults = {"id": event.id, "source": event.source, "published_at": event.time}
+        article = self._map_article(document, raw, defaults)
+        _check_unicode(article)
+        if self._keep_document:
+            return self._with_document(article, document, _own_json(value, frame if binary else None, document))
+        return article
+
+    def _map_article(
+        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
+    ) -> Article:
+        article = self._mapping.article(document, raw, self._max_article_chars, defaults)
+        if article.further is not None and len(article.further) > self._max_value_bytes:
+            size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"
+            raise InvalidArticle(f"what articles.metadata names has {size}")
+        return article
+
+    def _frame(self, value: bytes, headers: Headers) -> Frame | None:
+        """The frame of a value; None for JSON, which every value is without decoders."""
+        if self._decoders is None:
+            return None
+        self._check_size(value)
+        return framed(value, headers, max_payload_bytes=self._max_value_bytes)
+
+    def _document(self, value: bytes, frame: Frame | None) -> dict[str, Any]:
+        if frame is None:
+            return read_document(value, self._max_value_bytes)
+        assert self._decoders is not None, "only with decoders is a value framed"
+        return _decode(frame, self._decoders)
+
+    def _check_size(self, value: bytes) -> None:
+        if len(value) > self._max_value_bytes:
+            raise too_large(value, self._max_value_bytes)
+
+    def _with_document(self, article: Article, document: dict[str, Any], text: bytes | None) -> Article:
+        """The article with its document. `text`: its own JSON, None if it was not JSON."""
+        return replace(article, document=self._as_json(document) if text is None else repeatable(text))
+
+    def _as_json(self, document: dict[str, Any]) -> bytes:
+        """A document that was not JSON, as JSON."""
+        try:
+            text = orjson.dumps(document)
+        except TypeError:  # not chained: its message may contain the document
+            reason = "the document cannot be written as JSON, or is nested too deeply"
+        else:
+            if len(text) <= self._max_value_bytes:
+                return repeatable(text)
+            reason = f"the document has {len(text)} bytes as JSON, at most {self._max_value_bytes} are allowed"
+        raise InvalidArticle(reason)
+
+
+def _decode(frame: Frame, decoders: Decoders) -> dict[str, Any]:
+    """Decode the payload by the frame's schema.
+
+    A decoder should raise InvalidArticle only. A record on which it fails in another way would end one process after the
+    other, so it is refused. Not refused: a lack of memory, and an error in looking up the decoder, which no record causes.
+    """
+    decoder = decoders.decoder(frame.reference)
+    try:
+        document = decoder(frame.payload)
+        return document if type(document) is dict else _object(document)
+    except (EnricherError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a library raises
+        reason = f"the decoder of schema {frame.reference} failed with {type(error).__name__}"
+    raise InvalidArticle(reason)  # not chained: the library's message may contain the document
+
+
+def _check_decoded(article: Article) -> Article:
+    """Check the texts that a decoder made, and leave out metadata without a text. Raises InvalidArticle."""
+    _check_unicode(article)
+    if "" in article.metadata.values():
+        # Protobuf has no other word for a text that is not set.
+        return replace(article, metadata={name: text for name, text in article.metadata.items() if text})
+    return article
+
+
+def _object(document: object) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidArticle(NOT_AN_OBJECT)
+    return document
+
+
+def _own_json(value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
+    """The value, or the payload of its frame, if it is itself the JSON of the document: then it is repeated as written."""
+    if frame is None:
+        return json_part(value)
+    text = frame.payload.removeprefix(BYTE_ORDER_MARK)
+    if not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return text if found.keys() == document.keys() else None
+
+
+def _check_unicode(article: Article) -> None:
+    """Raise InvalidArticle for lone surrogates: they cannot be written, and a decoder may let them through."""
+    # Asking whether a text is ASCII takes no time, however long it is.
+    body = "" if article.body.isascii() else article.body
+    if is_unicode("".join((article.id, article.title, body, *article.metadata.values()))):
+        return
+    texts = {"id": article.id, "title": article.title, "body": article.body, **article.metadata}
+    name = next(name for name, text in texts.items() if not is_unicode(text))
+    raise InvalidArticle(f"{name} has a lone surrogate, which is not text")

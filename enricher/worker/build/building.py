@@ -1,0 +1,200 @@
+"""Settings and a model -> a worker that is ready to run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+
+from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, bare, default_source
+from enricher.worker.articles.schemas import Decoders
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.model import Model, batch_rules, window_cutter
+from enricher.worker.build.pools import engine_pool, padded_tokens_of, tokenizer_pool
+from enricher.worker.build.reading import article_reader, line_reader
+from enricher.worker.build.record_schema import writer_of
+from enricher.worker.build.registry import registry_decoders
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.files import LineSink, LineSource
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
+from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.loop.dependencies import Dependencies
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.loop import Worker
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
+from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.records import Article, ModelCard, RawRecord
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
+from enricher.worker.rules.passes import PassScheduler
+from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.runtime.watchdog import Guard
+from enricher.worker.settings import Settings
+from enricher.worker.stats.counters import Counters
+from enricher.worker.telemetry.tracing import PassingOn
+
+ReaderOf = Callable[[Decoders | None], ArticleReader]
+"""The reader of articles, given the decoders of values that name a schema."""
+
+
+def kafka_worker(
+    settings: Settings,
+    tasks: Tasks,
+    *,
+    guard: Guard,
+    until_caught_up: bool = False,
+    tracing: Tracing | None = None,
+) -> Worker:
+    """A worker between two Kafka topics; it connects when it runs. Raises SettingsError.
+
+    `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
+    """
+    config, counters = kafka_config(settings), Counters()
+    source = KafkaSource(config, until_caught_up=until_caught_up)
+    rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
+    writer, prepare = writer_of(settings)
+    encoder = _encoder(settings, tasks.card, writer)
+    sink = TransactionalSink(config, encoder, source=source, guard=guard, counters=counters, prepare=prepare)
+    recovery = _recovery(settings, source, sink, guard, rivals)
+    passing_on, reader = tracing or PassingOn(), partial(article_reader, settings)
+    return _worker(settings, tasks, source, sink, recovery, guard, counters, passing_on, reader=reader)
+
+
+def file_worker(settings: Settings, tasks: Tasks, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
+    """The same worker between two files. Raises SettingsError."""
+    return local_worker(settings, tasks, source, sink, reader=lambda _: line_reader(settings), guard=guard)
+
+
+def local_worker(
+    settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, reader: ReaderOf, guard: Guard
+) -> Worker:
+    """The same worker between a source and a sink of this machine. Raises SettingsError."""
+    recovery = _recovery(settings, source, sink, guard)
+    return _worker(settings, tasks, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader)
+
+
+def _encoder(settings: Settings, card: ModelCard, writer: RecordWriter) -> Encoder:
+    output = settings.output
+    source = output.cloudevents_source or default_source(settings.kafka.group_id)
+    return Encoder(
+        card,
+        version=version("enricher"),
+        max_record_bytes=settings.articles.max_record_bytes,
+        max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
+        clock=time.time,
+        writer=writer,
+        events=EventHeaders(source) if output.cloudevents else None,
+    )
+
+
+def _worker(  # noqa: PLR0913  what differs between topics, files and records in memory
+    settings: Settings,
+    tasks: Tasks,
+    source: Source,
+    sink: Sink,
+    recovery: Recovery,
+    guard: Guard,
+    counters: Counters,
+    tracing: Tracing,
+    *,
+    reader: ReaderOf,
+) -> Worker:
+    wakeup = Wakeup()
+    schemas = registry_decoders(settings, wake=wakeup.set)
+    models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
+    rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
+    scheduler = _scheduler(models, rules)
+    intake = Intake(
+        read=_read(settings, reader(schemas), by_language=tasks.by_language),
+        tokenizer=tokenizer_pool(settings, models, wakeup),
+        cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
+        scheduler=scheduler,
+        heads=heads,
+        chars_per_call=settings.worker.chars_per_tokenizer_call,
+        clock=time.monotonic,
+        schemas=schemas,
+        cards=tasks.cards,
+    )
+    dependencies = Dependencies(
+        source=source,
+        sink=sink,
+        intake=intake,
+        scheduler=scheduler,
+        engine=engine_pool(models, wakeup),
+        padded_tokens=padded_tokens_of(models),
+        heads=heads,
+        recovery=recovery,
+        tracing=tracing,
+        counters=counters,
+        clock=time.monotonic,
+        wakeup=wakeup,
+        guard=guard,
+    )
+    return Worker(dependencies, _limits(settings, rules))
+
+
+def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> Scheduler:
+    queues = [
+        (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(each)
+        for model, each in zip(models, rules, strict=True)
+    ]
+    return queues[0] if len(queues) == 1 else PassScheduler(queues)
+
+
+def _read(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
+    """Reads articles, and keeps of each what its record is to repeat. `by_language`: also its language, for its tasks."""
+    keep = bare if settings.output.article == "none" else None
+    if not by_language:
+        return reader.read if keep is None else lambda raw: bare(reader.read(raw))
+
+    def read(raw: RawRecord) -> Article:
+        article = reader.read(raw)
+        spoken = replace(article, language=article.metadata.get("language"))
+        return keep(spoken) if keep else spoken
+
+    return read
+
+
+def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
+    worker = settings.worker
+    return LoopLimits(
+        max_in_flight=worker.max_in_flight_articles,
+        max_in_flight_bytes=worker.max_in_flight_bytes,
+        waiting_share=worker.waiting_share,
+        max_queued_tokens=worker.backlog_batches * sum(each.max_batch_tokens for each in rules),
+        publish_interval_s=worker.publish_interval_ms / 1000,
+        publish_share=worker.publish_share,
+        poll_interval_s=worker.poll_interval_ms / 1000,
+        idle_wait_s=worker.idle_wait_ms / 1000,
+        pause_after_s=worker.pause_after_s,
+        engine_timeout_s=worker.engine_timeout_s,
+        stall_timeout_s=worker.stall_timeout_s,
+        drain_timeout_s=worker.drain_timeout_s,
+        max_deaths_at_offset=worker.max_deaths_at_offset,
+    )
+
+
+def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:
+    limits = RecoveryLimits(
+        timeout_s=settings.worker.recovery_timeout_s,
+        # The schema of records, looking for rivals, a new producer's metadata and init_transactions, then the committed
+        # offsets.
+        attempt_timeout_s=_registry_s(settings)
+        + LOOK_S
+        + 3 * settings.kafka.transaction_timeout_s
+        + 6 * settings.kafka.request_timeout_s,
+        max_in_a_row=settings.worker.max_recoveries_in_a_row,
+        missing_topic_s=settings.kafka.request_timeout_s,
+    )
+    return Recovery(source, sink, limits, clock=time.monotonic, guard=guard, rivals=rivals)
+
+
+def _registry_s(settings: Settings) -> float:
+    """How long the registry may take to tell the id of a schema, and to register one: a request to each URL for both."""
+    registry = settings.registry
+    return 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0

@@ -1,0 +1,31 @@
+"""Settings -> the settings of the Kafka clients. Apart from `building`, so that most commands need not load a model."""
+
+from __future__ import annotations
+
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.settings import Settings
+
+
+def kafka_config(settings: Settings) -> KafkaConfig:
+    """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
+    kafka, articles = settings.kafka, settings.articles
+    return KafkaConfig(
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=kafka.group_id,
+        instance=kafka.instance,
+        input_topic=kafka.input_topic,
+        output_topic=kafka.output_topic,
+        dead_letter_topic=kafka.dead_letter_topic,
+        session_timeout_s=kafka.session_timeout_s,
+        max_poll_interval_s=kafka.max_poll_interval_s,
+        transaction_timeout_s=kafka.transaction_timeout_s,
+        request_timeout_s=kafka.request_timeout_s,
+        max_record_bytes=articles.max_record_bytes,
+        # The client also counts headers and framing; 64 KiB is far above what we add.
+        max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
+        start=kafka.start,
+        allow_fewer_partitions=kafka.allow_fewer_partitions,
+        partition_timeout_s=kafka.partition_timeout_s,
+        max_headers=articles.max_headers,
+        properties=kafka.client_properties(),
+    )

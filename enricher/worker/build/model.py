@@ -1,0 +1,155 @@
+"""Settings -> a loaded, warmed-up model, and the rules of its windows and batches."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.head import require_ner
+from enricher.worker.inference.device.cores import default_concurrency
+from enricher.worker.inference.device.session import Device, Runtime
+from enricher.worker.inference.run.advice import Advice, advice_for, cutter_for
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_pass
+from enricher.worker.inference.run.selection import report_folders
+from enricher.worker.inference.run.tuning import tuning_for
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import ModelCard
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.windowing import WindowCutter
+from enricher.worker.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+# Narrow where news has many windows; windows above the last edge go into the last bucket.
+DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
+DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
+    "cpu": 512,
+    "openvino-fp32": 512,
+    "openvino-bf16": 1024,
+    "openvino-int8": 1024,
+    "cuda": 8192,
+}
+"""By runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
+DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
+    "cpu": 16,
+    "openvino-fp32": 20,
+    "openvino-bf16": 32,
+    "openvino-int8": 32,
+    "cuda": 512,
+}
+"""By runtime. Measured on CPUs without AMX; for GPUs an estimate: a millisecond, in which a GPU computes that much."""
+DEFAULT_EARLY_OVERHEAD: dict[Device, float] = {"cpu": 0.25, "cuda": 0.04}
+"""By device. In simulations these make a batch cost at most 2 % more at half load. Runs on a GPU have a larger fixed cost
+and fill large batches, so it is less there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loaded, warmed-up model with its tokenizer."""
+
+    prepared: PreparedModel
+    tokenizer: ArticleTokenizer
+    engine: OnnxEngine
+    advice: Advice
+    concurrency: int
+
+    @property
+    def card(self) -> ModelCard:
+        """Identifies the model in records."""
+        return self.engine.card
+
+
+def load_model(settings: Settings) -> Model:
+    """Prepare, load and warm the model of `model.source`. Raises ModelError."""
+    model = load_pass(settings)
+    exempt_from_collection()
+    return model
+
+
+def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint] = ()) -> Model:
+    """The same for checkpoints that share an encoder, or that of `model.source`. Raises ModelError."""
+    wanted = settings.model
+    prepared = prepare_pass(
+        checkpoints or [require_ner(open_model(wanted.source))],
+        device=wanted.device,
+        precision=wanted.precision,
+        cache_dir=wanted.cache_dir,
+        gpu_wait=wanted.gpu_wait,
+    )
+    tokenizer = ArticleTokenizer(
+        prepared.checkpoint,
+        max_article_tokens=settings.articles.max_article_tokens,
+        too_long=settings.articles.too_long,
+    )
+    advice = _advice(settings, prepared, tokenizer)
+    concurrency = wanted.concurrency or advice.concurrency or default_concurrency(prepared.device)
+    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)
+    model = Model(prepared, tokenizer, engine, advice, concurrency)
+    engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
+    log.info(
+        "model %s (%s) on %s, concurrency %d", engine.card.name, engine.card.precision, engine.provider, concurrency
+    )
+    return model
+
+
+def exempt_from_collection() -> None:
+    """Exempt all present objects, which live as long as the process, from garbage collection.
+
+    Otherwise each full collection visits all modules: it stops all threads for 70 ms, a twelfth of the loop's time
+    (measured).
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleTokenizer) -> Advice:
+    """The model's advice, overridden by what was tuned on a machine like this one."""
+    advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
+    window_tokens = settings.batching.max_window_tokens or advice.max_window_tokens
+    # Tuning in the cache, made here, comes before tuning that came with the model.
+    folders = report_folders(prepared.checkpoint, settings.model.cache_dir)[::-1]
+    tuning = tuning_for(prepared, window_tokens, folders)
+    return advice.tuned(tuning) if tuning else advice
+
+
+def batch_rules(settings: Settings, model: Model) -> BatchRules:
+    """The batch rules for this model on its device."""
+    batching, advice, variant = settings.batching, model.advice, model.prepared.variant
+    return BatchRules(
+        bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
+        max_batch_tokens=(
+            batching.max_batch_tokens or advice.max_batch_tokens or DEFAULT_BATCH_TOKENS[variant.runtime]
+        ),
+        max_wait_s=batching.max_wait_ms / 1000,
+        # 0 is a valid value of the next two.
+        run_overhead_tokens=_first(
+            batching.run_overhead_tokens, advice.run_overhead_tokens, DEFAULT_RUN_OVERHEAD_TOKENS[variant.runtime]
+        ),
+        early_overhead=_first(
+            batching.early_overhead, advice.early_overhead, DEFAULT_EARLY_OVERHEAD[model.prepared.device]
+        ),
+    )
+
+
+def _first(setting: Value | None, advised: Value | None, default: Value) -> Value:
+    return next((value for value in (setting, advised) if value is not None), default)
+
+
+def window_cutter(settings: Settings, model: Model) -> WindowCutter:
+    """How this model's windows are cut. Raises SettingsError where the model has no such windows."""
+    batching, advice = settings.batching, model.advice
+    overlap_tokens = advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
+    return cutter_for(model.tokenizer, batching.max_window_tokens or advice.max_window_tokens, overlap_tokens)
+
+
+def window_lengths(settings: Settings, model: Model) -> list[int]:
+    """Approximate lengths of batches: the bucket edges up to the longest window."""
+    longest = window_cutter(settings, model).max_window_tokens
+    return [*(edge for edge in batch_rules(settings, model).bucket_edges if edge < longest), longest]

@@ -1,0 +1,47 @@
+"""Settings, a model and a worker -> what telemetry and health read."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.inference.device import driver
+from enricher.worker.loop.loop import Worker
+from enricher.worker.settings import Settings
+from enricher.worker.telemetry.baseline import read_baseline
+from enricher.worker.telemetry.gpu import gpu_meter
+from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts
+
+
+def worker_facts(settings: Settings) -> WorkerFacts:
+    """Which worker these settings describe."""
+    kafka = settings.kafka
+    return WorkerFacts(
+        instance=kafka.instance,
+        group=kafka.group_id,
+        input_topic=kafka.input_topic,
+        output_topic=kafka.output_topic,
+        dead_letter_topic=kafka.dead_letter_topic,
+        version=version("enricher"),
+    )
+
+
+def label_baseline(settings: Settings) -> dict[tuple[str, str], float]:
+    """The share that each label should have, by task and label; empty without the setting. Raises SettingsError."""
+    path = settings.health.labels_baseline
+    return read_baseline(path) if path else {}
+
+
+def observed(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
+    """What telemetry and health read of a worker between two Kafka topics."""
+    model, card = tasks.first, tasks.card
+    device = model.prepared.device
+    gpu = driver.gpu(model.prepared.device_id) if device == "cuda" else None
+    return Observed(
+        worker=worker_facts(settings),
+        model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
+        counters=worker.counters,
+        snapshot=worker.snapshots.read,
+        gpus=gpu_meter(gpu.pci_bus_id, gpu.uuid) if gpu else tuple,
+        baseline=label_baseline(settings),
+    )

@@ -1,0 +1,66 @@
+"""The threads of a worker: those that run the models, and those that tokenise. All passes share them."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.loop.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.worker.build.model import Model
+    from enricher.worker.loop.ports import Tokenized
+    from enricher.worker.records import Batch, BatchResult, Ticket
+    from enricher.worker.runtime.wakeup import Wakeup
+    from enricher.worker.settings import Settings
+
+_pass_of = attrgetter("pass_index")
+
+
+def engine_pool(models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
+    """Runs each batch on the model of its pass."""
+    engines = [model.engine for model in models]
+
+    def begin() -> None:
+        for engine in engines:
+            engine.open_thread()
+
+    def run(batch: Batch) -> BatchResult:
+        return engines[batch.pass_index].run(batch)
+
+    count = models[0].concurrency
+    # One waiting batch per thread: while the loop is in a transaction, every thread has a next batch.
+    return WorkerPool(
+        engines[0].run if len(engines) == 1 else run,
+        threads=count,
+        waiting=count,
+        wake=wakeup.set,
+        name="engine",
+        begin=begin,
+    )
+
+
+def padded_tokens_of(models: Sequence[Model]) -> Callable[[Batch], int]:
+    """How many tokens the device computes for a batch."""
+    engines = [model.engine for model in models]
+    return lambda batch: engines[batch.pass_index].padded_tokens(batch)
+
+
+def tokenizer_pool(settings: Settings, models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[list[Ticket], Tokenized]:
+    """Tokenises the article of each ticket as its pass does."""
+    tokenizers = [model.tokenizer for model in models]
+
+    def tokenize(tickets: list[Ticket]) -> Tokenized:
+        done: list[Tokenized] = []
+        for index, group in groupby(sorted(tickets, key=_pass_of), key=_pass_of):
+            same = [*group]
+            articles = [ticket.article for ticket in same if ticket.article is not None]
+            done.append([*zip(same, tokenizers[index].tokenize(articles), strict=True)])
+        return done[0] if len(done) == 1 else [pair for part in done for pair in part]
+
+    threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
+    return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")

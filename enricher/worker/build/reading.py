@@ -1,0 +1,58 @@
+"""Settings -> the reader of articles. Apart from `building`, so that most commands need not load a model."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from enricher.worker.articles import ArticleReader, FieldMapping
+from enricher.worker.articles.mapping import is_beside
+
+if TYPE_CHECKING:
+    from enricher.worker.articles.schemas import Decoders
+    from enricher.worker.settings import Settings
+
+
+def article_reader(settings: Settings, decoders: Decoders | None = None, *, limits: bool = True) -> ArticleReader:
+    """The reader of input records. `decoders`: of values that name a schema (`articles.format=registry`).
+
+    `limits=False`: for records that a worker has read before, so that their size was checked.
+    """
+    return _reader(settings, field_mapping(settings), decoders, limits=limits)
+
+
+def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
+    """The reader of articles that are lines of a file. `mapped=False`: of our own articles, whose fields are at the top."""
+    return _reader(settings, line_mapping(settings) if mapped else FieldMapping(), None, limits=True)
+
+
+def field_mapping(settings: Settings) -> FieldMapping:
+    """The mapping that finds the fields of articles."""
+    return _mapping(settings, settings.articles.fields)
+
+
+def line_mapping(settings: Settings) -> FieldMapping:
+    """The mapping for lines of a file. These have neither key nor headers, so their id is in the document."""
+    fields = {name: where for name, where in settings.articles.fields.items() if not is_beside(where)}
+    return _mapping(settings, fields)
+
+
+def _mapping(settings: Settings, fields: dict[str, str]) -> FieldMapping:
+    articles = settings.articles
+    return FieldMapping(
+        fields,
+        metadata=articles.metadata,
+        paragraph_separator=articles.paragraph_separator,
+        scalar_ids=articles.scalar_ids,
+    )
+
+
+def _reader(settings: Settings, mapping: FieldMapping, decoders: Decoders | None, *, limits: bool) -> ArticleReader:
+    articles = settings.articles
+    return ArticleReader(
+        max_article_chars=articles.max_article_chars if limits else sys.maxsize,
+        max_value_bytes=articles.max_value_bytes if limits else sys.maxsize,
+        mapping=mapping,
+        decoders=decoders,
+        keep_document=settings.output.article == "whole",
+    )

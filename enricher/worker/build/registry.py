@@ -1,0 +1,98 @@
+"""Settings -> what is asked of a schema registry: by the worker, at the start, and by commands."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from enricher.errors import SettingsError
+from enricher.worker.articles.formats import compile_schema, require_formats
+from enricher.worker.articles.schemas import Compile
+from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.config import RegistryConfig, registry_config
+from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
+from enricher.worker.registry.fetcher import Fetcher
+from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.store import GlueFolder, SchemaStore
+from enricher.worker.settings import Settings
+
+
+def check_registry(settings: Settings) -> None:
+    """Check what the worker needs of a registry, before the model is loaded. Connects to nothing; raises SettingsError."""
+    registry = settings.registry
+    if settings.articles.format == "registry":
+        if registry.glue_folder and not registry.glue_folder.is_dir():
+            raise SettingsError(f"registry.glue_folder: {registry.glue_folder} is not a folder")
+        require_formats()
+        if registry.url:
+            registry_client(settings)
+    if settings.output.format != "json":
+        registry_client(settings)
+
+
+def registry_client(settings: Settings) -> RegistryClient:
+    """A client for this registry. Reads secrets and certificates from files; raises SettingsError."""
+    require_formats()
+    return RegistryClient(_config(settings))
+
+
+def schema_store(settings: Settings) -> SchemaStore:
+    """The schemas that are kept of this registry. Raises SettingsError."""
+    registry = settings.registry
+    # The order of the URLs does not matter: they are one registry.
+    urls = ", ".join(sorted(_config(settings).urls))
+    return SchemaStore(registry.cache_dir, urls, max_schema_bytes=registry.max_schema_bytes)
+
+
+def glue_folder(settings: Settings) -> GlueFolder | None:
+    """The schemas of AWS Glue; None without a folder in the settings."""
+    registry = settings.registry
+    if registry.glue_folder is None:
+        return None
+    return GlueFolder(registry.glue_folder, max_schema_bytes=registry.max_schema_bytes)
+
+
+def registry_decoders(
+    settings: Settings, *, wake: Callable[[], None], compile_schema: Compile = compile_schema
+) -> RegistryDecoders | None:
+    """The decoders of records that name a schema, with a running fetcher; None if the settings read none.
+
+    The caller closes them. Raises SettingsError.
+    """
+    registry = settings.registry
+    if settings.articles.format != "registry":
+        return None
+    check_registry(settings)
+    fetcher = Fetcher(
+        compile_schema,
+        client=registry_client(settings) if registry.url else None,
+        store=schema_store(settings) if registry.url else None,
+        glue=glue_folder(settings),
+        wake=wake,
+        patience=Patience(registry.retry_max_s, registry.unknown_wait_s, registry.give_up_s),
+    )
+    return RegistryDecoders(fetcher)
+
+
+@contextmanager
+def waiting_decoders(settings: Settings) -> Iterator[WaitingDecoders | None]:
+    """The decoders for commands, which may wait for a schema; None if the settings read none. Raises SettingsError."""
+    arrived = threading.Event()
+    decoders = registry_decoders(settings, wake=arrived.set)
+    if decoders is None:
+        yield None
+        return
+    with closing(decoders):
+        # As long as the fetcher's first request may take, and a little for the decoder.
+        yield WaitingDecoders(decoders, arrived, timeout_s=settings.registry.timeout_s + 1.0)
+
+
+def _config(settings: Settings) -> RegistryConfig:
+    registry = settings.registry
+    return registry_config(
+        registry.url,
+        registry.client_properties(),
+        timeout_s=registry.timeout_s,
+        max_schema_bytes=registry.max_schema_bytes,
+    )

@@ -1,0 +1,206 @@
+"""Settings -> tasks: their checkpoints, the passes that they share, and a loaded model with its heads for each pass."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from enricher.errors import SettingsError
+from enricher.worker.build.model import Model, exempt_from_collection, load_pass
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.head import HeadSpec
+from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.run.sharing import Grouping, PassRequest, grouped, windows_of
+from enricher.worker.records import ModelCard, TaskCard
+from enricher.worker.rules.assembly import NER
+from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head
+from enricher.worker.rules.languages import Languages
+from enricher.worker.settings import Settings, TaskSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One encoder with the heads of all tasks that share it."""
+
+    names: tuple[str, ...]
+    """Of its tasks."""
+    model: Model
+    heads: tuple[Head, ...]
+    settings: Settings
+    """Those of the worker, with the precision and the windows of this pass."""
+    apart: tuple[str, ...] = ()
+    """The first tasks of the earlier passes, each with the reason why this one does not share their encoder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Everything that a worker finds in an article."""
+
+    passes: tuple[Pass, ...]
+    cards: tuple[TaskCard, ...] = ()
+    """In the order of the settings; empty without tasks there."""
+
+    @classmethod
+    def of(cls, settings: Settings, model: Model) -> Tasks:
+        """Entities only, by this model; records name no tasks."""
+        return cls((Pass((NER,), model, (EntityHead.of(model.engine.labels),), settings),))
+
+    @property
+    def first(self) -> Model:
+        """The model of the first pass."""
+        return self.passes[0].model
+
+    @property
+    def card(self) -> ModelCard:
+        """The model that records name unless one of their tasks ran: that of the first task that finds entities, if any."""
+        found = [card.model for card in self.cards if card.kind == "ner"] or [card.model for card in self.cards]
+        return found[0] if found else self.first.card
+
+    @property
+    def by_language(self) -> bool:
+        """Whether the language of an article decides which tasks it gets."""
+        return any(head.languages is not None for each in self.passes for head in each.heads)
+
+
+def load_tasks(settings: Settings) -> Tasks:
+    """Prepare, load and warm the models of all tasks. Raises ModelError, SettingsError."""
+    if not settings.tasks:
+        model = load_pass(settings)
+        exempt_from_collection()
+        return Tasks.of(settings, model)
+    plan = plan_tasks(settings)
+    several = sum(each.head.kind == "ner" for each in plan.checkpoints) > 1
+    passes: list[Pass] = []
+    for number, group in enumerate(plan.grouping.groups):
+        names = [plan.names[index] for index in group]
+        apart = _apart(plan, number)
+        log.info("pass %d: %s%s", number, ", ".join(names), "".join(f"; not with {reason}" for reason in apart))
+        requests = [plan.requests[index] for index in group]
+        first = passes[0].model if passes else None
+        chosen = _settings_of_pass(settings, requests, settings.tasks[names[0]], first)
+        model = load_pass(chosen, [plan.checkpoints[index] for index in group])
+        passes.append(replace(_with_heads(settings, chosen, names, model, several=several), apart=apart))
+    exempt_from_collection()
+    by_name = {head.task.name: head.task for each in passes for head in each.heads if head.task}
+    return Tasks(tuple(passes), tuple(by_name[name] for name in plan.names))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which tasks share a pass, before anything is loaded."""
+
+    names: Sequence[str]
+    checkpoints: Sequence[Checkpoint]
+    requests: Sequence[PassRequest]
+    grouping: Grouping
+
+
+def plan_tasks(settings: Settings) -> Plan:
+    """Open the checkpoints of all tasks and group them. Raises ModelError, SettingsError."""
+    checkpoints = [_opened(name, task) for name, task in settings.tasks.items()]
+    pairs = zip(settings.tasks.values(), checkpoints, strict=True)
+    requests = [_request(settings, task, checkpoint) for task, checkpoint in pairs]
+    return Plan([*settings.tasks], checkpoints, requests, grouped(requests))
+
+
+def _opened(name: str, task: TaskSettings) -> Checkpoint:
+    checkpoint = open_model(task.source)
+    found = checkpoint.head.kind
+    if task.kind not in {None, found}:
+        raise SettingsError(f"tasks.{name}.kind is {task.kind}, but {checkpoint.folder} is for {found}")
+    for setting in sorted(_useless(checkpoint.head)):
+        if getattr(task, setting) != TaskSettings.model_fields[setting].default:
+            raise SettingsError(
+                f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; {_USES[setting]}"
+            )
+    if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
+        raise SettingsError(
+            f"tasks.{name}.max_window_tokens is {task.max_window_tokens}, but {checkpoint.folder} takes "
+            f"{checkpoint.max_window_tokens} at most"
+        )
+    return checkpoint
+
+
+_USES = {
+    "pooling": "it is for classification and embedding",
+    "threshold": "it is for classification with several labels at once (`problem_type` of the checkpoint)",
+    "vector": "it is for embedding",
+}
+"""What each setting that not all kinds of tasks have is for."""
+
+
+def _useless(head: HeadSpec) -> set[str]:
+    """Settings without effect on a task with this head."""
+    used = {"ner": set[str](), "classification": {"pooling"}, "embedding": {"pooling", "vector"}}[head.kind]
+    return _USES.keys() - used - ({"threshold"} if head.multi_label else set())
+
+
+def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> PassRequest:
+    batching, advice = settings.batching, advice_for(checkpoint.folder, checkpoint.max_window_tokens)
+    lengths = (task.max_window_tokens, batching.max_window_tokens)
+    overlaps = (task.overlap_tokens, batching.overlap_tokens)
+    chosen = any(each is not None for each in (*lengths, *overlaps)) or (checkpoint.folder / ADVICE_FILE).is_file()
+    windows = (
+        _first(*lengths, default=advice.max_window_tokens),
+        _first(*overlaps, default=advice.overlap_tokens),
+    )
+    return PassRequest(checkpoint, windows if chosen else None, task.precision)
+
+
+def _first(*values: int | None, default: int) -> int:
+    return next((value for value in values if value is not None), default)
+
+
+def _apart(plan: Plan, number: int) -> tuple[str, ...]:
+    """Why a pass does not share the encoder of the earlier ones."""
+    firsts = [plan.names[group[0]] for group in plan.grouping.groups]
+    reasons = plan.grouping.reasons[number]
+    return tuple(f"{first}: {reason}" for first, reason in zip(firsts, reasons, strict=False))
+
+
+def _settings_of_pass(
+    settings: Settings, requests: Sequence[PassRequest], task: TaskSettings, first: Model | None
+) -> Settings:
+    """The worker's settings with the task's precision and the windows of its pass.
+
+    All passes run in the threads of the `first` one.
+    """
+    model: dict[str, Any] = {"source": task.source, "precision": task.precision}
+    if first is not None:
+        model["concurrency"] = first.concurrency
+    windows: dict[str, Any] = {}
+    if chosen := windows_of(requests):
+        windows["max_window_tokens"], windows["overlap_tokens"] = chosen
+    return settings.model_copy(
+        update={
+            "model": settings.model.model_copy(update=model),
+            "batching": settings.batching.model_copy(update=windows),
+        }
+    )
+
+
+def _with_heads(settings: Settings, chosen: Settings, names: Sequence[str], model: Model, *, several: bool) -> Pass:
+    """The pass of these tasks. `several`: more than one task of the worker finds entities, so each entity names its task."""
+    checkpoints = model.prepared.checkpoints
+    heads = tuple(
+        _head(name, settings.tasks[name], checkpoint.head, card, names_task=several)
+        for name, checkpoint, card in zip(names, checkpoints, model.prepared.cards, strict=True)
+    )
+    return Pass(tuple(names), model, heads, chosen)
+
+
+def _head(name: str, task: TaskSettings, spec: HeadSpec, model: ModelCard, *, names_task: bool) -> Head:
+    languages = None
+    if task.languages is not None:
+        languages = Languages(frozenset(each.lower() for each in task.languages), default=task.default)
+    if spec.kind == "ner":
+        return EntityHead.of(spec.labels, TaskCard(name, "ner", model), languages, names_task=names_task)
+    card = TaskCard(name, spec.kind, model, task.pooling, task.vector)
+    if spec.kind == "classification":
+        return ClassHead(card, spec.labels, spec.multi_label, task.threshold, languages)
+    return EmbeddingHead(card, spec.normalised, languages)

@@ -1,0 +1,127 @@
+"""`enricher enrich FILE`: the same worker without Kafka, from JSON lines to JSON lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, TypeGuard
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from enricher.errors import FatalError, NotEnriched, SettingsError
+from enricher.worker.build.building import file_worker
+from enricher.worker.build.tasks import load_tasks
+from enricher.worker.commands.progress import describe, progress_lines, repeated
+from enricher.worker.commands.signals import interrupted, stopped_by_signals
+from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
+from enricher.worker.loop.loop import Worker
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.settings import load_settings
+
+log = logging.getLogger(__name__)
+
+
+def enrich(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="JSON lines, one article each, plain or gzip; `-` is standard input.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the enriched records. Default: standard output.")
+    ] = None,
+    dead_letters: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the lines that cannot be enriched, with reasons. Default: only the reasons, on standard error."
+        ),
+    ] = None,
+    *,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 10 if any line could not be enriched, not only if all could not."),
+    ] = False,
+) -> None:
+    """Enrich a file of articles without Kafka: for a first try, and for debugging one article.
+
+    The files of --output and --dead-letters get their names once they are complete; until then, and after Ctrl-C or an
+    error, the part written so far is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines
+    could be enriched (with --strict: if any could not), 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    settings = load_settings()
+    _require_different(file, output, dead_letters)
+    _require_readable(file)
+    guarding = Watchdog(timer=context.find_object(ProcessTimer))
+    with stopped_by_signals(interrupted) as signals, ExitStack() as files, guarding as watchdog:
+        records = _opened(files, output, sys.stdout.buffer)
+        letters = _opened(files, dead_letters, sys.stderr.buffer)
+        with watchdog.guard("starting", settings.worker.start_timeout_s):
+            tasks = load_tasks(settings)
+        source = LineSource(file)
+        sink = LineSink(
+            records, letters, card=tasks.card, committed=source.note_committed, keep_lines=dead_letters is not None
+        )
+        worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
+        signals.stop = worker.stop
+        with _progress(worker, source):
+            worker.run()
+        if signals.received and not source.caught_up():
+            raise typer.Exit(interrupted(signals.received))
+    counters = worker.counters
+    bad = counters.dead_letters.total()
+    if bad and (strict or not counters.records):
+        raise NotEnriched(f"{bad} of {bad + counters.records} lines could not be enriched")
+
+
+def _require_readable(file: Path) -> None:
+    """Fail before the model is loaded. A pipe is not tried: it can be opened only once."""
+    if file == STDIN or file.is_fifo():
+        return
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise FatalError(f"cannot open {file}: {error.strerror}") from error
+
+
+def _require_different(file: Path, *outputs: Path | None) -> None:
+    """Opening a file for writing empties it. Devices such as `/dev/null` may be named twice."""
+    named = [path for path in outputs if _is_file(path)]
+    files = [path.resolve() for path in (file, *named) if _is_file(path)] + [partial_name(path) for path in named]
+    if len(set(files)) < len(files):
+        message = "the input, --output and --dead-letters must be different files, and none another's FILE.partial"
+        raise SettingsError(message)
+
+
+def _is_file(path: Path | None) -> TypeGuard[Path]:
+    return path is not None and path != STDIN and (path.is_file() or not path.exists())
+
+
+def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
+    if path is None or path == STDIN:
+        return sys.stdout.buffer if path else default
+    return files.enter_context(whole_file(path))
+
+
+@contextmanager
+def _progress(worker: Worker, source: LineSource) -> Iterator[None]:
+    """A progress bar on a terminal, log lines elsewhere; the counts at the end."""
+    console = Console(stderr=True)
+    with _bar(console, worker, source) if console.is_terminal else progress_lines(worker.counters, every_s=5.0):
+        yield
+    log.info("done: %s", describe(worker.counters))
+
+
+@contextmanager
+def _bar(console: Console, worker: Worker, source: LineSource) -> Iterator[None]:
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task, counters = progress.add_task("loading", total=None), worker.counters
+
+        def refresh() -> None:
+            text = f"{counters.published} articles, {counters.windows} windows, {counters.dead_letters.total()} dead letters"
+            progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
+
+        with repeated(refresh, every_s=0.2):
+            yield

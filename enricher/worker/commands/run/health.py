@@ -1,0 +1,75 @@
+"""`enricher run` and its health: what is served, and on which port."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from enricher.worker.build.observing import worker_facts
+from enricher.worker.commands.progress import repeated
+from enricher.worker.health.liveness import Waits
+from enricher.worker.health.page import PARENT_PAGE
+from enricher.worker.health.processes import ProcessesHealth
+from enricher.worker.health.routes import Route, routes
+from enricher.worker.health.samples import EVERY_S
+from enricher.worker.health.server import HealthServer
+from enricher.worker.health.status import View
+from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.loop.loop import Worker
+from enricher.worker.processes import ParentLink, Supervisor
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import Settings
+from enricher.worker.settings.operating import HealthSettings
+from enricher.worker.telemetry.observed import Observed
+
+log = logging.getLogger("enricher.worker.commands.run")
+
+_LOOPBACK = "127.0.0.1"
+_REBALANCE_S = 10.0
+"""From the session timeout until every partition has a new owner; members hear of it within a second."""
+
+
+@contextmanager
+def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterator[WorkerHealth]:
+    """Serve a worker's health while the body runs, which begins before the model is loaded.
+
+    `link`: the worker has a parent, which serves the port of the settings; the worker's own port is for the parent only.
+    """
+    health = WorkerHealth(worker_facts(settings))
+    with _served(routes(health), settings.health, link), repeated(health.sample, EVERY_S):
+        yield health
+
+
+@contextmanager
+def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
+    """Serve the health of all processes of a parent on one port."""
+    handed_out_s = settings.kafka.session_timeout_s + _REBALANCE_S
+    health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
+    with _served({**routes(health, PARENT_PAGE), **health.routes()}, settings.health), repeated(health.look, EVERY_S):
+        yield
+
+
+def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
+    """A worker as its health reads it."""
+    pacing, recovery = worker.pacing, worker.recovery
+    return View(
+        observed=seen,
+        watched=watchdog.watched,
+        waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
+        recoveries=lambda: tuple(recovery.noted),
+    )
+
+
+@contextmanager
+def _served(paths: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None) -> Iterator[None]:
+    if not settings.enabled:
+        yield
+        return
+    host, port = (_LOOPBACK, 0) if link else (settings.host, settings.port)
+    with HealthServer(paths, host=host, port=port) as server:
+        if link:
+            link.serves(server.port)
+        else:
+            log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
+        yield

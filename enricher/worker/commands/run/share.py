@@ -1,0 +1,45 @@
+"""One of several worker processes: its instance name, and its share of the cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enricher.errors import SettingsError
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Process `index` of `count`, written as `0/4`."""
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """Parse the written form. Raises SettingsError."""
+        index, _, count = text.partition("/")
+        if index.isdecimal() and count.isdecimal() and int(index) < int(count):
+            return cls(int(index), int(count))
+        message = f"--process is set by the parent of several processes and takes INDEX/COUNT, not '{text}'"
+        raise SettingsError(message)
+
+    def of(self, settings: Settings) -> Settings:
+        """The settings of this process: its instance name, and by default only its share of the cores."""
+        kafka, model, worker = settings.kafka, settings.model, settings.worker
+        cores, concurrency = available_cores(), model.concurrency
+        if concurrency is None and resolve_device(model.device, model.gpu_wait) == "cpu":
+            concurrency = max(1, cores // self.count)  # a tuned value is for one process alone
+        tokenizer_threads = worker.tokenizer_threads or max(1, min(4, cores // (2 * self.count)))
+        return settings.model_copy(
+            update={
+                "kafka": kafka.model_copy(update={"instance": f"{kafka.instance}-{self.index}"}),
+                "model": model.model_copy(update={"concurrency": concurrency}),
+                "worker": worker.model_copy(update={"tokenizer_threads": tokenizer_threads}),
+            }
+        )

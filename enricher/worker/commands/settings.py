@@ -1,0 +1,122 @@
+"""`enricher settings`: every setting, for people, as the page deploy/settings.md, or as a JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+
+from enricher.worker.commands.console import data_console
+from enricher.worker.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CONFIG_FILE, Settings, load_settings
+from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, shown
+from enricher.worker.settings.tasks import TASKS
+
+COMMAND = "enricher settings --markdown > deploy/settings.md"
+_PAGE_HEAD = f"""\
+# Settings
+
+<!-- Written by `{COMMAND}`; a test compares. Change `enricher/worker/settings/` instead. -->
+
+Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
+`{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `{CONFIG_VARIABLE}` names. From weakest to strongest:
+defaults, the TOML file, a `.env` file in the working folder, environment variables. Unknown names are refused.
+Tasks are tables `[tasks.NAME]`, and in the environment one JSON object for all of them, see the end.
+`enricher settings` shows the values in force; `enricher doctor` tests them. Every command logs the files that it reads
+settings from, because a `.env` in a working folder that others can write to decides which brokers are used.
+
+| variable | type | default | what it is for |
+|---|---|---|---|
+| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |
+"""
+
+_ABOUT_TASKS = """\
+In the environment, all tasks are one JSON object, `ENRICHER_TASKS`; it changes the fields that it names. Names of tasks
+have 1 to 40 of `a-z`, `0-9`, `-` and `_`, and begin with a letter or digit. Without tasks, the worker finds entities by
+`model.source`; with them, `model.source` and `model.precision` are refused.
+
+```toml
+[tasks.names]
+source = "newswire-minilm"
+
+[tasks.topic]
+source = "/models/topic"
+languages = ["en"]
+default = true
+```
+
+```sh
+ENRICHER_TASKS='{"names": {"source": "newswire-minilm"}, "topic": {"source": "/models/topic"}}'
+```
+"""
+
+
+def show_settings(
+    *,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page deploy/settings.md, without current values.")
+    ] = False,
+    json_schema: Annotated[bool, typer.Option("--json-schema", help="Print a JSON Schema of the TOML file.")] = False,
+) -> None:
+    """Show every setting: its variable, type and unit, default, value in force and reason. Secrets are masked."""
+    if markdown:
+        sys.stdout.write(settings_page())
+    elif json_schema:
+        sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
+    else:
+        _list(data_console())
+
+
+def _list(console: Console) -> None:
+    """Lists them also if they are wrong, because error messages refer to this list."""
+    settings = None
+    try:
+        settings = load_settings()
+    finally:
+        console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}", soft_wrap=True)
+        for group, rows in groupby(all_rows(), key=lambda row: row.group):
+            console.print(f"\n[bold]\\[{heading(group)}][/]  {escape(group_reason(group))}")
+            for row in rows:
+                _print_row(console, row, settings)
+
+
+def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
+    if row.group == TASKS:
+        values = {} if settings is None else {name: getattr(task, row.name) for name, task in settings.tasks.items()}
+        for name, value in values.items():
+            _print_value(console, row, f"tasks.{name}.{row.name}", shown(row.name, value))
+        if not values:
+            _print_value(console, row, row.variable, row.default)
+    else:
+        value = row.default if settings is None else shown(row.name, getattr(getattr(settings, row.group), row.name))
+        _print_value(console, row, row.variable, value)
+    console.print(Padding(f"[dim]{escape(row.kind)}.[/] {escape(row.reason)}", (0, 0, 0, 4)))
+
+
+def _print_value(console: Console, row: Row, variable: str, value: str) -> None:
+    changed = value != row.default
+    default = f"  [dim](default: {escape(row.default)})[/]" if changed and row.default != REQUIRED else ""
+    style = "bold yellow" if changed else "green"
+    console.print(f"[cyan]{variable}[/]=[{style}]{escape(value)}[/]{default}", soft_wrap=True)
+
+
+def settings_page() -> str:
+    """deploy/settings.md: without current values, so it is the same on every machine."""
+    lines = [_PAGE_HEAD]
+    for group, rows in groupby(all_rows(), key=lambda row: row.group):
+        lines += [f"## `[{heading(group)}]`\n", f"{group_reason(group)}\n"]
+        lines += [_ABOUT_TASKS] if group == TASKS else []
+        lines += ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
+        lines += [*map(_line, rows), ""]
+    return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    default = row.default if row.default_in_words else f"`{row.default}`"
+    cells = [f"`{row.variable}`", row.kind, default, row.reason]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

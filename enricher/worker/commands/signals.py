@@ -1,0 +1,55 @@
+"""SIGTERM and SIGINT, for the commands that run until they are stopped."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+log = logging.getLogger("enricher.worker.commands.run")
+
+
+def interrupted(number: int) -> int:
+    """The exit code if a signal ends a command before its work is done; the convention of shells."""
+    return 128 + number
+
+
+class Signals:
+    """The handler of SIGTERM and SIGINT: ends a process that is still starting, stops what it runs afterwards.
+
+    `early_code`: the exit code of a process that is still starting, by the signal's number.
+    """
+
+    def __init__(self, early_code: Callable[[int], int]) -> None:
+        self._early_code = early_code
+        self.stop: Callable[[], None] | None = None
+        """Requests the end of what runs; None while the process is starting. It must not block the handler."""
+        self.received: int | None = None
+        """The number of the latest signal; None before the first."""
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """Handle a signal."""
+        self.received = number
+        if self.stop is None:
+            log.info("%s: ending before anything was read", signal.Signals(number).name)
+            raise SystemExit(self._early_code(number))
+        log.info("%s: finishing the work in progress, then ending", signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+        self.stop()
+
+
+@contextmanager
+def stopped_by_signals(early_code: Callable[[int], int] = lambda _number: 0) -> Iterator[Signals]:
+    """Let SIGTERM and SIGINT end the body gracefully; a second signal of a kind has its usual effect.
+
+    A worker that is asked to stop has not failed, so `early_code` is 0 unless a command says otherwise.
+    """
+    signals = Signals(early_code)
+    usual = {number: signal.signal(number, signals) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield signals
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)

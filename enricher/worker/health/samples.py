@@ -1,0 +1,140 @@
+"""The last 15 minutes of a worker, one sample every two seconds, so that the page can draw full charts at once.
+
+Samples hold counts; rates and quantiles are differences between two samples. One thread adds samples, others get copies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from enricher.worker.stats.counters import Counters
+from enricher.worker.stats.histogram import Histogram
+from enricher.worker.stats.snapshot import Snapshot
+
+EVERY_S = 2.0
+KEPT_S = 900.0
+OVER_S = 60.0
+"""The period of "current" figures and of each point of the latency: a shorter one is noisy, a longer one hides changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The worker at `at_s` (monotonic clock). Counts are since the start."""
+
+    at_s: float
+    epoch_s: float
+    published: int
+    windows: int
+    batches: int
+    real_tokens: int
+    padded_tokens: int
+    fill_sum: float
+    latency: tuple[int, ...]
+    wait: tuple[int, ...]
+    transaction: tuple[int, ...]
+    engine_busy_s: float
+    engine_starved_s: float
+    concurrency: int
+    oldest_age_s: float
+    lag: int | None
+    """Total lag; see `lag_of`."""
+    in_flight: int
+    held_back: int
+    queued_tokens: int
+    task_busy_s: Mapping[str, float]
+    """By task."""
+
+
+def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
+    """Take a sample of the worker as it is now."""
+    return Sample(
+        at_s=at_s,
+        epoch_s=epoch_s,
+        published=counters.published,
+        windows=counters.windows,
+        batches=counters.batches,
+        real_tokens=counters.real_tokens,
+        padded_tokens=counters.padded_tokens,
+        fill_sum=counters.batch_fill.sum,
+        latency=tuple(counters.latency_s.counts),
+        wait=tuple(counters.batch_wait_s.counts),
+        transaction=tuple(counters.transaction_s.counts),
+        engine_busy_s=snapshot.engine_busy_s,
+        engine_starved_s=snapshot.engine_starved_s,
+        concurrency=snapshot.concurrency,
+        oldest_age_s=snapshot.oldest_age_s,
+        lag=lag_of(snapshot),
+        in_flight=snapshot.in_flight_articles,
+        held_back=snapshot.held_back_articles,
+        queued_tokens=snapshot.queued_tokens,
+        task_busy_s={name: task.busy_s for name, task in counters.tasks.copy().items()},
+    )
+
+
+def lag_of(snapshot: Snapshot) -> int | None:
+    """Total lag over the assigned partitions; 0 if none are assigned, None if unknown."""
+    lags = snapshot.lags
+    return sum(lags.values()) if lags or not snapshot.partitions else None
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """`part / whole`, or None if there is nothing to divide by."""
+    return part / whole if whole > 0 else None
+
+
+def quantile(bounds: Sequence[float], before: Sequence[int], now: Sequence[int], share: float) -> float | None:
+    """Quantile of the values counted between two samples, given their bucket counts."""
+    # The counters are read while they change, so a single difference may be negative by one.
+    between = [max(0, late - early) for early, late in zip(before, now, strict=True)]
+    return Histogram(bounds, between).quantile(share)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What happened between two samples."""
+
+    before: Sample
+    now: Sample
+
+    @property
+    def seconds(self) -> float:
+        """Length of the interval."""
+        return self.now.at_s - self.before.at_s
+
+    def rate(self, name: str) -> float:
+        """Increase of the count `name` per second."""
+        return max(0.0, self.difference(name) / self.seconds) if self.seconds > 0 else 0.0
+
+    def difference(self, name: str) -> float:
+        """Increase of the count `name`."""
+        return float(getattr(self.now, name) - getattr(self.before, name))
+
+    def padding_share(self) -> float | None:
+        """Padding as a share of the computed tokens."""
+        padding = self.difference("padded_tokens") - self.difference("real_tokens")
+        return ratio(padding, self.difference("padded_tokens"))
+
+    def fill(self) -> float | None:
+        """Mean fill of the batches, 0 to 1."""
+        return ratio(self.difference("fill_sum"), self.difference("batches"))
+
+    def thread_share(self, name: str) -> float | None:
+        """The seconds counted in `name` as a share of the threads' time, at most 1."""
+        return self._share(self.difference(name))
+
+    def task_share(self, task: str) -> float | None:
+        """The time of a task's runs as a share of the threads' time, at most 1."""
+        return self._share(self.now.task_busy_s[task] - self.before.task_busy_s.get(task, 0.0))
+
+    def _share(self, busy_s: float) -> float | None:
+        # A run is counted when it ends, so a short interval may count more time than it has.
+        share = ratio(busy_s, self.seconds * self.now.concurrency)
+        return share and min(1.0, share)
+
+
+def interval_to(samples: Sequence[Sample], now: Sample, over_s: float) -> Interval:
+    """From the first sample that is not older than `over_s` to `now`, which need not be one of `samples`."""
+    first = bisect_left(samples, now.at_s - over_s, key=lambda sample: sample.at_s)
+    return Interval(samples[first] if first < len(samples) else now, now)

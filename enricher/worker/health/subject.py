@@ -1,0 +1,104 @@
+"""One worker's health, from the start of the process to its end."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from enricher.worker.health.charts import COLUMNS, rows
+from enricher.worker.health.liveness import stuck
+from enricher.worker.health.routes import ProbeResult
+from enricher.worker.health.samples import EVERY_S, KEPT_S, OVER_S, Sample, interval_to, look
+from enricher.worker.health.status import View, status_of
+from enricher.worker.stats.snapshot import WorkerState
+from enricher.worker.telemetry.observed import WorkerFacts
+from enricher.worker.telemetry.prometheus import exposition, starting_exposition
+
+LOADING = "loading the model"
+
+
+class WorkerHealth:
+    """Answers for a worker, also before it is built."""
+
+    def __init__(
+        self,
+        facts: WorkerFacts,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        epoch_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._facts = facts
+        self._clock, self._epoch_clock = clock, epoch_clock
+        self._began_s = clock()
+        self._step = LOADING
+        self._view: View | None = None
+        self._samples: deque[Sample] = deque(maxlen=int(KEPT_S / EVERY_S) + 1)
+
+    # ---- called by the command
+
+    def starts(self, step: str) -> None:
+        """Set which step of the start is under way: the reason that probes give."""
+        self._step = step
+
+    def shows(self, view: View) -> None:
+        """The worker is built: answer from it from now on."""
+        self._view = view
+        self.sample()
+
+    def sample(self) -> None:
+        """Take one sample for the charts: due every `EVERY_S` seconds."""
+        if self._view:
+            seen = self._view.observed
+            self._samples.append(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))
+
+    # ---- called by the server
+
+    def live(self) -> ProbeResult:
+        """Not ok if only a new process can help. A start is not bounded here: the startup probe bounds it."""
+        if not self._view:
+            return ProbeResult(ok=True, reason=self._step)
+        reason = stuck(self._view.watched(), self._view.waits())
+        return ProbeResult(ok=reason is None, reason=reason or "the loop turns")
+
+    def ready(self) -> ProbeResult:
+        """Ok if the model is loaded and proven, the worker is a member of the group, and it is not draining.
+
+        It stays ready while the brokers are away: they are away for others too.
+        """
+        if not self._view:
+            return ProbeResult(ok=False, reason=self._step)
+        snapshot = self._view.observed.snapshot()
+        if snapshot.state is WorkerState.DRAINING:
+            return ProbeResult(ok=False, reason="draining")
+        if not snapshot.connection.joined:
+            return ProbeResult(ok=False, reason="not yet a member of the group")
+        return ProbeResult(ok=True, reason=snapshot.state.value)
+
+    def started(self) -> ProbeResult:
+        """Ok once the worker is built and connected."""
+        return ProbeResult(ok=True, reason="started") if self._view else ProbeResult(ok=False, reason=self._step)
+
+    def metrics(self, accept: str) -> tuple[bytes, str]:
+        """The exposition, and its content type."""
+        return exposition(self._view.observed, accept) if self._view else starting_exposition(accept)
+
+    def status(self, since: float = 0.0) -> dict[str, Any]:
+        """Everything on the page, with the charts' rows after `since` (Unix time)."""
+        epoch_s, view, samples = self._epoch_clock(), self._view, tuple(self._samples)
+        snapshot = view.observed.snapshot() if view else None
+        status: dict[str, Any] = {
+            "now": epoch_s,
+            "uptime_s": self._clock() - self._began_s,
+            "state": (snapshot.state if snapshot else WorkerState.STARTING).value,
+            "live": asdict(self.live()),
+            "ready": asdict(self.ready()),
+            "worker": asdict(self._facts),
+            "history": {"columns": COLUMNS, "rows": rows(samples, since)},
+        }
+        if view and snapshot:
+            now = look(view.observed.counters, snapshot, self._clock(), epoch_s)
+            status |= status_of(view, snapshot, now, interval_to(samples, now, OVER_S))
+        return status

@@ -1,0 +1,187 @@
+"""A Hugging Face folder: its config, its head and labels, its digest, and its weights one at a time.
+
+Reads files only: no hub, no PyTorch, no pickles (which run code when opened).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.configuration import EncoderConfig, read_encoder
+from enricher.worker.inference.checkpoint.families import FAMILIES, Family
+from enricher.worker.inference.checkpoint.head import HeadSpec
+from enricher.worker.inference.checkpoint.labels import class_names, label_names
+from enricher.worker.inference.checkpoint.vectors import vector_head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from enricher.worker.records import Float32Array, TaskKind
+
+SINGLE_FILE = "model.safetensors"
+SHARD_INDEX = "model.safetensors.index.json"
+VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+"""The files that may hold a tokenizer's vocabulary; one of them is required."""
+TOKENIZER_FILES = (
+    *VOCABULARY_FILES,
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+"""Every file that a fast tokenizer of the supported families may use."""
+_OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+"""Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An opened folder. Everything in it was checked except the shapes of the weights."""
+
+    folder: Path
+    config: EncoderConfig
+    head: HeadSpec
+    """What it finds."""
+    files: tuple[Path, ...]
+    """The configuration, the files with the weights, with their index if there is one, and those that describe pooling."""
+    digest: str
+    """sha256 (hex) over configuration, weights and tokenizer files: equal digests mean the same model."""
+    _file_of: Mapping[str, Path] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, folder: Path) -> Checkpoint:
+        """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
+        config, kind = read_encoder(folder)
+        file_of = _weight_files(folder, config.architectures[0])
+        index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
+        head, described_in = _head(folder, config, kind)
+        files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described_in)
+        opened = cls(folder, config, head, files, digest_of(folder, files), file_of)
+        for module in opened.family.classes.modules if kind == "classification" else ():
+            opened._stored_name(f"{module}.weight")  # refuses a folder without it
+        return opened
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names by id: IOB2 for `ner`, plain for `classification`, none for `embedding`."""
+        return self.head.labels
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.resolve().name
+
+    @property
+    def family(self) -> Family:
+        """What its weights are called; for an ONNX model of another family, where its positions begin."""
+        return FAMILIES.get(self.config.model_type, FAMILIES["bert"])
+
+    @property
+    def first_position(self) -> int:
+        """The position id of a window's first token."""
+        if not self.family.positions_after_padding:
+            return 0
+        return (1 if self.config.pad_token_id is None else self.config.pad_token_id) + 1
+
+    @property
+    def max_window_tokens(self) -> int:
+        """The longest window that the position table allows, special tokens included."""
+        return self.config.max_position_embeddings - self.first_position
+
+    def weight(self, name: str) -> Float32Array:
+        """Read one weight as float32. Raises ModelError if it is missing or of an unsupported type."""
+        stored = self._stored_name(name)
+        try:
+            with safe_open(self._file_of[stored], framework="np") as file:
+                value = file.get_tensor(stored)
+        except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{self.folder}: cannot read weight {stored!r}: {error}") from error
+        if value.dtype.name not in {"float32", "float16", "bfloat16"}:
+            raise ModelError(
+                f"{self.folder}: weight {stored!r} is {value.dtype}; only float32, float16 and bfloat16 are read"
+            )
+        as_float32: Float32Array = value.astype(np.float32, copy=False)
+        return as_float32
+
+    def _stored_name(self, name: str) -> str:
+        """The name in the file: of an encoder that was saved alone, without the family's prefix."""
+        for known in (name, name.removeprefix(f"{self.family.base}.")):
+            if known in self._file_of:
+                return known
+            for new, old in _OLD_NAMES:
+                if known.endswith(new) and (renamed := known.replace(new, old)) in self._file_of:
+                    return renamed
+        raise ModelError(
+            f"{self.folder}: no weight {name!r} among {len(self._file_of)}. "
+            f"Is this a complete {self.config.architectures[0]}?"
+        )
+
+
+def _head(folder: Path, config: EncoderConfig, kind: TaskKind) -> tuple[HeadSpec, tuple[Path, ...]]:
+    """The head, and the files beside config.json that describe it. Raises ModelError."""
+    if kind == "ner":
+        return HeadSpec.of_entities(label_names(config.id2label)), ()
+    if kind == "embedding":
+        return vector_head(folder, config)
+    several = config.problem_type == "multi_label_classification"
+    if config.problem_type not in {None, "single_label_classification", "multi_label_classification"} or (
+        not several and len(config.id2label) == 1
+    ):
+        raise ModelError(
+            f"{folder}: its head gives numbers and no classes (problem_type {config.problem_type!r}, "
+            f"{len(config.id2label)} labels): regression is not supported. Choose a checkpoint of "
+            f"single_label_classification or multi_label_classification; for one label that holds or does not, write the "
+            f"latter into config.json."
+        )
+    names = class_names(config.id2label, multi_label=several)
+    return HeadSpec("classification", names, several, "first", normalised=False, dimensions=len(names)), ()
+
+
+def _weight_files(folder: Path, architecture: str) -> dict[str, Path]:
+    """The file of each weight, from the index or from the single file."""
+    try:
+        if (folder / SINGLE_FILE).is_file():  # an index beside it is left over from an earlier save
+            with safe_open(folder / SINGLE_FILE, framework="np") as file:
+                files = dict.fromkeys(file.keys(), folder / SINGLE_FILE)
+        elif (folder / SHARD_INDEX).is_file():
+            shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
+            files = {str(name): folder / str(file) for name, file in shards.items()}
+        else:
+            raise ModelError(_no_weights(folder, architecture))
+    except (OSError, SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ModelError(
+            f"{folder}: the weights cannot be read: {error}. Copy the folder again, completely "
+            f"(from a clone: `git lfs pull`)."
+        ) from error
+    missing = sorted({path.name for path in files.values() if not path.is_file() or path.parent != folder})
+    if missing:
+        raise ModelError(f"{folder}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
+    return files
+
+
+def _no_weights(folder: Path, architecture: str) -> str:
+    if any(folder.glob("pytorch_model*.bin")):
+        return (
+            f"{folder}: the weights are a pickle (pytorch_model.bin), which runs code when opened, so we do not. "
+            f"Convert them once, where PyTorch is: "
+            f"{architecture}.from_pretrained(...).save_pretrained(...)."
+        )
+    return f"{folder}: no {SINGLE_FILE} and no {SHARD_INDEX}. The folder must hold the weights as safetensors."
+
+
+def digest_of(folder: Path, files: Iterable[Path]) -> str:
+    """sha256 (hex) over the names and the contents of files and of the folder's tokenizer files."""
+    whole = hashlib.sha256()
+    tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+    for path in sorted([*files, *tokenizer]):
+        with path.open("rb") as file:
+            whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()

@@ -1,0 +1,132 @@
+"""Whether two checkpoints have the same encoder, so that one pass can serve the heads of both.
+
+What counts is what an article's hidden states depend on: the encoder's weights and configuration, and the tokenizer's
+files, bit by bit. Heads do not count, nor does a pooler, which belongs to a head, nor what the tokenizer's files say about
+padding, truncation and where they come from: windows are cut and padded by us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_HEAD_KEYS = {"architectures", "id2label", "problem_type"}
+"""The keys of the configuration that say nothing about the encoder."""
+_SHOWN_CHARS = 60
+_IDLE_KEYS = {
+    "tokenizer.json": {"padding", "truncation"},
+    "tokenizer_config.json": {
+        *("backend", "is_local", "local_files_only", "name_or_path", "special_tokens_map_file", "tokenizer_file"),
+        *("max_length", "stride", "truncation_side", "truncation_strategy"),
+        *("model_input_names", "pad_to_multiple_of", "pad_token_type_id", "padding_side", "processor_class"),
+    },
+}
+"""The keys of the tokenizer's files on which no token depends. `model_max_length` is none: it limits windows."""
+
+
+def first_difference(first: Checkpoint, second: Checkpoint) -> str | None:
+    """The first key of config.json, file or weight in which two encoders differ; None if they are bit-identical.
+
+    Weights are compared as the float32 numbers that they mean, in the order of the graph, and named as the family calls
+    them. Reads all weights of both, one at a time, if nothing differs. Raises ModelError. A model that is ONNX already has
+    no weights to compare, so it differs from every other.
+    """
+    for each in (first, second):
+        if isinstance(each, OnnxModel):
+            return each.onnx_path.name
+    ours, theirs = (_configuration(each) for each in (first, second))
+    for key, value in ours.items():
+        if value != theirs[key]:
+            return f"{key} in config.json ({value}, {theirs[key]})"
+    for name in TOKENIZER_FILES:
+        if different := _difference(first.folder / name, second.folder / name):
+            return different
+    return next((name for name in encoder_weights(first) if _bytes(first, name) != _bytes(second, name)), None)
+
+
+def encoder_digest(checkpoint: Checkpoint) -> str:
+    """sha256 (hex) over encoder weights, encoder configuration and tokenizer files.
+
+    Equal digests mean that `first_difference` finds none, except that a model that is ONNX already has its own digest.
+    Reads all weights of the encoder, one at a time. Raises ModelError.
+    """
+    if isinstance(checkpoint, OnnxModel):
+        return checkpoint.digest
+    whole = hashlib.sha256(repr(sorted(_configuration(checkpoint).items())).encode())
+    for name in TOKENIZER_FILES:
+        said = json.dumps(_said(checkpoint.folder / name), sort_keys=True).encode()
+        whole.update(f"\n{name}\0{hashlib.sha256(said).hexdigest()}".encode())
+    for name in encoder_weights(checkpoint):
+        whole.update(f"\n{name}\0{hashlib.sha256(_bytes(checkpoint, name)).hexdigest()}".encode())
+    return whole.hexdigest()
+
+
+def encoder_weights(checkpoint: Checkpoint) -> Iterator[str]:
+    """The names of the weights below every head, in the order of the graph."""
+    family, config = checkpoint.family, checkpoint.config
+    tables = ["word_embeddings", "position_embeddings", *(["token_type_embeddings"] if family.token_types else [])]
+    yield from (f"{family.embeddings(table)}.weight" for table in tables)
+    modules = [family.embeddings("LayerNorm")]
+    if config.embedding_size not in {None, config.hidden_size}:
+        modules.append(family.projection)
+    for index in range(config.layers):
+        modules += [family.in_layer(index, part) for part in family.layer.modules]
+    for module in modules:
+        yield from (f"{module}.weight", f"{module}.bias")
+
+
+def _configuration(checkpoint: Checkpoint) -> dict[str, object]:
+    values = checkpoint.config.model_dump(exclude=_HEAD_KEYS)
+    return {**values, "embedding_size": checkpoint.config.embedding_size or checkpoint.config.hidden_size}
+
+
+def _bytes(checkpoint: Checkpoint, name: str) -> bytes:
+    """A weight, with its shape."""
+    value = np.ascontiguousarray(checkpoint.weight(name))
+    return str(value.shape).encode() + value.tobytes()
+
+
+def _difference(first: Path, second: Path) -> str | None:
+    """The name of a file, with the key if it is one of a JSON object, in which two tokenizers differ."""
+    if first.is_file() and second.is_file() and first.read_bytes() == second.read_bytes():
+        return None
+    ours, theirs = _said(first), _said(second)
+    if ours == theirs:
+        return None
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        if keys:
+            return f"{keys[0]} in {first.name} ({_shown(ours, keys[0])}, {_shown(theirs, keys[0])})"
+    return first.name
+
+
+def _said(path: Path) -> object:
+    """What a file says about tokens: the values of a JSON object, else the digest of the file; None if it is missing."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ModelError(f"{path}: this file of the tokenizer cannot be read: {error}") from error
+    with contextlib.suppress(ValueError):
+        if path.suffix == ".json" and isinstance(values := json.loads(content), dict):
+            return {key: value for key, value in values.items() if key not in _IDLE_KEYS.get(path.name, ())}
+    return hashlib.sha256(content).hexdigest()
+
+
+def _shown(values: dict[str, object], key: str) -> str:
+    """A value, if it is short."""
+    text = json.dumps(values[key], ensure_ascii=False) if key in values else "absent"
+    return text if len(text) <= _SHOWN_CHARS else "..."

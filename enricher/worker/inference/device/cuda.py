@@ -1,0 +1,70 @@
+"""Whether ONNX Runtime can use CUDA here. Runs a tiny model to find out; whether to use it is decided elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+from enricher.errors import ModelError
+from enricher.worker.inference.device import driver
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.session import PROVIDERS, SESSION_ERRORS
+
+if TYPE_CHECKING:
+    from enricher.worker.runtime.devices import GpuWait
+
+_PROBE_ERRORS: tuple[type[Exception], ...] = (ModelError, *SESSION_ERRORS)
+_working: set[int] = set()
+"""The GPUs on which a session has opened. A session on any other GPU would take its memory for nothing."""
+
+
+def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | None:
+    """Why the GPU of that number cannot be used; None if it can. Without a number, any GPU that has worked counts.
+
+    Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU.
+    It is the first thing that this process runs there, so `wait` holds for everything after it.
+    """
+    if index in _working or (index is None and _working):
+        return None
+    if PROVIDERS["cuda"] not in ort.get_available_providers():
+        return "this ONNX Runtime was built without it"
+    if not driver.installed():
+        return "there is no NVIDIA driver"
+    printed = _preload_cuda_libraries()
+    if wait == "block":
+        driver.block_while_waiting(index or 0)
+    try:
+        # A provider that does not load would be reported as nodes that are on the CPU, if that were refused.
+        session = open_session(_probe_model(), "cuda", threads_per_run=1, device_id=index or 0, cpu_nodes=True)
+        session.run(["y"], {"x": np.zeros(2, np.float32)})
+    except _PROBE_ERRORS as error:
+        return f"{error} {printed}".strip()
+    _working.add(index or 0)
+    # Errors of CUDA come back as exceptions, and are printed besides. Not before the provider has loaded: ONNX Runtime only
+    # prints why it did not.
+    ort.set_default_logger_severity(4)
+    return None
+
+
+def _preload_cuda_libraries() -> str:
+    """Load CUDA from its Python packages. Returns the last lines that ONNX Runtime prints, which belong in our message."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        ort.preload_dlls()
+    return "; ".join(line.strip() for line in printed.getvalue().splitlines()[-3:] if line.strip())
+
+
+def _probe_model() -> bytes:
+    """A model with ReduceMax, which is in every graph of ours and which ONNX Runtime computes with cuDNN."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size]) for name, size in (("x", 2), ("y", 1))]
+    nodes = [helper.make_node("Exp", ["x"], ["e"]), helper.make_node("ReduceMax", ["e"], ["y"])]
+    graph = helper.make_graph(nodes, "probe", ends[:1], ends[1:])
+    model: onnx.ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    content: bytes = model.SerializeToString()
+    return content

@@ -1,0 +1,196 @@
+"""Writes a recipe into a built float32 graph: int8 weights, and uint8 values in front of the products that take them.
+
+OpenVINO turns `QuantizeLinear -> DequantizeLinear -> MatMul` into an integer product. Values are divided by their gains in
+front of that, in one kernel with the rounding (after GELU inside the product's own), and the rows of the weight were
+multiplied by them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from enricher.errors import ModelError
+from enricher.worker.inference.graph.onnx_file import ALIGNMENT_BYTES, SMALLEST_ALIGNED_BYTES
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from enricher.worker.inference.graph.recipe import QuantisedInput, Recipe
+    from enricher.worker.records import Float32Array
+
+HIGHEST_UINT8 = 255
+HIGHEST_INT8 = 127
+"""Weights are symmetric: -128 is not used."""
+
+
+def quantise(folder: Path, recipe: Recipe) -> None:
+    """Replace the float32 graph in `folder`, and its weights, by int8 ones. Holds one weight in memory at a time.
+
+    Raises ModelError if the recipe is of another model or builder, and OSError if the folder cannot be written.
+    """
+    (path,) = folder.glob("*.onnx")
+    with tempfile.TemporaryDirectory(prefix="int8-", dir=folder) as name:
+        for written in write_int8(path, Path(name), recipe):
+            replaced = folder / written.name
+            written.chmod(replaced.stat().st_mode)
+            written.replace(replaced)
+
+
+def write_int8(path: Path, folder: Path, recipe: Recipe) -> tuple[Path, Path]:
+    """Write the int8 graph of the float32 graph at `path`, and its weights, into another folder, under the same names."""
+    model = onnx.load(str(path), load_external_data=False)
+    _check(path, model, recipe)
+    names = {_location(tensor) for tensor in model.graph.initializer} - {None}
+    if len(names) != 1:
+        raise ModelError(f"{path}: int8 graphs are made from graphs that were built here, with one file of weights.")
+    weights = path.with_name(str(names.pop()))
+    with (
+        weights.open("rb") as old,
+        mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        (folder / weights.name).open("wb") as new,
+    ):
+        _Rewriting(model.graph, mapped, new, weights.name).rewrite(recipe)
+    (folder / path.name).write_bytes(model.SerializeToString())
+    return folder / weights.name, folder / path.name
+
+
+def activation_scale(low: float, high: float) -> tuple[float, int]:
+    """Scale and zero point of uint8 for a range that contains 0."""
+    scale = (high - low) / HIGHEST_UINT8
+    return scale, int(np.clip(round(-low / scale), 0, HIGHEST_UINT8))
+
+
+def weight_scales(weight: Float32Array) -> Float32Array:
+    """`float32 [out]`: one symmetric int8 scale per output channel of `[in, out]`."""
+    scales: Float32Array = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / HIGHEST_INT8
+    return scales
+
+
+def rounded_weight(weight: Float32Array, scales: Float32Array) -> npt.NDArray[np.int8]:
+    """`weight / scales` as int8."""
+    rounded: npt.NDArray[np.int8] = np.clip(np.rint(weight / scales), -HIGHEST_INT8, HIGHEST_INT8).astype(np.int8)
+    return rounded
+
+
+class _Rewriting:
+    """One graph while its products are replaced; weights are copied from `mapped` to `data`."""
+
+    def __init__(self, graph: onnx.GraphProto, mapped: mmap.mmap, data: BinaryIO, data_name: str) -> None:
+        self._graph = graph
+        self._mapped = mapped
+        self._data = data
+        self._data_name = data_name
+        self._tensors: list[TensorProto] = []
+        self._before: dict[str, list[onnx.NodeProto]] = {}
+        """New nodes, by the name of the node in front of which they belong."""
+
+    def rewrite(self, recipe: Recipe) -> None:
+        """Quantise the products of `recipe`, and copy all other weights."""
+        products = {node.input[1]: node for node in self._graph.node if node.op_type == "MatMul"}
+        gains: dict[str, QuantisedInput] = {}
+        for each in recipe.inputs:
+            nodes = [products[f"{name}.weight"] for name in each.products]
+            value = self._activation(each, nodes[0].name)
+            for node in nodes:
+                gains[node.input[1]] = each
+                node.input[0] = value
+        for tensor in self._graph.initializer:
+            if tensor.name in gains:
+                self._weight(products[tensor.name], self._read(tensor), gains[tensor.name])
+            else:
+                self._copy(tensor)
+        self._replace_lists()
+
+    def _activation(self, quantised: QuantisedInput, before: str) -> str:
+        """The value, divided by its gains, as uint8 and back, in front of the first product that takes it."""
+        scale, zero = activation_scale(quantised.low, quantised.high)
+        name, gains, value = f"{quantised.value}.uint8", quantised.gain_array(), quantised.value
+        nodes = self._before.setdefault(before, [])
+        if gains is not None:
+            factors = self._constant(f"{name}.factors", np.reciprocal(gains))
+            value = f"{name}.divided"
+            nodes.append(helper.make_node("Mul", [quantised.value, factors], [value], name=value))
+        constants = [self._constant(f"{name}.scale", np.float32(scale)), self._constant(f"{name}.zero", np.uint8(zero))]
+        nodes.append(helper.make_node("QuantizeLinear", [value, *constants], [name], name=name))
+        nodes.append(helper.make_node("DequantizeLinear", [name, *constants], [f"{name}.read"], name=f"{name}.read"))
+        return f"{name}.read"
+
+    def _weight(self, node: onnx.NodeProto, weight: Float32Array, quantised: QuantisedInput) -> None:
+        """int8 with a scale per output channel, and the operator that reads it."""
+        gains = quantised.gain_array()
+        scaled = weight if gains is None else weight * gains[:, None]
+        name, scales = node.input[1], weight_scales(scaled)
+        self._append(f"{name}.int8", rounded_weight(scaled, scales))
+        inputs = [f"{name}.int8", self._constant(f"{name}.scale", scales)]
+        self._before.setdefault(node.name, []).append(
+            helper.make_node("DequantizeLinear", inputs, [f"{name}.read"], name=f"{name}.read", axis=1)
+        )
+        node.input[1] = f"{name}.read"
+
+    def _copy(self, tensor: TensorProto) -> None:
+        if _location(tensor) is None:
+            self._tensors.append(tensor)
+        else:
+            self._append(tensor.name, self._read(tensor))
+
+    def _append(self, name: str, value: npt.NDArray[np.generic]) -> None:
+        if value.nbytes >= SMALLEST_ALIGNED_BYTES:
+            self._data.write(bytes(-self._data.tell() % ALIGNMENT_BYTES))
+        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+        tensor = TensorProto(name=name, dims=value.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
+        where = {"location": self._data_name, "offset": str(self._data.tell()), "length": str(value.nbytes)}
+        for key, text in where.items():
+            tensor.external_data.add(key=key, value=text)
+        self._data.write(np.ascontiguousarray(value).data)
+        self._tensors.append(tensor)
+
+    def _read(self, tensor: TensorProto) -> Float32Array:
+        where = {entry.key: entry.value for entry in tensor.external_data}
+        kind = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        count = int(where["length"]) // kind.itemsize
+        return (
+            np.frombuffer(self._mapped, kind, count, int(where.get("offset", "0"))).reshape(tuple(tensor.dims)).copy()
+        )
+
+    def _constant(self, name: str, value: npt.NDArray[np.generic] | np.generic) -> str:
+        self._tensors.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def _replace_lists(self) -> None:
+        nodes = [each for node in self._graph.node for each in (*self._before.get(node.name, ()), node)]
+        del self._graph.node[:], self._graph.initializer[:]
+        self._graph.node.extend(nodes)
+        self._graph.initializer.extend(self._tensors)
+
+
+def _check(path: Path, model: onnx.ModelProto, recipe: Recipe) -> None:
+    about = {each.key: each.value for each in model.metadata_props}
+    if not recipe.counts_for(about.get("digest", ""), int(about.get("builder", "0"))):
+        raise ModelError(
+            f"{path}: the int8 recipe was made for another model or another version of the graph. "
+            f"`enricher model prepare --precision int8 --calibrate FILE` makes one for this."
+        )
+    values = {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
+    widths = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if tensor.dims}
+    for each in recipe.inputs:
+        gains = each.gain_array()
+        for weight in (f"{name}.weight" for name in each.products):
+            if values.get(weight) != each.value or (gains is not None and len(gains) != widths[weight]):
+                raise ModelError(
+                    f"{path}: the int8 recipe is damaged: {weight} does not take {each.value} as it says. "
+                    f"`enricher model prepare --precision int8 --calibrate FILE` makes another."
+                )
+
+
+def _location(tensor: TensorProto) -> str | None:
+    """The file that has the tensor's values; None if they are in the model file."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return None
+    return {entry.key: str(entry.value) for entry in tensor.external_data}["location"]

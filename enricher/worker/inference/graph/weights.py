@@ -1,0 +1,78 @@
+"""A checkpoint's weights as parts of a graph: read, checked against the configuration, written, and used by a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enricher.errors import ModelError
+from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+
+if TYPE_CHECKING:
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.records import Float32Array
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Nodes over the weights of one checkpoint. Every method that reads one raises ModelError if it does not fit."""
+
+    checkpoint: Checkpoint
+    writer: OnnxWriter
+    element: np.dtype[Any]
+    """The type of weights and intermediate values."""
+    prefix: str = ""
+    """Of every name in the graph: no two heads share a name."""
+
+    def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
+        """PyTorch stores `[out, in]`; MatMul takes `[in, out]`."""
+        transposed = np.ascontiguousarray(self.read(f"{name}.weight", (width_out, width_in)).T)
+        inputs = [value, self.write(f"{name}.weight", transposed)]
+        return self.writer.node("MatMul", inputs, f"{self.prefix}{name}.matmul")
+
+    def norm(self, name: str, value: str, width: int) -> str:
+        """Layer norm over the last axis."""
+        scale, shift = self.weight(name, (width,)), self.bias(name, width)
+        epsilon = self.checkpoint.config.layer_norm_eps
+        return self.writer.node("LayerNormalization", [value, scale, shift], f"{name}.normed", axis=-1, epsilon=epsilon)
+
+    def skip_norm(self, name: str, value: str, skip: str, *, bias: str) -> str:
+        """Norm of value + skip + bias, in one operator."""
+        width = self.checkpoint.config.hidden_size
+        inputs = [value, skip, self.weight(name, (width,)), self.bias(name, width), bias]
+        epsilon = self.checkpoint.config.layer_norm_eps
+        return self.writer.node("SkipLayerNormalization", inputs, f"{name}.normed", domain=MICROSOFT, epsilon=epsilon)
+
+    def add_bias(self, name: str, value: str, *, output: str | None = None, width: int | None = None) -> str:
+        """`width`: that of the encoder unless given."""
+        bias = self.bias(name, width or self.checkpoint.config.hidden_size)
+        return self.writer.node("Add", [value, bias], f"{self.prefix}{output or f'{name}.biased'}")
+
+    def bias(self, name: str, width: int) -> str:
+        """The bias of a module, written as it is."""
+        return self.write(f"{name}.bias", self.read(f"{name}.bias", (width,)))
+
+    def weight(self, name: str, shape: tuple[int, ...]) -> str:
+        """The weight of a module, written as it is."""
+        return self.write(f"{name}.weight", self.read(f"{name}.weight", shape))
+
+    def write(self, name: str, value: Float32Array) -> str:
+        """The name of a tensor in the graph, in the graph's type. Raises ModelError if that cannot represent it."""
+        with np.errstate(over="ignore"):
+            narrowed = value.astype(self.element, copy=False)
+        if not np.isfinite(narrowed).all():
+            largest = np.abs(value).max()
+            raise ModelError(
+                f"{self.checkpoint.folder}: {name} reaches {largest:g}, which {self.element} cannot represent. "
+                f"Choose precision fp32."
+            )
+        return self.writer.weight(f"{self.prefix}{name}", narrowed)
+
+    def read(self, name: str, shape: tuple[int, ...]) -> Float32Array:
+        """A tensor of the checkpoint. Raises ModelError if its shape is another."""
+        value = self.checkpoint.weight(name)
+        if value.shape != shape:
+            raise ModelError(f"{self.checkpoint.folder}: {name} is {value.shape}, not {shape} as config.json says.")
+        return value

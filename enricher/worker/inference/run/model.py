@@ -1,0 +1,221 @@
+"""A model's folder -> a graph on disk for one device, built once and then found in the cache.
+
+The graph is built from a checkpoint's weights, or wraps an ONNX file of another exporter (graph/external.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.links import refuse_outside_links, shared_mode
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device.session import PROVIDERS, Device
+from enricher.worker.inference.graph import external
+from enricher.worker.inference.graph.builder import BUILDER_VERSION, build
+from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.qdq import quantise
+from enricher.worker.inference.run.selection import (
+    Precision,
+    check_command,
+    choose_for,
+    lost_without_report,
+    missing_reports,
+    recipe_for,
+)
+from enricher.worker.records import ModelCard
+from enricher.worker.runtime.devices import parse_device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.worker.inference.device.session import Session
+    from enricher.worker.inference.graph.recipe import Recipe
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.runtime.devices import GpuWait
+
+EMBEDDED = "newswire-minilm"
+"""The model that is built in."""
+EMBEDDED_FOLDER = Path(__file__).parents[3] / "models" / EMBEDDED
+WEIGHTS_FILE = "model.weights"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """A graph on disk, its origin, and the device that it runs on."""
+
+    onnx_path: Path
+    checkpoint: Checkpoint
+    """Whose encoder it is, and its first head."""
+    card: ModelCard
+    device: Device
+    variant: Variant
+    reason: str = field(default="asked for", compare=False)
+    """Why this variant, in the words of selection.py."""
+    rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Faster variants that do not run: their names and the reasons."""
+    device_id: int = 0
+    """The number of the GPU if `device` is `cuda`."""
+    recipe_digest: str | None = None
+    """The digest of the int8 recipe, if the variant is quantised."""
+    others: tuple[Checkpoint, ...] = ()
+    """The other checkpoints whose heads are in the graph, behind the first one's."""
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """One for each head, in the order of the graph's outputs."""
+        return (self.checkpoint, *self.others)
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        """One for each head."""
+        precision = self.card.precision
+        return (self.card, *(ModelCard(each.name, each.digest, precision) for each in self.others))
+
+    @property
+    def provider(self) -> str:
+        """What runs it: one of ONNX Runtime's execution providers, or OpenVINO."""
+        return PROVIDERS[self.variant.runtime]
+
+    def open_session(self, *, threads_per_run: int, concurrency: int) -> Session:
+        """Open the graph on its device. Raises ModelError."""
+        return open_session(
+            self.onnx_path,
+            self.variant.runtime,
+            threads_per_run=threads_per_run,
+            concurrency=concurrency,
+            device_id=self.device_id,
+            # Exporters leave nodes that CUDA lacks, and in ours there are none.
+            cpu_nodes=isinstance(self.checkpoint, OnnxModel),
+        )
+
+
+def open_model(source: str | Path | None) -> Checkpoint:
+    """Open a folder with a checkpoint or an ONNX model; None or EMBEDDED is the built-in one. Raises ModelError."""
+    folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
+    try:
+        if (folder / "config.json").is_file():  # else it is refused anyway, and might be large
+            refuse_outside_links(folder)
+        return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
+    except OSError as error:
+        raise ModelError(f"{folder}: a file of the model cannot be read: {error}") from error
+
+
+def prepare(
+    source: str | Path | None,
+    *,
+    device: str,
+    precision: Precision,
+    cache_dir: Path,
+) -> PreparedModel:
+    """Open a model, choose its variant and build its graph unless `cache_dir` has it. `device` is a name in the settings.
+
+    Building takes about a second for a small model; the disk limits a large one. Raises ModelError, which says what to do.
+    """
+    return prepare_pass([open_model(source)], device=device, precision=precision, cache_dir=cache_dir)
+
+
+def prepare_pass(
+    checkpoints: Sequence[Checkpoint],
+    *,
+    device: str,
+    precision: Precision,
+    cache_dir: Path,
+    gpu_wait: GpuWait = "block",
+) -> PreparedModel:
+    """The same for checkpoints with one encoder, the first one's: one graph with every one's head."""
+    chosen = resolve_device(device, gpu_wait)
+    choice = choose_for(checkpoints, chosen, precision, cache_dir=cache_dir)
+    rejected = tuple((variant.name, why) for variant, why in choice.rejected)
+    missing = missing_reports(checkpoints, chosen, cache_dir)
+    for variant, why in choice.rejected:
+        # A warning where fp32 serves only because a report or a recipe is missing: the operator can make both.
+        commands = {check_command(checkpoint, chosen, variant) for checkpoint in checkpoints}
+        unproven = not commands.isdisjoint(missing) and not choice.variant.reduced
+        level, lost = (logging.WARNING, f". {lost_without_report(chosen)}") if unproven else (logging.INFO, "")
+        _log.log(level, "not %s: %s%s", variant.name, why, lost)
+    first, *others = checkpoints
+    prepared = prepare_variant(first, choice.variant, chosen, cache_dir=cache_dir, others=others)
+    return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
+
+
+def prepare_variant(
+    checkpoint: Checkpoint,
+    variant: Variant,
+    device: Device,
+    *,
+    cache_dir: Path,
+    device_id: int = 0,
+    others: Sequence[Checkpoint] = (),
+) -> PreparedModel:
+    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve. `others`: more heads for it.
+
+    Raises ModelError, also if the variant is quantised and the model has no valid recipe.
+    """
+    if others and (onnx := [each.folder for each in (checkpoint, *others) if isinstance(each, OnnxModel)]):
+        raise ModelError(f"{onnx[0]}: a model that is ONNX already runs by itself, without other heads")
+    if isinstance(checkpoint, OnnxModel):
+        variant = external.padded_variant(variant)
+    recipe = recipe_for(checkpoint, variant)
+    card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=variant.precision)
+    made_by = BUILDER_VERSION if recipe is None else f"{BUILDER_VERSION}.{recipe.digest[:16]}"
+    key = f"{_joined_digest((checkpoint, *others))[:32]}-{variant.name}-{made_by}"
+    shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
+    path = shipped if shipped.is_file() else _kept(cache_dir, key, (checkpoint, *others), variant, recipe)
+    return PreparedModel(
+        path,
+        checkpoint,
+        card,
+        device,
+        variant,
+        device_id=device_id,
+        recipe_digest=None if recipe is None else recipe.digest,
+        others=tuple(others),
+    )
+
+
+def _joined_digest(checkpoints: Sequence[Checkpoint]) -> str:
+    """The digest of one checkpoint; of several, a digest over theirs in order."""
+    digests = [each.digest for each in checkpoints]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _kept(
+    cache_dir: Path, key: str, checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None
+) -> Path:
+    mode = 0o777
+    for checkpoint in checkpoints:
+        try:
+            mode &= shared_mode(checkpoint.files)
+        except OSError as error:
+            raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
+    return kept_graph(cache_dir, key, partial(_write, checkpoints, variant, recipe), mode=mode)
+
+
+def _write(checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None, path: Path) -> None:
+    """Write the graph to `path` and its weights beside it."""
+    checkpoint = checkpoints[0]
+    try:
+        if isinstance(checkpoint, OnnxModel):
+            external.write(checkpoint, variant, path)
+        else:
+            with (path.parent / WEIGHTS_FILE).open("wb") as weights:
+                model = build(checkpoints, variant, OnnxWriter(weights, WEIGHTS_FILE))
+            path.write_bytes(model.SerializeToString())
+        if recipe is not None:
+            quantise(path.parent, recipe)
+    except OSError as error:
+        raise ModelError(
+            f"{path.parent}: the graph cannot be written: {error}. Free some space, or choose another cache."
+        ) from error

@@ -1,0 +1,87 @@
+"""The outputs of a run of the model: which ones a graph with some heads has, and what they say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels, WindowFailure, WindowRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from enricher.worker.inference.checkpoint.head import HeadSpec
+    from enricher.worker.records import Float32Array, HeadOutput, Window
+
+NOT_FINITE = "NotFinite"
+"""The `error_type` of a window about which a head gives NaN or infinite numbers. Other types are names of exceptions, or
+OUT_OF_MEMORY."""
+
+
+def output_names(heads: Sequence[HeadSpec]) -> list[str]:
+    """The outputs of a graph with these heads that a run needs: two for each `ner`, one for each other."""
+    if len(heads) == 1 and heads[0].reads == "tokens":
+        return ["labels", "scores"]
+    return [
+        f"head.{index}.{name}"
+        for index, head in enumerate(heads)
+        for name in (("labels", "scores") if head.reads == "tokens" else ("rows",))
+    ]
+
+
+def answers_of(outputs: Sequence[npt.NDArray[Any]], heads: Sequence[HeadSpec]) -> list[HeadOutput]:
+    """What each head says, of the outputs that `output_names` names."""
+    arrays = iter(outputs)
+    return [
+        TokenLabels(next(arrays).reshape(-1), next(arrays).reshape(-1))
+        if head.reads == "tokens"
+        else WindowRows(next(arrays))
+        for head in heads
+    ]
+
+
+def finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
+    """A head failed on the windows for which it has a number that is not finite.
+
+    They are searched for only if there is one (maybe at padding). `models`: the name of each head's model, for messages.
+    """
+    if all(np.isfinite(_numbers(head)).all() for head in run.heads):
+        return BatchResult(batch, [run])
+    good, failures = list[int](), list[WindowFailure]()
+    for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
+        parts = (_numbers(head)[_part(head, index, start, window)] for head in run.heads)
+        failed = [number for number, part in enumerate(parts) if not np.isfinite(part).all()]
+        if failed:
+            by = f" (of {', '.join(models[number] for number in failed)})" if len(models) > 1 else ""
+            message = f"the model's scores for this window are NaN or infinite{by}"
+            failures.append(WindowFailure(window, NOT_FINITE, message, failed))
+        if len(failed) < len(models):
+            good.append(index)
+    return BatchResult(batch, [chosen(run, good)] if good else [], failures)
+
+
+def without(runs: Iterable[RunOutput], windows: Iterable[Window]) -> list[RunOutput]:
+    """The runs without what they say about these windows."""
+    left_out = {id(window) for window in windows}
+    kept = [(run, [i for i, window in enumerate(run.windows) if id(window) not in left_out]) for run in runs]
+    return [chosen(run, indices) for run, indices in kept if indices]
+
+
+def chosen(run: RunOutput, indices: Sequence[int]) -> RunOutput:
+    """What a run says about some of its windows."""
+    if len(indices) == len(run.windows):
+        return run
+    rows = [WindowRows(head.rows[indices]) if isinstance(head, WindowRows) else head for head in run.heads]
+    return RunOutput([run.windows[index] for index in indices], [run.starts[index] for index in indices], rows)
+
+
+def _numbers(head: HeadOutput) -> Float32Array:
+    return head.rows if isinstance(head, WindowRows) else head.scores
+
+
+def _part(head: HeadOutput, index: int, start: int, window: Window) -> slice:
+    """Where the numbers about a window are."""
+    return slice(index, index + 1) if isinstance(head, WindowRows) else slice(start, start + len(window.ids))

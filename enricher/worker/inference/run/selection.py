@@ -1,0 +1,263 @@
+"""Which variant runs a checkpoint here: the fastest that this machine runs and whose gate report passes.
+
+Only chooses: graph/catalogue.py lists the variants, `enricher model check` makes the reports, and `enricher model prepare`
+makes the recipes of int8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Literal
+
+from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.gate_report import read_reports
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
+from enricher.worker.inference.device.opening import arithmetic_of
+from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.catalogue import variant_named, variants_for
+from enricher.worker.inference.graph.external import padded_variant
+from enricher.worker.inference.graph.recipe import RECIPE_FILE, read_recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.checkpoint.gate_report import GateReport
+    from enricher.worker.inference.device.session import Device
+    from enricher.worker.inference.graph.recipe import Recipe
+    from enricher.worker.inference.graph.variants import Variant
+
+Precision = Literal["auto", "fp16", "bf16", "fp32", "int8"]
+_LOST_WITHOUT_REPORT: dict[Device, str] = {
+    "cpu": "the worker runs in fp32, which is slower",
+    "cuda": (
+        "the worker runs in fp32, and fp16 is expected to be three to ten times as fast, depending on the GPU "
+        "(calculated from peak rates, not measured on a GPU yet)"
+    ),
+}
+"""Peak rates of an L4: 121 TFLOP/s in fp16 and 30 in fp32; of an H200: 989 and 67, of which 46 and 70 % can be expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The variant that runs and the reason; `rejected`: the faster variants, each with the reason against it."""
+
+    variant: Variant
+    reason: str
+    rejected: list[tuple[Variant, str]]
+
+
+def choose(checkpoint: Checkpoint, device: Device, precision: Precision, *, cache_dir: Path | None = None) -> Choice:
+    """The variant for `checkpoint` on `device`. Raises ModelError if a named precision does not run or did not pass.
+
+    Reports are read from the checkpoint's folder and from its place in `cache_dir`.
+    """
+    return choose_for([checkpoint], device, precision, cache_dir=cache_dir)
+
+
+def choose_for(
+    checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, *, cache_dir: Path | None = None
+) -> Choice:
+    """The same for checkpoints whose heads share an encoder: a reduced variant serves only if each one's report passes."""
+    if precision != "auto":
+        return _named(checkpoints, device, precision, cache_dir)
+    rejected: list[tuple[Variant, str]] = []
+    for variant in variants_for(device):
+        obstacle = _obstacle(checkpoints, device, variant, cache_dir)
+        if obstacle is None:
+            return Choice(variant, _reason(variant, rejected), rejected)
+        rejected.append((variant, obstacle))
+    listed = "; ".join(f"{variant.name}: {why}" for variant, why in rejected)
+    names = " and ".join(checkpoint.name for checkpoint in checkpoints)
+    raise ModelError(f"no variant of {names} runs on {device}: {listed}.")
+
+
+def _obstacle(
+    checkpoints: Sequence[Checkpoint], device: Device, variant: Variant, cache_dir: Path | None
+) -> str | None:
+    """Why `auto` does not take the variant for these heads together; None if it may."""
+    if problem := _never(checkpoints, variant):
+        return problem
+    return _told(checkpoints, lambda each: unproven(each, device, variant, cache_dir) or missed_target(each, variant))
+
+
+def _never(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+    """Why the variant cannot serve these heads together on this machine, whatever reports say; None if it can."""
+    problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
+    return unquantised(checkpoints, variant) or next(filter(None, problems), None)
+
+
+def _told(checkpoints: Sequence[Checkpoint], why: Callable[[Checkpoint], str | None]) -> str | None:
+    """The reasons of all checkpoints that have one; with several checkpoints, each reason says whose it is."""
+    by_folder = {each.folder: each for each in checkpoints}
+    reasons = {folder: why(each) for folder, each in by_folder.items()}
+    if len(checkpoints) == 1:
+        return reasons[checkpoints[0].folder]
+    names = [each.name for each in by_folder.values()]
+    whose = {folder: each.name if names.count(each.name) == 1 else folder for folder, each in by_folder.items()}
+    return "; ".join(f"{whose[folder]}: {reason}" for folder, reason in reasons.items() if reason) or None
+
+
+def unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+    """Why these heads have no int8: it is calibrated for one head that finds entities. None for other variants."""
+    if not variant.quantised:
+        return None
+    calibrated, kind = "int8 is calibrated for a single token classification head", checkpoints[0].head.kind
+    if len(checkpoints) > 1:
+        return f"{calibrated}, and this pass has {len(checkpoints)} heads"
+    return None if kind == "ner" else f"{calibrated}, and this model is for {kind}"
+
+
+def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
+    """Why `variant` cannot run this model on this machine, whether or not it passed the gate; None if it can."""
+    if isinstance(checkpoint, OnnxModel):
+        try:
+            return padded_variant(variant).problem()
+        except ModelError as error:
+            return str(error)
+    return variant.problem() or variant.unsuited(checkpoint.config)
+
+
+def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
+    """Why `variant` may not serve: it does not run here, or has no recipe or no passing report. None if it may."""
+    return _never([checkpoint], variant) or unproven(checkpoint, device, variant, cache_dir)
+
+
+def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
+    """Why a reduced variant must not serve; None if the newest report passes, and for variants that need none."""
+    if not variant.reduced:
+        return None
+    if without_recipe := recipe_problem(checkpoint, variant):
+        return without_recipe
+    newest = newest_report(checkpoint, variant, cache_dir)
+    if newest is None:
+        others = any(read_reports(report_folders(checkpoint, cache_dir), variant.name))
+        also = f" of this {_what_is_bound(variant)}" if others else ""
+        return f"there is no gate report{also} for {variant.name}; `{check_command(checkpoint, device, variant)}` makes one"
+    return None if newest.passed else f"{variant.name} failed its gate: {'; '.join(newest.reasons)}"
+
+
+def recipe_for(checkpoint: Checkpoint, variant: Variant) -> Recipe | None:
+    """The recipe of a quantised variant, None for others. Raises ModelError if there is none for this model and builder."""
+    if not variant.quantised:
+        return None
+    recipe = read_recipe(checkpoint.folder)
+    if recipe is None:
+        raise ModelError(f"there is no {RECIPE_FILE} in {checkpoint.folder}; `{prepare_command(checkpoint)}` makes one")
+    if recipe.model_digest != checkpoint.digest:
+        raise ModelError(
+            f"{RECIPE_FILE} in {checkpoint.folder} was made for another model (sha256 {recipe.model_digest[:12]}); "
+            f"`{prepare_command(checkpoint)}` makes one for this"
+        )
+    if not recipe.counts_for(checkpoint.digest, BUILDER_VERSION):
+        raise ModelError(
+            f"{RECIPE_FILE} in {checkpoint.folder} was made for version {recipe.builder_version} of the graph builder, and "
+            f"this is {BUILDER_VERSION}; `{prepare_command(checkpoint)}` makes one for this"
+        )
+    return recipe
+
+
+def recipe_problem(checkpoint: Checkpoint, variant: Variant) -> str | None:
+    """Why the model cannot be quantised as `variant` needs it; None if it can, and for variants that need no recipe."""
+    try:
+        recipe_for(checkpoint, variant)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def missed_target(checkpoint: Checkpoint, variant: Variant) -> str | None:
+    """Why `auto` does not take a quantised variant whose calibration fell short; None if it did not, or has no recipe.
+
+    A precision that was named serves nevertheless if it passes its gate.
+    """
+    if recipe_problem(checkpoint, variant) is not None:
+        return None
+    recipe = recipe_for(checkpoint, variant)
+    return None if recipe is None else recipe.measured.missed
+
+
+def prepare_command(checkpoint: Checkpoint) -> str:
+    """The command that calibrates int8, and makes the recipe and its report."""
+    return f"enricher model prepare {quote(str(checkpoint.folder))} --out DIR --precision int8"
+
+
+def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
+    """The model's place in the cache, for reports and tunings."""
+    return cache_dir / f"{checkpoint.digest[:32]}-reports"
+
+
+def report_folders(checkpoint: Checkpoint, cache_dir: Path | None) -> list[Path]:
+    """Where a report may be: in the checkpoint's folder, and in its place in the cache."""
+    return [checkpoint.folder, *([] if cache_dir is None else [cache_folder(checkpoint, cache_dir)])]
+
+
+def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> str:
+    """The command that makes what a variant lacks: its report, with its recipe if that is missing too."""
+    if recipe_problem(checkpoint, variant):
+        return prepare_command(checkpoint)
+    on = " --device cuda" if device == "cuda" else ""
+    return f"enricher model check {quote(str(checkpoint.folder))} --precision {variant.precision}{on}"
+
+
+def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir: Path | None) -> list[str]:
+    """The commands for the missing reports of reduced variants that run on this machine, fastest first.
+
+    None for a variant that cannot serve these heads together: a report of one of them would change nothing.
+    """
+    commands: list[str] = []
+    for variant in variants_for(device):
+        if not variant.reduced or _never(checkpoints, variant):
+            continue
+        newest = [(each, newest_report(each, variant, cache_dir)) for each in checkpoints]
+        if any((found and not found.passed) or missed_target(each, variant) for each, found in newest):
+            continue
+        commands += [check_command(each, device, variant) for each, found in newest if found is None]
+    return [*dict.fromkeys(commands)]
+
+
+def lost_without_report(device: Device) -> str:
+    """A sentence about what it costs that fp32 serves only for lack of a gate report."""
+    return f"Until then {_LOST_WITHOUT_REPORT[device]}."
+
+
+def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Variant:
+    """The fastest variant of that precision for `device` that runs this model; else the fastest. Raises ModelError."""
+    return variant_named(device, precision, lambda variant: problem_of(checkpoint, variant))
+
+
+def _named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+    variant = named_variant(checkpoints[0], device, precision)
+    if problem := unquantised(checkpoints, variant):
+        raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")
+    if problem := next(filter(None, (problem_of(each, variant) for each in checkpoints)), None):
+        raise ModelError(f"precision {precision} does not run here: {problem}. Choose auto, or another machine.")
+    if why_not := _told(checkpoints, lambda each: unproven(each, device, variant, cache_dir)):
+        raise ModelError(f"precision {precision} is refused: {why_not}. Or choose auto, which takes what has passed.")
+    return Choice(variant, f"precision {precision} was asked for", [])
+
+
+def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateReport | None:
+    """The newest report on this model, variant, builder, recipe and arithmetic."""
+    try:
+        recipe = recipe_for(checkpoint, variant)
+    except ModelError:
+        return None
+    found = read_reports(report_folders(checkpoint, cache_dir), variant.name)
+    recipe_digest, arithmetic = None if recipe is None else recipe.digest, arithmetic_of(variant.runtime)
+    bound = (checkpoint.digest, variant.name, BUILDER_VERSION, recipe_digest, arithmetic)
+    ours = (each for each in found if each.counts_for(*bound))
+    return max(ours, key=lambda report: report.bound_to.created_at, default=None)
+
+
+def _what_is_bound(variant: Variant) -> str:
+    if variant.quantised:
+        return "model, builder and recipe"
+    return "model and builder" if arithmetic_of(variant.runtime) is None else "model, builder and arithmetic"
+
+
+def _reason(variant: Variant, rejected: list[tuple[Variant, str]]) -> str:
+    proof = " that passed its gate" if variant.reduced else ""
+    return f"the fastest variant{proof} on this machine" if not rejected else f"the fastest{proof} that may run here"

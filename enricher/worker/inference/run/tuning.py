@@ -1,0 +1,163 @@
+"""What `enricher model tune` measured: the file, and whether it is valid here.
+
+A worker uses the recommendation as defaults if it was made for the same weights, variant, windows and kind of machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.processor import UNKNOWN_GPU, processor_name
+
+if TYPE_CHECKING:
+    from enricher.worker.inference.run.model import PreparedModel
+
+SCHEMA_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+class TuningRow(BaseModel):
+    """One measured cell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    concurrency: int
+    length_tokens: int
+    batch_tokens: int
+    windows: int
+    tokens_per_s: float
+    batch_ms: float
+
+
+class FreshnessRow(BaseModel):
+    """One simulation with the measured costs of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    load: float = Field(description="The rate of windows, as a share of the rate with full batches.")
+    early_overhead: float = Field(description="The setting; 0: no early batches.")
+    p50_ms: float = Field(description="From a window's arrival until its labels are there.")
+    p99_ms: float
+    thread_ms: float = Field(description="Thread time per window.")
+
+
+class Tuning(BaseModel):
+    """`tuning-<device>-<variant>.json`: what was measured, where, and what follows from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    model_name: str
+    model_digest: str
+    variant: str
+    device: str
+    provider: str
+    processor: str
+    cores: int = Field(description="Cores that the process could use.")
+    load_before: float | None = Field(
+        description="One-minute load average before the measurement: other work on the machine."
+    )
+    onnxruntime: str
+    created_at: str
+    window_tokens: int = Field(description="Length of the windows that the recommendation is for.")
+    rows: tuple[TuningRow, ...]
+    concurrency: int = Field(description="Recommended.")
+    max_batch_tokens: int = Field(description="Recommended.")
+    run_overhead_tokens: int = Field(description="Recommended: the fixed cost of a run, in tokens.")
+    bucket_edges: tuple[int, ...] = Field(description="Recommended: longest window of each length bucket.")
+    early_overhead: float | None = Field(
+        None, description="Recommended; 0: early batches do not pay here. None in files of older versions."
+    )
+    freshness: tuple[FreshnessRow, ...] = Field((), description="What that recommendation follows from.")
+
+    @property
+    def file_name(self) -> str:
+        """One file per device and variant: `tuning-cpu-packed-fp32.json`."""
+        return _file_name(self.device, self.variant)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The recommendation as environment variables."""
+        settings = {
+            "ENRICHER_MODEL__CONCURRENCY": str(self.concurrency),
+            "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
+            "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
+            "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
+        }
+        if self.early_overhead is not None:
+            settings["ENRICHER_BATCHING__EARLY_OVERHEAD"] = f"{self.early_overhead:g}"
+        return settings
+
+    @property
+    def early_batches(self) -> str:
+        """Whether early batches pay, in sentences; empty in files of older versions."""
+        if not self.freshness:
+            return ""
+        low, new_low, half, new_half = self.freshness
+        cost = new_half.thread_ms / half.thread_ms - 1
+        verdict = "Early batches pay here" if self.early_overhead else "Early batches do not pay here"
+        return (
+            f"{verdict} (simulated with these costs of a run, headlines that come at random). With early_overhead="
+            f"{new_low.early_overhead:g} instead of 0, half of them are done within {new_low.p50_ms:.1f} ms instead of "
+            f"{low.p50_ms:.1f} at {low.load:.0%} load, and within {new_half.p50_ms:.1f} ms instead of {half.p50_ms:.1f} at "
+            f"{half.load:.0%}, where each takes {cost:+.1%} of thread time."
+        )
+
+
+def write_tuning(folder: Path, tuning: Tuning) -> Path:
+    """Write the file. Raises OSError if the folder cannot be written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / tuning.file_name
+    path.write_text(tuning.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]) -> Tuning | None:
+    """The first valid tuning for `model` on this machine with windows of this length; None if there is none.
+
+    One that is not valid here, or cannot be read, is logged and skipped, because it is only advice.
+    """
+    for folder in folders:
+        path = folder / _file_name(model.device, model.variant.name)
+        if not path.is_file():
+            continue
+        try:
+            tuning = Tuning.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            _log.warning("%s cannot be read, so defaults are used (%s)", path, type(error).__name__)
+            continue
+        if differs := _differences(tuning, model, window_tokens):
+            _log.info("%s is not valid here: different %s", path, ", ".join(differs))
+            continue
+        _log.info("concurrency and batches as tuned on %s (%s)", tuning.created_at, path)
+        return tuning
+    return None
+
+
+def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
+    """What differs between the machine and model of the tuning and ours."""
+    here = {
+        "model": model.checkpoint.digest,
+        "processor": processor_name(model.device, model.device_id),
+        "number of cores": available_cores(),
+        "window length": window_tokens,
+    }
+    tuned = {
+        "model": tuning.model_digest,
+        "processor": tuning.processor,
+        "number of cores": tuning.cores,
+        "window length": tuning.window_tokens,
+    }
+    # Two GPUs without a name may be different ones.
+    return [name for name, value in here.items() if tuned[name] != value or value == UNKNOWN_GPU]
+
+
+def _file_name(device: str, variant: str) -> str:
+    return f"tuning-{device}-{variant}.json"

@@ -1,0 +1,32 @@
+"""The Kafka adapters: a source that is a consumer group member, and a sink that publishes in transactions.
+
+Knows the client, not the worker. No `KafkaException` leaves this package.
+
+reading/
+    source             the consumer: poll, pause, positions, rewind, group membership
+    assignment         what is assigned, seeks and pauses; partitions that deliver nothing
+    rebalances         the consumer's callbacks
+    positions          where each partition began, its position and its leader epochs
+    start_offsets      where reading begins; tails: where the outputs end, if committed offsets are missing
+    delivery           messages to records; damage, unreadable: batches that cannot be read
+    catching_up        whether the group has committed what was there at the start
+
+writing/
+    sink               one transaction per release, a new producer after any trouble
+    transaction        begin, produce, flush, send offsets, commit; which records the broker refused
+    placement          the partition of each output
+    limits             max.message.bytes of the output topics; batch_size: smaller batches after a refused one
+    rivals             whether a newer process with our name fenced us
+
+shared/
+    client             their configuration; properties: what users may set
+    client_errors      makes clients, keeps what they say besides exceptions; errors: their exceptions mapped to ours
+    statistics         connected brokers and ends, from librdkafka's statistics
+    metadata           topics, partitions and records from the client's types
+    partition_reader   reads ranges of a topic; everything that reads one builds on it, but the source
+    producers          opening transactional producers; closing: closing them, only after a failed one was fenced
+    membership         proof of membership, and when a refused transaction may be made again
+    heartbeats         when the consumer must be called, so that the group hears of it
+    topicwatch         whether the topics changed or were recreated
+    precheck           properties, topics and rights, before the model is loaded
+"""

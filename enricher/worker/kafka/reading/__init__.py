@@ -1,0 +1,1 @@
+"""The source: assigned partitions, where they begin, and their records in order."""

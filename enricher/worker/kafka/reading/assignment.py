@@ -1,0 +1,391 @@
+"""The assigned partitions: where each begins, whether it is paused, and what to do if it stops delivering.
+
+Decides where and when the client assigns, seeks, pauses and resumes. Runs in the loop's thread, like the whole source.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from enricher.errors import Stalled, TransactionTrouble
+from enricher.worker.kafka.reading.positions import Positions
+from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset, assigned_at
+from enricher.worker.kafka.reading.tails import StillSearching, UnsettledOutputs
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.errors import mapping_errors
+from enricher.worker.kafka.shared.metadata import foreign, ours
+from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.records import Partition
+from enricher.worker.rules.offsets import names_of
+from enricher.worker.rules.silence import SilenceWatch
+from enricher.worker.runtime.repeats import Repeats
+
+log = logging.getLogger(__name__)
+
+_FIRST_LOOKUP_S = 0.5
+"""Timeout for the committed offsets inside the client's callback, which blocks the loop. Usually they take 2 ms."""
+_LOOKUP_PAUSE_S = 0.25
+_PAUSE_SHARE = 3.0
+"""The pause while outputs are searched, as a multiple of one look: other partitions have most of the loop's time."""
+_UNSETTLED_PAUSE_S = 1.0
+"""Between two looks at outputs that a transaction hides; each look is a few requests."""
+_WARN_EVERY_S = 30.0
+_GATHER_S = 1.0
+"""How long after an assignment the first records are read together, see `gathers`."""
+_ENDS_PER_TIMEOUT = 16
+"""How often the end of a silent partition is requested within the timeout."""
+
+
+class Assignment:
+    """What the consumer reads now. A partition whose start is unknown is assigned, but paused."""
+
+    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
+        self.positions = Positions(lambda partition: watch.high_watermarks([partition])[partition])
+        self._consumer = consumer
+        self._watch = watch
+        self._client_errors = client_errors
+        self._config = config
+        self._starts = StartFinder(consumer, config, watch, client_errors)
+        self._silence = SilenceWatch(config.partition_timeout_s)
+        self._paused = False
+        self._next_lookup_s = self._next_ends_s = self._gather_until_s = 0.0
+        self._trouble: TransactionTrouble | None = None
+        """Noticed where it cannot be raised, as in a callback."""
+        self.distrusted = False
+        """True if only a new client helps: `renew`."""
+        self._resumed: set[Partition] = set()
+        """Partitions that were paused during a rebalance and stay."""
+        self.leaving = False
+        """True once the client is being closed: callbacks come still, and may only give up partitions."""
+        self._silent: set[Partition] = set()
+        """Partitions that delivered nothing within the timeout, and nothing since."""
+        self._unsettled: dict[Partition, float] = {}
+        """Partitions whose outputs an open transaction hides, and since when."""
+        self._warnings = Repeats(period_s=_WARN_EVERY_S)
+        self._aside: set[Partition] = set()
+        """Partitions that are paused while others have their turn."""
+        self._held: set[Partition] = set()
+        self._held_ends: dict[Partition, int] = {}
+        """The last known ends of partitions that are held."""
+
+    @property
+    def held_ends(self) -> Mapping[Partition, int]:
+        """The ends of partitions that are held, where known: the client knows only those of partitions that it fetches.
+
+        May be called from any thread.
+        """
+        return {partition: end for partition, end in self._held_ends.copy().items() if partition in self._held}
+
+    @property
+    def began_with(self) -> int | None:
+        """How many partitions the topic had when the group began, to be committed beside offsets."""
+        return self._starts.began_with
+
+    # ---- in the client's callbacks
+
+    def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assign partitions where they begin. If that is not known at once they wait, paused, until `tend` finds out."""
+        mine = [ours(tp) for tp in partitions]
+        self._resumed = {*self.positions} - {*mine}
+        self.positions.add(mine)
+        self._held.difference_update(mine)
+        found: Mapping[Partition, StartOffset] = {}
+        try:
+            found = self._committed_starts(mine)
+        finally:  # otherwise the client assigns them itself, where it chooses
+            self._consumer.incremental_assign([assigned_at(partition, found.get(partition)) for partition in mine])
+            # Always set both: a partition that was revoked while paused stays paused in the client when it comes back.
+            reading = [foreign(partition) for partition in mine if partition in found and not self._paused]
+            self._consumer.resume(reading)
+            self._consumer.pause([tp for tp in map(foreign, mine) if tp not in reading])
+        for partition, each in found.items():
+            self.positions.begin(partition, each.start, each.leader_epoch)
+        self._expect(mine)
+
+    def remove(self, partitions: Sequence[Partition]) -> None:
+        """These are no longer assigned; the client unassigns them itself."""
+        self._forget(partitions)
+        self._starts.stop_searching()
+        self._silent.difference_update(partitions)
+        self._held.difference_update(partitions)
+
+    # ---- in the loop
+
+    def tend(self, now_s: float) -> None:
+        """Find out where waiting partitions begin, and whether one delivers nothing although it should.
+
+        Raises TransactionTrouble for such a partition, and Stalled if a new client has not helped.
+        """
+        if self._trouble:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        if self.positions.waiting and now_s >= self._next_lookup_s:
+            self._look_up()
+        if late := self._silence.silent(self.positions.waiting, now_s):
+            self._give_up_on(late, "its committed offset is unknown")
+        if asked := [*self._silence.to_ask(now_s), *self._held]:
+            self._ask_for_ends(asked, now_s)
+        if stalled := self._silence.stalled():
+            self._give_up_on(stalled, "it has more records")
+        self._take_turns(now_s)
+
+    def delivered(self, partition: Partition, now_s: float) -> None:
+        """The partition delivered a record, or its end."""
+        self._silence.heard(partition, now_s)
+        if self._silent:
+            self._silent.discard(partition)
+
+    def drained(self, now_s: float) -> None:
+        """A poll returned nothing: the client has no prefetched records left."""
+        self._silence.drained(now_s)
+
+    def gathers(self, now_s: float) -> bool:
+        """Whether the next poll should wait for the first records of several partitions, which share a transaction then."""
+        return now_s < self._gather_until_s and self.positions.unheard
+
+    def silent_s(self, now_s: float) -> float:
+        """The longest time for which a partition behind its end has delivered nothing. May be called from any thread.
+
+        A partition that waits for the end of a transaction in an output topic counts, too.
+        """
+        waited_s = (now_s - since_s for since_s in list(self._unsettled.values()))
+        return max(self._silence.silent_s(now_s), *waited_s, 0.0)
+
+    def fetch_again(self) -> None:
+        """Have the client fetch what a rebalance paused. Only when all that it gave was delivered.
+
+        librdkafka pauses all partitions until the callbacks are over, and may leave the thread that fetches asleep for
+        another second. Only new partitions of the same broker wake it, and a seek.
+        """
+        resumed, self._resumed = self._resumed, set()
+        if resumed and not self._paused:
+            with mapping_errors("seeking", self._client_errors):
+                for partition, offset in self.positions.next_offsets().items():
+                    if partition in resumed and partition not in self._held:
+                        self._sought(TopicPartition(*partition, offset))
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
+        if not self._paused:
+            self._paused = True
+            self._aside.clear()
+            self._silence.end(self.positions)
+            with mapping_errors("pausing", self._client_errors):
+                self._consumer.pause(self._consumer.assignment())
+
+    def resume(self) -> None:
+        """Deliver records again."""
+        self._paused = False
+        stay = {*self.positions.waiting, *self._held}
+        self._expect({*self.positions} - self._held)
+        with mapping_errors("resuming", self._client_errors):
+            self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in stay])
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
+
+        The client drops what it prefetched of a partition that it pauses. Raises TransactionTrouble if it cannot go back.
+        """
+        held = {*self.positions}.intersection(partitions)
+        stopped, released = held - self._held, self._held - held
+        if stopped:
+            self._held |= stopped
+            for partition in stopped:
+                self._held_ends.pop(partition, None)
+            self._silence.end(stopped)
+            with mapping_errors("pausing", self._client_errors):
+                self._consumer.pause([foreign(partition) for partition in stopped])
+        if released:
+            self._held -= released
+            self.read_again(released)
+            self._read_on(released - self._aside)
+
+    def read_again(self, partitions: Collection[Partition]) -> None:
+        """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
+        positions = self.positions.next_offsets()
+        with mapping_errors("seeking", self._client_errors):
+            refused = [each for each in partitions if not self._sought(TopicPartition(*each, positions[each]))]
+        if refused:
+            raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
+
+    def raise_later(self, trouble: TransactionTrouble) -> None:
+        """Have the next `tend` raise this."""
+        self._trouble = trouble
+
+    def check_topic(self) -> None:
+        """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
+        if self._watch.refresh():
+            self._starts.forget()
+            self.distrusted = True
+
+    def rewind(self) -> None:
+        """Go back to the committed offsets; partitions without one wait for `tend`. Raises TransactionTrouble."""
+        with mapping_errors("rewinding", self._client_errors):
+            partitions = [ours(tp) for tp in self._consumer.assignment()]
+        self.positions.add(partitions)
+        self._held.clear()
+        self._aside.clear()
+        self._expect(partitions)
+        if partitions:
+            found = self._starts.find(partitions, self._config.request_timeout_s)
+            with mapping_errors("rewinding", self._client_errors):
+                self._consumer.pause([foreign(partition) for partition in partitions if partition not in found])
+            self._begin(found)
+
+    def abandon(self) -> Sequence[Partition]:
+        """The client is given up. Returns the partitions that were assigned."""
+        partitions = list(self.positions)
+        self._forget(partitions)
+        self._held.clear()
+        return partitions
+
+    def renew(self, consumer: Consumer) -> None:
+        """Use this client from now on. It has joined the group and has no partitions yet."""
+        self._consumer = consumer
+        self._starts.renew(consumer)
+        self._trouble, self.distrusted = None, False
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        """Note committed offsets: a lower answer of the broker is stale from now on."""
+        self._starts.committed(offsets)
+        if not offsets.keys().isdisjoint(self.positions.waiting):  # they begin now
+            self._next_lookup_s = 0.0
+
+    # ---- inside
+
+    def _ask_for_ends(self, partitions: Sequence[Partition], now_s: float) -> None:
+        """Ask for the ends of silent and of held partitions. The answer comes in a later turn of the loop."""
+        if now_s >= self._next_ends_s and (ends := self._watch.ends(partitions)) is not None:
+            self._silence.told(ends, self.positions.next_offsets(), now_s)
+            self._held_ends.update((partition, end) for partition, end in ends.items() if partition in self._held)
+            self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
+
+    def _committed_starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """The starts of partitions with a committed offset, as far as they are known quickly: inside a callback."""
+        self._next_lookup_s = 0.0
+        try:
+            return self._found(partitions)
+        except TransactionTrouble as trouble:
+            if isinstance(trouble, TopicReplaced):
+                self._trouble = trouble
+            log.info("the start of %s is not known yet: %s", names_of(partitions), trouble)
+            return {}
+
+    def _look_up(self) -> None:
+        """Find out where waiting partitions begin, and read those that may be read. Raises TopicReplaced."""
+        waiting, began_s, pause_s = self.positions.waiting, time.monotonic(), _LOOKUP_PAUSE_S
+        found: Mapping[Partition, StartOffset] = {}
+        try:
+            found = self._found(waiting)
+            if missing := [partition for partition in waiting if partition not in found]:
+                found = {**found, **self._determined(missing)}
+        except TopicReplaced:
+            raise
+        except TransactionTrouble as trouble:
+            log.debug("the start of %s is not known yet: %s", names_of(waiting), trouble)
+            if isinstance(trouble, StillSearching):
+                pause_s = _PAUSE_SHARE * (time.monotonic() - began_s)
+                self._expect(waiting)  # the search has its own bound
+        self._next_lookup_s = time.monotonic() + max(pause_s, _UNSETTLED_PAUSE_S if self._unsettled else 0.0)
+        self._begin(found)
+
+    def _determined(self, missing: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """Calls `StartFinder.determine`; leaves out partitions whose outputs an open transaction hides: those wait."""
+        try:
+            return self._starts.determine(missing)
+        except UnsettledOutputs as unsettled:
+            now_s = time.monotonic()
+            if self._warnings.is_new(UnsettledOutputs):
+                log.warning("%s", unsettled)
+            for partition in unsettled.partitions:
+                self._unsettled.setdefault(partition, now_s)
+            self._silence.begin(unsettled.partitions, now_s)  # it is known why they deliver nothing
+            rest = [partition for partition in missing if partition not in unsettled.partitions]
+        return self._starts.determine(rest) if rest else {}
+
+    def _forget(self, partitions: Sequence[Partition]) -> None:
+        self.positions.remove(partitions)
+        self._silence.end(partitions)
+        self._aside.difference_update(partitions)
+        for partition in partitions:
+            self._unsettled.pop(partition, None)
+
+    def _read_on(self, partitions: Collection[Partition]) -> None:
+        """Read these again, which were paused alone."""
+        self._expect(partitions)
+        if not self._paused:
+            with mapping_errors("resuming", self._client_errors):
+                self._consumer.resume([foreign(partition) for partition in partitions])
+
+    def _take_turns(self, now_s: float) -> None:
+        """While partitions are overdue, let the client fetch only those: then they deliver, or have stopped for good.
+
+        Prefetched records of the others are dropped and fetched again. A partition that has delivered is set aside as well
+        until none is overdue: with a backlog of its own it would hide that another one delivers nothing.
+        """
+        if overdue := self._silence.overdue(now_s):
+            reading = self.positions.next_offsets().keys() - self._held - self._aside
+            aside = reading - {*overdue}
+            self._silence.give_turn(overdue, now_s, renewed=bool(aside))
+            if aside:
+                log.info(
+                    "reading %s alone for a moment: nothing came of it beside a backlog", names_of(sorted(overdue))
+                )
+                self._aside |= aside
+                self._silence.end(aside)
+                with mapping_errors("pausing", self._client_errors):
+                    self._consumer.pause([foreign(partition) for partition in aside])
+        elif self._aside:
+            back, self._aside = self._aside - self._held, set()
+            self.read_again(back)
+            self._read_on(back)
+
+    def _found(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        self._watch.ask()
+        self._watch.confirm()
+        return self._starts.find(partitions, _FIRST_LOOKUP_S)
+
+    def _begin(self, found: Mapping[Partition, StartOffset]) -> None:
+        """Read from there. Partitions that the client has not started yet keep waiting, and those to be committed first."""
+        for partition, each in found.items():
+            if each.uncommitted:
+                self.positions.begin_later(partition, each.start.offset)
+        with mapping_errors("seeking", self._client_errors):
+            begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
+            for partition in begun:
+                self.positions.begin(partition, found[partition].start, found[partition].leader_epoch)
+                self._unsettled.pop(partition, None)
+            self._expect(begun)
+            if not self._paused:
+                self._consumer.resume([foreign(partition) for partition in begun])
+
+    def _expect(self, partitions: Iterable[Partition]) -> None:
+        """From now on they should deliver; nothing is expected during a pause."""
+        if not self._paused:
+            self._silence.begin(partitions, now_s := time.monotonic())
+            self._gather_until_s = now_s + _GATHER_S
+
+    def _sought(self, tp: TopicPartition) -> bool:
+        try:
+            self._consumer.seek(tp)
+        except KafkaException as exception:
+            if exception.args[0].code() != KafkaError._STATE:  # noqa: SLF001  the client's name
+                raise
+            return False
+        return True
+
+    def _give_up_on(self, partitions: Sequence[Partition], why: str) -> None:
+        """Ask for a new client; if that has not helped before, end the process."""
+        again = self._silent.intersection(partitions)
+        self._silent.update(partitions)
+        message = f"{names_of(partitions)} delivered nothing for {self._config.partition_timeout_s:g} s: {why}"
+        if again:
+            message += "; a new client has not helped"
+            raise Stalled(message, undelivered=True)  # the partitions stay: attempts at them are taken back
+        self.distrusted = True
+        raise TransactionTrouble(message)

@@ -1,0 +1,238 @@
+"""The source: a consumer that delivers records, tells the listener about rebalances, and rewinds.
+
+Used by the loop's thread only. Never commits: offsets are sent in the sink's transactions, as `offsets` gives them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from confluent_kafka import Consumer, TopicPartition
+
+from enricher.errors import TransactionTrouble
+from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.reading.catching_up import CatchingUp
+from enricher.worker.kafka.reading.delivery import Delivery
+from enricher.worker.kafka.reading.rebalances import Rebalances
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
+from enricher.worker.kafka.shared.errors import connecting, mapping_errors
+from enricher.worker.kafka.shared.heartbeats import Heartbeats
+from enricher.worker.kafka.shared.membership import Member, StaleGeneration, proven, successor
+from enricher.worker.kafka.shared.metadata import partitions_of
+from enricher.worker.kafka.shared.statistics import Statistics
+from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.loop.ports import PartitionListener
+from enricher.worker.records import Mark, Partition, RawRecord, Release, Start
+from enricher.worker.rules.commit_metadata import CommitMetadata
+from enricher.worker.rules.portions import Portions
+from enricher.worker.stats.snapshot import Connection
+
+log = logging.getLogger(__name__)
+
+_GATHER_S = 0.02
+"""How long one poll waits for the first records of new partitions; the first fetch takes a few milliseconds."""
+
+
+class KafkaSource:
+    """Reads the input topic as a member of the consumer group.
+
+    `until_caught_up`: `caught_up` becomes true once the group has committed the ends that partitions had at `open`.
+    """
+
+    def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
+        self._config = config
+        self._client_errors = ClientErrors(config)
+        self._statistics = Statistics(config.input_topic)
+        self._joined = False
+        self._consumer = self._connected()
+        self.watch = TopicWatch(config)
+        self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
+        self._positions = self._assignment.positions
+        self._delivery = Delivery(config, self._assignment, self.watch, self._client_errors)
+        self._heartbeats = Heartbeats()
+        self._portions = Portions()
+        self._catching_up: CatchingUp | None = None
+        if until_caught_up:
+            self._catching_up = CatchingUp(
+                self._consumer, config.input_topic, self.watch, self._client_errors, config.request_timeout_s
+            )
+        self.member_ids: set[str] = set()
+        """Member ids of this worker so far. The group may keep an old one for a session timeout after an expulsion."""
+
+    def open(self, listener: PartitionListener) -> None:
+        """Check the topics and join the group. Raises TransactionTrouble, after which it may be called again.
+
+        Raises SettingsError if an output topic has fewer partitions than the input.
+        """
+        with (
+            connecting(self._client_errors),
+            mapping_errors("asking for the input topic", self._client_errors, self._consumer),
+        ):
+            partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
+        with connecting(self.watch.client_errors):
+            self.watch.open()
+            if self._catching_up:
+                with mapping_errors("asking for offsets", self.watch.client_errors, self.watch.client):
+                    self._catching_up.note()
+        self._join(listener)
+
+    def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
+        """At most `limit` records; usually only one if it may wait, for at most `timeout_s`. Calls the listener.
+
+        Calls the client once: a rebalance in a second call would meet records that the loop has not seen yet. Raises
+        TransactionTrouble if a partition left and came back or delivers nothing, Stalled if a new client did not help.
+        """
+        self._rebalances.begin_turn()
+        self._assignment.tend(began_s := time.monotonic())
+        with mapping_errors("reading", self._client_errors):
+            # With more members than partitions, some are assigned nothing and get no callback.
+            self._joined = self._heartbeats.prompt(self._consumer, began_s) or self._joined
+            messages = self._consumer.consume(*self._wait(limit, timeout_s, began_s))
+            self._rebalances.check()
+        now_s = time.monotonic()
+        if not messages:
+            self._assignment.drained(now_s)
+        records = self._delivery.records_of(messages, limit, now_s)
+        self._assignment.fetch_again()
+        return self._portions.noted(records)
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
+        self._assignment.pause()
+
+    def resume(self) -> None:
+        """Deliver records again."""
+        self._assignment.resume()
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of these partitions, and what was not delivered of those that were held before."""
+        self._assignment.hold(partitions)
+
+    def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The ends that were reached, behind transaction markers. Partitions that have more to deliver are left out.
+
+        Also the starts of partitions that deliver nothing before their start is committed (`kafka.start=end`). The ends are
+        taken from the client's end-of-partition events, which come in order with the records. The client's own
+        `position()` may be stale after a rebalance, and committing a stale one would lose records.
+        """
+        return self._positions.to_commit(partitions)
+
+    @property
+    def waits_for_commit(self) -> bool:
+        """True while a partition delivers nothing before its start is committed (`kafka.start=end`)."""
+        return self._positions.uncommitted
+
+    def start_of(self, partition: Partition) -> Start | None:
+        """Where reading of a partition began last, and the mark committed with that offset; None while unknown."""
+        return self._positions.start_of(partition)
+
+    def rewind(self) -> None:
+        """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble.
+
+        If the topic was recreated, it is read from its beginning. Then, and after a partition fell silent, with a new
+        client: the old one may keep the leaders of the old topic for ever (librdkafka 4898).
+        """
+        self._assignment.check_topic()
+        if self._assignment.distrusted:
+            self._renew()
+        else:
+            self._assignment.rewind()
+
+    def membership(self) -> Member:
+        """This worker as a current member, for a transaction. Raises TransactionTrouble while it is not a member."""
+        self.member_ids.add(self.member_id())
+        with mapping_errors("asking for the group metadata", self._client_errors):
+            return proven(self._consumer)
+
+    def await_newer_generation(self, stale: StaleGeneration) -> None:
+        """Block until the member whose offsets were refused knows a newer generation. Raises TransactionTrouble."""
+        with mapping_errors("asking for the group metadata", self._client_errors):
+            successor(self._consumer, stale)
+
+    def offsets(self, release: Release) -> list[TopicPartition]:
+        """The release's offsets with leader epoch and metadata, as they are committed."""
+        return [
+            self._position(partition, offset, release.marks.get(partition, Mark()))
+            for partition, offset in release.committable.items()
+        ]
+
+    def committed(self, release: Release) -> None:
+        """Note that these offsets are committed."""
+        self._assignment.committed(release.committable)
+
+    def member_id(self) -> str:
+        """This worker's member id; empty while it is not a member. For the loop's thread only."""
+        return self._consumer.memberid() or ""
+
+    def generation(self) -> int | None:
+        """The group's generation that this member knows; None while it is not a member. For the loop's thread only."""
+        try:
+            return self.membership().generation
+        except TransactionTrouble:
+            return None
+
+    def caught_up(self) -> bool:
+        """True once the group has committed the ends that partitions had at `open`, or those of a topic created again."""
+        try:
+            return self._catching_up is not None and self._catching_up.done()
+        except TransactionTrouble as trouble:
+            self._assignment.raise_later(trouble)
+            return False
+
+    def connection(self) -> Connection:
+        """Membership, and the client's last statistics of brokers and partition ends. May be called from any thread."""
+        connection = self._statistics.connection(joined=self._joined)
+        silent_s = self._assignment.silent_s(time.monotonic())
+        return replace(
+            connection,
+            ends={**connection.ends, **self._assignment.held_ends},
+            starts=self._positions.starts(),
+            topic_partitions=self.watch.partitions,
+            silent_s=silent_s,
+        )
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._joined, self._assignment.leaving = False, True
+        with mapping_errors("leaving the group", self._client_errors):
+            self._consumer.close()
+
+    # ---- inside
+
+    def _wait(self, limit: int, timeout_s: float, now_s: float) -> tuple[int, float]:
+        """How many records to wait for, and how long: `consume` waits until it has all the records it was asked for."""
+        timeout_s = min(timeout_s, self._heartbeats.left_s(now_s))
+        if timeout_s > 0 and self._assignment.gathers(now_s):
+            return self._portions.of(limit), min(timeout_s, _GATHER_S)
+        return 1 if timeout_s > 0 else self._portions.of(limit), timeout_s
+
+    def _connected(self) -> Consumer:
+        return new_client(Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors)
+
+    def _join(self, listener: PartitionListener) -> None:
+        self._listener = listener
+        self._rebalances = Rebalances(self._assignment, listener)
+        self._rebalances.subscribe(self._consumer, self._config.input_topic)
+
+    def _renew(self) -> None:
+        """Leave the group and join it with a new client. Raises TransactionTrouble, after which it may be called again."""
+        self._rebalances.end(self._assignment.abandon())
+        old, self._consumer = self._consumer, self._connected()
+        self._joined = False
+        with mapping_errors("leaving the group", self._client_errors):
+            old.close()
+        with mapping_errors("joining the group again", self._client_errors):
+            self._join(self._listener)
+        self._assignment.renew(self._consumer)
+        if self._catching_up:
+            self._catching_up.renew(self._consumer)
+
+    def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
+        metadata = CommitMetadata(self.watch.topic_id, mark, self._assignment.began_with).encode()
+        epoch = self._positions.epoch_before(partition, offset)
+        named = {} if epoch is None else {"leader_epoch": epoch}
+        return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

@@ -1,0 +1,220 @@
+"""Where reading of a partition begins: at the group's committed offset, if it belongs to this very topic.
+
+The client can look up committed offsets itself, but asks only once and never again after an error that it does not know
+(librdkafka 5586). So this module asks, and gives the client explicit offsets.
+
+A partition without a committed offset begins where `kafka.start` says, unless it was added after the group began: then it
+begins at its beginning. `CommitMetadata.began_with`, beside every committed offset, tells which partitions these are. It is
+not enough that other partitions have offsets: while a group begins, its members commit one after another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+
+from enricher.errors import TransactionTrouble
+from enricher.worker.kafka.reading.tails import OutputTails, cannot_tell
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
+from enricher.worker.kafka.shared.errors import mapping_errors
+from enricher.worker.kafka.shared.metadata import foreign, ours, without_errors
+from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.records import Mark, Partition, Start
+from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_the_start
+from enricher.worker.rules.offsets import names_of
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 1.0
+"""How long one look at the outputs may take, since the loop waits meanwhile. The next one goes on where it stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartOffset:
+    """Where to begin, and the leader epoch of the record before: with it the client detects a truncated log.
+
+    `uncommitted`: must be committed before anything is read, because it cannot be determined a second time.
+    """
+
+    start: Start
+    leader_epoch: int | None = None
+    uncommitted: bool = False
+
+    def at(self, partition: Partition) -> TopicPartition:
+        """As the client's type."""
+        if self.leader_epoch is None:
+            return TopicPartition(partition.topic, partition.number, self.start.offset)
+        return TopicPartition(partition.topic, partition.number, self.start.offset, leader_epoch=self.leader_epoch)
+
+
+class StartFinder:
+    """Finds where partitions begin. Remembers what this worker committed, because a lower answer is stale.
+
+    `began_with`: as in `CommitMetadata`, of the topic that is read; None while unknown.
+    """
+
+    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
+        self._consumer = consumer
+        self._config = config
+        self._watch = watch
+        self._client_errors = client_errors
+        self._tails = OutputTails(config, watch)
+        self._floors: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+        """The ends that `kafka.start=end` determined, until a committed offset is found."""
+        self.began_with: int | None = None
+
+    def renew(self, consumer: Consumer) -> None:
+        """Ask this one from now on."""
+        self._consumer = consumer
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        """This worker committed these offsets: a lower answer is stale from now on."""
+        self._floors.update(offsets)
+
+    def forget(self) -> None:
+        """The topic was recreated: what was committed belongs to the old one, and the new one is read from its beginning."""
+        self._floors.clear()
+        self._ends.clear()
+        self.began_with = 0
+
+    def stop_searching(self) -> None:
+        """Partitions have left; a search that is not over was for them, too."""
+        self._tails.close()
+
+    def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, StartOffset]:
+        """Where partitions with a committed offset begin; the others are left out. Blocks for `timeout_s` at most.
+
+        Raises TransactionTrouble if the broker does not answer or the answer is stale.
+        """
+        found: dict[Partition, StartOffset] = {}
+        committed = self._committed(self._consumer, partitions, timeout_s)
+        for tp in committed:
+            partition, metadata = ours(tp), CommitMetadata.decode(tp.metadata)
+            if tp.offset < 0 or not metadata.is_of(self._watch.topic_id):
+                continue
+            if tp.offset < self._floors.get(partition, 0):
+                message = (
+                    f"the committed offset of {tp.topic}[{tp.partition}] is reported as {tp.offset}, which is stale"
+                )
+                raise TransactionTrouble(message)
+            found[partition] = StartOffset(Start(tp.offset, metadata.mark), tp.leader_epoch)
+            self._ends.pop(partition, None)
+        if found and len(found) == len(partitions) and self.began_with is None:
+            # Offsets of an earlier version: at least what is added from now on will be known for new.
+            self.began_with = self._watch.partitions[self._config.input_topic]
+        return found
+
+    def determine(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """Where partitions begin for which `find` has just found nothing. Blocks for some request timeouts at most.
+
+        Raises TransactionTrouble if no broker answers; StillSearching, SettingsError and BrokerError as `OutputTails` does.
+        """
+        known = self._known_ends(partitions)
+        missing = [partition for partition in partitions if partition not in known]
+        if not missing:
+            return known
+        began_with = self._partitions_at_the_start()
+        added = [partition for partition in missing if partition.number >= began_with]
+        if added:
+            reason = (
+                f"added after the group began with {began_with}" if began_with else "the group is older than the topic"
+            )
+            log.info("no committed offset for %s: reading from the beginning (%s)", names_of(added), reason)
+        begun = [partition for partition in missing if partition.number < began_with]
+        return {**known, **self._at_the_beginning(added), **(self._as_set(begun) if begun else {})}
+
+    def _committed(
+        self, consumer: Consumer, partitions: Iterable[Partition], timeout_s: float
+    ) -> Sequence[TopicPartition]:
+        with mapping_errors("asking for the committed offsets", self._client_errors):
+            tps = without_errors(consumer.committed([foreign(each) for each in partitions], timeout=timeout_s))
+        count = partitions_at_the_start([(tp.offset, tp.metadata) for tp in tps], self._watch.topic_id)
+        if count is not None:
+            self.began_with = count if self.began_with is None else min(count, self.began_with)
+        return tps
+
+    def _partitions_at_the_start(self) -> int:
+        """How many partitions the topic had when the group began. If it has not begun, it begins now."""
+        committed = [tp for tp in self._group_offsets() if tp.offset >= 0]
+        partitions = self._watch.partitions
+        if not committed and (self.began_with is None or self._floors):
+            # What this worker has committed for the topic is gone, so what it knew about the group is no longer true.
+            self.began_with = partitions[self._config.input_topic]
+        if self.began_with is None:
+            fewest = min(partitions.values())
+            # Offsets of an earlier version do not tell. Outputs of partitions from `fewest` on would not tell either.
+            old = any(tp.partition < fewest for tp in committed)
+            self.began_with = fewest if old else partitions[self._config.input_topic]
+        return self.began_with
+
+    def _group_offsets(self) -> Sequence[TopicPartition]:
+        """The group's offsets for all partitions. Blocks for the request timeout at most.
+
+        A client of its own asks, which does not wait for pending transactions: in a large group there is always one.
+        """
+        topic = self._config.input_topic
+        properties = self._config.consumer() | {"isolation.level": "read_uncommitted"}
+        with closing(new_client(Consumer, properties, self._client_errors)) as consumer:
+            everything = [Partition(topic, number) for number in range(self._watch.partitions[topic])]
+            return self._committed(consumer, everything, self._config.request_timeout_s)
+
+    def _known_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """The ends that this worker has determined or gone beyond, with `kafka.start=end`."""
+        if self._config.start != "end":
+            return {}
+        known = {**self._ends, **self._floors}
+        return _starts(
+            {partition: known[partition] for partition in partitions if partition in known}, uncommitted=True
+        )
+
+    def _at_the_beginning(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        return _starts(self._watch.beginnings(partitions)) if partitions else {}
+
+    def _as_set(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """Where these begin by `kafka.start`."""
+        start = self._config.start
+        if start == "end":
+            self._ends.update(self._watch.last_offsets(partitions))
+            places = ", ".join(f"{each.number} at {self._ends[each]}" for each in sorted(partitions))
+            log.info(
+                "no committed offset for %s: reading from the end (kafka.start=end): %s", names_of(partitions), places
+            )
+            return self._known_ends(partitions)
+        if start == "resume":
+            return {**self._at_the_beginning(partitions), **self._resumed(partitions)}
+        log.info("no committed offset for %s: reading from the beginning (kafka.start=beginning)", names_of(partitions))
+        return self._at_the_beginning(partitions)
+
+    def _resumed(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        fewest = min(self._watch.partitions.values())
+        beyond = [partition for partition in partitions if partition.number >= fewest]
+        if beyond and self._tails.unwritten():
+            return {}
+        if beyond:
+            reason = f"an output topic has only {fewest} partitions, so outputs of it may be in any of them"
+            raise cannot_tell(self._config, beyond[0], reason)
+        resumed = self._tails.next_offsets(partitions, _LOOK_S)
+        if resumed:
+            places = ", ".join(f"{each.number} at {offset}" for each, offset in sorted(resumed.items()))
+            log.warning(
+                "the group '%s' has no committed offsets for %s, but there are outputs of it: resuming behind the newest of "
+                "them (partition %s). Offsets expire when a group has no member for offsets.retention.minutes. To start "
+                "from the beginning on purpose, set kafka.start=beginning",
+                self._config.group_id, names_of(sorted(resumed)), places,
+            )  # fmt: skip
+        return _starts(resumed)
+
+
+def _starts(offsets: Mapping[Partition, int], *, uncommitted: bool = False) -> Mapping[Partition, StartOffset]:
+    return {partition: StartOffset(Start(at, Mark()), uncommitted=uncommitted) for partition, at in offsets.items()}
+
+
+def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
+    """Where the client begins. A paused partition waits at 0, because the client would look up a committed offset itself."""
+    return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

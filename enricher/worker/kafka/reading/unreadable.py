@@ -1,0 +1,162 @@
+"""Finds the offsets of batches that have a valid checksum and that the client cannot decompress.
+
+Any publisher can write one (seen: one record of 100 MB in 3 KB of zstd; the client decompresses no zstd batch beyond its
+`receive.message.max.bytes`). The client stays in front of it and reports only the offset at which it begins. Its end is
+found by fetching from later offsets: as long as they are inside, the broker sends the same batch.
+
+In record format 2 the client reports the first offset of such a batch. In the older formats it reports the last one, and
+nothing tells where the batch begins. Brokers write format 2 alone since Kafka 3.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Self
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
+from enricher.worker.kafka.shared.errors import mapping_errors, passing
+from enricher.worker.kafka.shared.metadata import foreign
+from enricher.worker.kafka.shared.partition_reader import NO_END, PartitionReader
+from enricher.worker.records import Partition, RawRecord, Unreadable
+from enricher.worker.runtime.deadlines import Deadline
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = KafkaError._BAD_COMPRESSION  # noqa: SLF001  the client's name
+"""The checksum was valid, since `check.crcs` cannot be switched off, so another fetch has the same result."""
+_ZSTD = "(codec 0x4)"
+"""In the client's message. Only format 2 has this codec."""
+_OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
+_LOOKUP_S = 10.0
+"""For all fetches of one batch: two for one record, forty for a million. Each takes about 20 ms, or 200 ms for 100 MB."""
+_ONE_BATCH = {
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    # The broker sends one batch, however large, so that later ones are not decompressed as well.
+    "fetch.message.max.bytes": 1,
+    "fetch.wait.max.ms": 10,
+    "fetch.error.backoff.ms": 10,
+}
+
+
+class UnreadableBatches:
+    """Finds the offsets of batches that cannot be decompressed. Remembers the last batch of each partition."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._known: dict[Partition, tuple[range, Unreadable]] = {}
+
+    def span(self, partition: Partition, expected: int, error: KafkaError, begins: int) -> range:
+        """The offsets from `expected` on of the batch that the client does not get past.
+
+        `error` and `begins` are the error and the offset that the client reported. Blocks for some fetches. Raises
+        BrokerError if the offsets cannot be determined, TransactionTrouble if the broker does not answer.
+        """
+        known, why = self._known.get(partition, (range(0), None))
+        # Looked up again at its beginning: the topic may have been recreated or truncated.
+        if expected not in known[1:] or why is None or why.batch_offset != begins:
+            known = self._looked_up(partition, expected, error, begins)
+            self._known[partition] = known, Unreadable(begins, error.str())
+        return range(max(expected, known.start), known.stop)
+
+    def stand_ins(self, partition: Partition, offsets: range, topic_id: str | None) -> list[RawRecord]:
+        """Records without content for these offsets of the batch whose `span` was determined last."""
+        _, why = self._known[partition]
+        return [RawRecord(partition, each, None, None, topic_id=topic_id, unreadable=why) for each in offsets]
+
+    def _looked_up(self, partition: Partition, expected: int, error: KafkaError, begins: int) -> range:
+        # Between the two are markers and what was aborted or compacted away, unless `begins` is the last offset.
+        if begins > expected and _ZSTD not in error.str() and first_leader_epoch(self._config, partition) is None:
+            raise _undetermined(partition, expected, begins, error)
+        first = max(expected, begins)
+        with _BatchEndFinder(self._config, partition, begins) as looker:
+            found = range(first, looker.end(first))
+        log.error(
+            "%s[%d] offsets %d to %d cannot be read and become dead letters without a value: %s",
+            *partition, found.start, found.stop - 1, error.str(),
+        )  # fmt: skip
+        return found
+
+
+def first_leader_epoch(config: KafkaConfig, partition: Partition) -> int | None:
+    """The leader epoch of the first offset, which the broker knows only if the whole log is in format 2.
+
+    Older formats have no epochs, and a log does not go back to them. Blocks for the request timeout at most; raises
+    TransactionTrouble.
+    """
+    client_errors = ClientErrors(config)
+    admin = new_client(AdminClient, config.client("admin"), client_errors)
+    doing = f"asking for the first offset of {partition.topic}[{partition.number}]"
+    question = {foreign(partition): OffsetSpec.earliest()}  # type: ignore[no-untyped-call]
+    with mapping_errors(doing, client_errors, admin):
+        [answer] = admin.list_offsets(question, request_timeout=config.request_timeout_s).values()
+        epoch: int | None = answer.result().leader_epoch
+    return None if epoch is None or epoch < 0 else epoch
+
+
+class _BatchEndFinder:
+    """Has its own client: the worker's would drop its prefetched records at each fetch."""
+
+    def __init__(self, config: KafkaConfig, partition: Partition, begins: int) -> None:
+        self._partition = partition
+        self._begins = begins
+        self._client_errors = ClientErrors(config)
+        self._doing = f"looking for the end of a batch of {partition.topic}[{partition.number}]"
+        self._deadline = Deadline(_LOOKUP_S)
+        self._reader = PartitionReader(config.consumer() | _ONE_BATCH, self._client_errors)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def end(self, first: int) -> int:
+        """The first offset behind the batch, by doubling the distance until it is outside, then by bisection.
+
+        If the time runs out, the offset behind the last one known to be inside: the next lookup begins there.
+        """
+        inside, outside = first, None
+        try:
+            while outside is None or outside - inside > 1:
+                offset = 2 * inside - first + 1 if outside is None else (inside + outside) // 2
+                if self._is_inside(offset):
+                    inside = offset
+                else:
+                    outside = offset
+        except TransactionTrouble:
+            if inside == first:
+                raise
+        return inside + 1
+
+    def _is_inside(self, offset: int) -> bool:
+        """Whether a fetch at `offset` returns the same batch."""
+        ranges = {self._partition.number: (offset, NO_END)}
+        with mapping_errors(self._doing, self._client_errors):
+            for message in self._reader.read(
+                self._partition.topic, ranges, self._answers, deadline=self._deadline, limit=1
+            ):
+                if message is not None:
+                    error = message.error()
+                    return error is not None and error.code() == UNREADABLE and message.offset() == self._begins
+        raise TransactionTrouble(f"{self._doing}: no answer within {_LOOKUP_S:g} s")
+
+    def _answers(self, error: KafkaError) -> bool:
+        """Whether the error tells something about the batch. Raises BrokerError for one that waiting does not solve."""
+        if error.code() == UNREADABLE or error.code() in _OUTSIDE:
+            return True
+        passing(error, self._doing, self._client_errors)
+        return False
+
+
+def _undetermined(partition: Partition, expected: int, begins: int, error: KafkaError) -> BrokerError:
+    return BrokerError(
+        f"the client cannot decompress a batch of {partition.topic}[{partition.number}] at offset {begins} ({error.str()}); "
+        f"it is unknown whether the batch also holds the records from {expected} on. Set the group's offset behind it "
+        "(kafka-consumer-groups --reset-offsets): its records are lost"
+    )

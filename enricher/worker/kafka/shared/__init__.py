@@ -1,0 +1,1 @@
+"""What reading and writing share: clients and their errors, topics, membership in the group."""

@@ -1,0 +1,149 @@
+"""The configuration of the Kafka clients.
+
+Unless stated otherwise, the facts behind each choice were measured on Kafka 4.3 with confluent-kafka 2.16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from enricher.worker.kafka.shared import heartbeats
+from enricher.worker.kafka.shared.properties import CLIENTS, check_properties, shortest_retry_pause_s
+from enricher.worker.kafka.shared.statistics import INTERVAL_MS
+
+_RETRY_BACKOFF_MS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """Address, names, topics and timeouts of the worker's clients.
+
+    `max_record_bytes`: of one enriched record. `max_message_bytes`: of any message, dead letters included. `properties`:
+    librdkafka's, for both clients, or for one of them with the prefix `consumer.` or `producer.`.
+    """
+
+    bootstrap_servers: str
+    group_id: str
+    instance: str
+    input_topic: str
+    output_topic: str
+    dead_letter_topic: str
+    session_timeout_s: float
+    max_poll_interval_s: float
+    transaction_timeout_s: float
+    request_timeout_s: float
+    max_record_bytes: int
+    max_message_bytes: int
+    start: Literal["resume", "beginning", "end"] = "resume"
+    """Where a partition without a committed offset begins."""
+    allow_fewer_partitions: bool = False
+    """Whether an output topic may have fewer partitions than the input."""
+    partition_timeout_s: float = 60.0
+    """How long a partition that has records may deliver none."""
+    max_headers: int = 300
+    """A record with more headers keeps none of them."""
+    properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
+
+    def __post_init__(self) -> None:
+        check_properties(self.properties)
+
+    @property
+    def transactional_id(self) -> str:
+        """Stable across restarts and unique among live workers, so a restart fences its predecessor's transactions."""
+        return transactional_id(self.group_id, self.instance)
+
+    @property
+    def transactional_prefix(self) -> str:
+        """The prefix of the transactional ids of all workers of this group, and of no other group."""
+        return transactional_id(self.group_id, "")
+
+    def client(self, kind: str) -> dict[str, Any]:
+        """Properties of a client that is not the worker's. `kind`: `consumer`, `producer` or `admin`."""
+        # A request that is sent while an idle connection is closed fails, and admin clients are idle most of the time.
+        kept = {"connections.max.idle.ms": 0} if kind == "admin" else {}
+        return self._shared() | kept | self._user(kind)
+
+    def consumer(self) -> dict[str, Any]:
+        """Properties of the worker's consumer."""
+        return self._shared() | {
+            "group.id": self.group_id,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": int(self.session_timeout_s * 1000),
+            "heartbeat.interval.ms": heartbeats.INTERVAL_MS,
+            "max.poll.interval.ms": int(self.max_poll_interval_s * 1000),
+            # New partitions are found by this refresh. With the client's default they stay unread for up to five minutes.
+            "topic.metadata.refresh.interval.ms": 30_000,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            # The client's default, `largest`, silently skips records that were there before the first commit.
+            "auto.offset.reset": "earliest",
+            # Off by default: a damaged batch that is not compressed would pass as data.
+            "check.crcs": True,
+            # Tells the source where a partition ends, behind transaction markers.
+            "enable.partition.eof": True,
+            # A small prefetch needs the short backoff: with the default of 1 s reading stops again and again.
+            "queued.min.messages": 2000,
+            "queued.max.messages.kbytes": 8192,
+            "fetch.queue.backoff.ms": 20,
+            # These count compressed bytes, and 1 kB of zstd may decompress to 32 MB (deploy/memory.md). A larger batch is
+            # still fetched, alone.
+            "fetch.message.max.bytes": 16_384,
+            "fetch.max.bytes": 1_048_576,
+            "fetch.wait.max.ms": 500,
+            "statistics.interval.ms": INTERVAL_MS,
+        } | self._user("consumer")  # fmt: skip
+
+    def producer(self) -> dict[str, Any]:
+        """Properties of the worker's producer."""
+        return self._shared() | {
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": int(self.transaction_timeout_s * 1000),
+            # Every transaction is flushed at once, so lingering only adds latency.
+            "linger.ms": 0,
+            "compression.type": "lz4",
+            "message.max.bytes": self.max_message_bytes,
+            # The broker's limit applies to a batch: all its records together must not be larger than one record may be.
+            "batch.size": min(1_000_000, self.max_record_bytes),
+            # A record without a failure report, and not left over by `flush`, was written.
+            "delivery.report.only.error": True,
+            # The Java clients' default, so a key stays on its partition whichever client writes it.
+            "partitioner": "murmur2_random",
+            "retry.backoff.ms": _RETRY_BACKOFF_MS,
+            "retry.backoff.max.ms": 1000,
+        } | self._user("producer")  # fmt: skip
+
+    @property
+    def retry_pause_s(self) -> float:
+        """The shortest time after which the producer repeats a request of a transaction."""
+        return shortest_retry_pause_s(self.producer())
+
+    def _shared(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": f"enricher-{self.instance}",
+            "socket.timeout.ms": int(min(10.0, self.transaction_timeout_s) * 1000),
+            # Without these, send_offsets hangs for ever if the coordinator leaves the metadata (librdkafka 5511, 5456).
+            "connections.max.idle.ms": 3000,
+            "metadata.max.age.ms": 5000,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "log.connection.close": False,
+        }
+
+    def _user(self, kind: str) -> dict[str, Any]:
+        """The user's properties for one kind of client; those with its prefix take precedence."""
+        general = {name: value for name, value in self.properties.items() if not name.startswith(CLIENTS)}
+        prefix = f"{kind}."
+        own = {name.removeprefix(prefix): value for name, value in self.properties.items() if name.startswith(prefix)}
+        chosen = general | own
+        if "client.id" in chosen:  # members of the group are told apart by it (`rivals`)
+            chosen["client.id"] = f"{chosen['client.id']}-{self.instance}"
+        return chosen
+
+
+def transactional_id(*parts: str) -> str:
+    """The parts joined by `/`. `%` and `/` inside a part are encoded, so different parts never give the same id."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)

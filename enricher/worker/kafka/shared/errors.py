@@ -1,0 +1,123 @@
+"""Maps the client's errors to ours. No `KafkaException` leaves this package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, TransactionTrouble
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors, Complaint
+
+Polled = Consumer | Producer | AdminClient
+"""A client that runs its callbacks when it is polled."""
+
+# librdkafka always gives the first one, without the broker's code. The cause may be a newer process, a late InitProducerId
+# of this process, or a transaction that the broker timed out (seen on Kafka 4.3.1 with librdkafka 2.16).
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001  the client's name
+_RIGHTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on a topic to read it, WRITE to write to it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the consumer group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE on the transactional id",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the right to use this cluster",
+    KafkaError._AUTHENTICATION: "valid credentials",  # noqa: SLF001  the client's name
+    KafkaError.SASL_AUTHENTICATION_FAILED: "valid credentials",
+}
+
+
+def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+    """Our error for `error`, which occurred while `doing` something: its class says what the caller must do."""
+    text = f"{doing}: {client_errors.explain(error)}"
+    if error.code() in _FENCED:
+        return ProducerFenced(text)
+    if right := _right(error.code(), text, client_errors):
+        message = f"{text.rstrip('.')}. Needed: {right}"
+        return BrokerError(message)
+    return TransactionTrouble(text)
+
+
+def passing(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+    """As `mapped`, for an error that waiting solves. Raises BrokerError for any other."""
+    trouble = mapped(error, doing, client_errors)
+    if isinstance(trouble, BrokerError):
+        raise trouble
+    if error.fatal():
+        raise BrokerError(str(trouble))
+    return trouble
+
+
+def _right(code: int, text: str, client_errors: ClientErrors) -> str | None:
+    """The right that is missing, with the resource's name if the client is a worker's; None for any other error."""
+    config = client_errors.config
+    if config is None:
+        return _RIGHTS.get(code)
+    return {
+        **_RIGHTS,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: _on_topics(config, text, client_errors),
+        KafkaError.GROUP_AUTHORIZATION_FAILED: f"READ on the group '{config.group_id}'",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"WRITE on the transactional id '{config.transactional_id}'",
+    }.get(code)
+
+
+def _on_topics(config: KafkaConfig, text: str, client_errors: ClientErrors) -> str:
+    """The rights on the topics that the error or the client's log names; if neither does, on all three."""
+    rights = {config.input_topic: "READ", config.output_topic: "WRITE", config.dead_letter_topic: "WRITE"}
+    # One topic's name may be part of another one's.
+    named = [topic for topic in rights if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", text)]
+    refused = named or sorted(client_errors.refused_topics & rights.keys()) or list(rights)
+    return ", ".join(f"{rights[topic]} on the topic '{topic}'" for topic in refused)
+
+
+@contextmanager
+def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | None = None) -> Iterator[None]:
+    """Map what the client raises in the body.
+
+    Polls `client` first, because only a callback tells why a connection failed. It must not be a consumer that reads.
+    """
+    try:
+        yield
+    except KafkaException as exception:
+        if client is not None:
+            with suppress(KafkaException):
+                client.poll(0)
+        error = exception.args[0]
+        if not isinstance(error, KafkaError):
+            message = f"{doing}: {error}"
+            raise TransactionTrouble(message) from exception
+        raise mapped(error, doing, client_errors) from exception
+
+
+@contextmanager
+def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[None]:
+    """For commands: maps what the client raises in the body to BrokerError (or another FatalError)."""
+    with without_recovery(), mapping_errors(doing, complaint, client):
+        yield
+
+
+@contextmanager
+def without_recovery() -> Iterator[None]:
+    """For commands, which never recover: what a worker would recover from becomes BrokerError."""
+    try:
+        yield
+    except TransactionTrouble as error:
+        raise BrokerError(str(error)) from error
+
+
+@contextmanager
+def connecting(client_errors: ClientErrors) -> Iterator[None]:
+    """For a client's first requests: adds the address to TransactionTrouble, and raises BrokerError for refused credentials.
+
+    The calls themselves only say that they timed out. Not for later requests, when the last error may be an old one.
+    """
+    try:
+        yield
+    except MissingTopic:
+        raise  # a broker has answered
+    except TransactionTrouble as trouble:
+        where = f" with {client_errors.config.bootstrap_servers}" if client_errors.config else ""
+        message = f"not connected{where}: {trouble}"
+        raise (BrokerError if client_errors.refused else TransactionTrouble)(message) from trouble

@@ -1,0 +1,109 @@
+"""Reads partitions of topics without joining a group or committing: the one loop behind all who read, but for the source.
+
+What an error means is the caller's to say: a command ends by it, a worker recovers. So the client's errors are raised
+unmapped, and a `judge` is asked about errors that come as messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
+from enricher.worker.runtime.deadlines import Deadline
+
+Ranges = Mapping[int, tuple[int, int]]
+"""Per partition the half-open range of offsets to read."""
+
+Judge = Callable[[KafkaError], bool]
+"""Called with each error among the messages. True: the caller takes it. False: it passes by itself. May raise."""
+
+NO_END: Final = 2**63 - 1
+"""The end of a range that is to be read for ever: more than any topic holds."""
+END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
+POLL_S = 0.05
+"""The longest time between two looks at a caller's bound."""
+_LIMIT = 500
+
+
+class PartitionReader:
+    """Reads ranges of one topic at a time, each partition in order. For one thread. Raises the client's errors unmapped.
+
+    `properties`: all of the client's, with `enable.partition.eof`. The constructor raises SettingsError if librdkafka
+    rejects them. `left`: the end of each partition that is not finished. `positions`: the next offset of each partition.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], client_errors: ClientErrors) -> None:
+        self.consumer = new_client(Consumer, properties, client_errors)
+        """For questions about the topic, and for mapping errors."""
+        self.left: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
+        self._topic = ""
+        self._sought: set[int] = set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.consumer.close()
+
+    def read(
+        self, topic: str, ranges: Ranges, judge: Judge, *, deadline: Deadline | None = None, limit: int = _LIMIT
+    ) -> Iterator[Message | None]:
+        """The records in `ranges`, ends of partitions, and errors that `judge` takes. None after each poll, for bounds.
+
+        Ends when every partition has reached the end of its range or was finished by the caller, and at the deadline: then
+        `left` is not empty. At most `limit` messages come between two polls, which block for `POLL_S` at most. A new read
+        ends the one before.
+        """
+        self._topic = topic
+        self.left = {number: end for number, (start, end) in ranges.items() if start < end}
+        self.positions = {number: start for number, (start, _) in ranges.items()}
+        if not self.left:
+            return
+        self.consumer.assign([TopicPartition(topic, number, self.positions[number]) for number in self.left])
+        while self.left and not (deadline and deadline.over):
+            self._sought.clear()
+            for message in self._polled(limit, deadline):
+                number, error = message.partition() or 0, message.error()
+                if number in self._sought or self._is_finished(number):
+                    continue  # the client had fetched it before
+                at_end = error is not None and error.code() == END_OF_PARTITION
+                if not (error is None or at_end or judge(error)) or number not in self.left:
+                    continue
+                offset = message.offset() or 0
+                if error is not None or offset < self.left[number]:
+                    yield message
+                # Transaction markers occupy offsets, so the end may lie behind the last record: the client reports it.
+                if (error is None or at_end) and number in self.left and number not in self._sought:
+                    self._reached(number, offset + (error is None))
+            yield None
+        self.consumer.unassign()
+
+    def skip_to(self, number: int, offset: int) -> None:
+        """Go on at this offset."""
+        self._sought.add(number)
+        self._reached(number, offset)
+        if number in self.left:
+            self.consumer.seek(TopicPartition(self._topic, number, offset))
+
+    def finish(self, number: int) -> None:
+        """Read no more of a partition: a live topic always has more."""
+        if self.left.pop(number, None) is not None:
+            self.consumer.incremental_unassign([TopicPartition(self._topic, number)])
+
+    def _is_finished(self, number: int) -> bool:
+        """Whether the number is that of a partition which was read, rather than of an error about no partition."""
+        return number in self.positions and number not in self.left
+
+    def _reached(self, number: int, position: int) -> None:
+        self.positions[number] = position
+        if position >= self.left[number]:
+            self.finish(number)
+
+    def _polled(self, limit: int, deadline: Deadline | None) -> list[Message]:
+        """The next messages; waits for the first one only."""
+        messages = self.consumer.consume(1, POLL_S if deadline is None else min(POLL_S, deadline.left_s()))
+        if messages and limit > 1:
+            messages += self.consumer.consume(limit - 1, 0)
+        return messages

@@ -1,0 +1,78 @@
+"""Reads a few fields of librdkafka's statistics (STATISTICS.md): connected brokers, and the ends of partitions.
+
+The client calls back inside `poll`; the result may be read from any thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import orjson
+
+from enricher.worker.records import Partition
+from enricher.worker.stats.snapshot import Connection, Unstable
+
+INTERVAL_MS = 5_000
+"""`statistics.interval.ms`. Parsing them costs 0.1 ms."""
+_STALE_S = 3 * INTERVAL_MS / 1000
+
+
+class Statistics:
+    """The consumer's `stats_cb`."""
+
+    def __init__(self, topic: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._brokers: int | None = None
+        self._away_since_s: float | None = None
+        self._ends: dict[Partition, int] = {}
+        self._unstable: dict[Partition, Unstable] = {}
+        self._stood_since: dict[Partition, tuple[int, float]] = {}
+        """Partitions whose last stable offset is below the end offset: that offset, and since when it has not moved."""
+        self._told_s = clock()
+
+    def __call__(self, text: str) -> None:
+        """Parse the client's JSON."""
+        told = orjson.loads(text)
+        self._told_s = self._clock()
+        # Ids below 0 are bootstrap addresses and extra connections to coordinators, which are counted as brokers already.
+        self._brokers = sum(
+            broker["state"] == "UP" for broker in told.get("brokers", {}).values() if broker["nodeid"] >= 0
+        )
+        if self._brokers:
+            self._away_since_s = None
+        elif self._away_since_s is None:
+            self._away_since_s = self._clock()
+        partitions = list(told.get("topics", {}).get(self._topic, {}).get("partitions", {}).values())
+        # The client's `consumer_lag` does not know offsets that a producer commits.
+        self._ends = {
+            Partition(self._topic, partition["partition"]): partition["ls_offset"]
+            for partition in partitions
+            if partition["partition"] >= 0 and partition["ls_offset"] >= 0
+        }
+        # The offsets of a partition that is no longer fetched are as old as its last fetch.
+        fetched = [partition for partition in partitions if partition["fetch_state"] == "active"]
+        highs = {Partition(self._topic, each["partition"]): each["hi_offset"] for each in fetched}
+        self._note_unstable({partition: high for partition, high in highs.items() if partition in self._ends})
+
+    def connection(self, *, joined: bool) -> Connection:
+        """The last statistics. If they are old, as in a recovery, which does not poll, `brokers` is None."""
+        now_s = self._clock()
+        away_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
+        fresh = now_s - self._told_s < _STALE_S
+        brokers = self._brokers if fresh else None
+        return Connection(joined, brokers, away_s, self._ends, unstable=self._unstable)
+
+    def _note_unstable(self, highs: Mapping[Partition, int]) -> None:
+        """Compare the end offsets with the last stable offsets: only this shows a hanging transaction."""
+        stood_since, unstable = {}, {}
+        for partition, high in highs.items():
+            stable = self._ends[partition]
+            if high <= stable:
+                unstable[partition] = Unstable()
+                continue
+            before, since_s = self._stood_since.get(partition, (stable, self._told_s))
+            stood_since[partition] = stable, since_s if before == stable else self._told_s
+            unstable[partition] = Unstable(high - stable, self._told_s - stood_since[partition][1])
+        self._stood_since, self._unstable = stood_since, unstable

@@ -1,0 +1,228 @@
+"""Watches the input topic's id, and how many partitions each of the three topics has.
+
+A topic that is deleted and created again keeps its name, and the client goes on reading at the old offset. Only the id
+changes (KIP-516, brokers from 2.8 on). So every transaction asks for it, after its records were read and before their
+offsets are sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, wait
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
+
+from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
+from enricher.worker.kafka.shared.errors import mapped, mapping_errors
+from enricher.worker.kafka.shared.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
+from enricher.worker.records import Partition
+from enricher.worker.runtime.deadlines import Deadline
+
+log = logging.getLogger(__name__)
+
+_ASK_AGAIN_S = 0.25
+_NEW_CLIENT_S = 1.5
+"""After this time without an answer a new client asks, which does not know the broker that is gone or frozen."""
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_LATE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
+"""A broker that has just started returns these for every topic."""
+_Answers = Mapping[str, "Future[TopicDescription]"]
+
+
+class TopicReplaced(TransactionTrouble):
+    """The input topic was created again while its records were read: only a rewind helps."""
+
+
+class TopicWatch:
+    """Asks about the three topics over one connection. For one thread, the loop's.
+
+    `topic_id`: that of the input topic whose records are read; only `refresh` changes it.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self.client_errors = ClientErrors(config)
+        self.client = self._connected()
+        """Also for other questions about topics, which saves a connection. Replaced after a question without an answer."""
+        self._asked: list[_Answers] = []
+        self._ends: dict[Partition, Future[Any]] = {}
+        self.topic_id: str | None = None
+        self.partitions: Mapping[str, int] = {}
+        """How many partitions each topic has."""
+
+    def open(self) -> None:
+        """Ask for the first time. Raises TransactionTrouble without an answer, MissingTopic if a topic is missing.
+
+        Raises SettingsError if an output topic has fewer partitions than the input and the settings do not allow it.
+        """
+        self.refresh()
+        require_enough_partitions(self._config, self.partitions)
+
+    def refresh(self) -> bool:
+        """Adopt the topics as they are now. True if the input topic was created again.
+
+        Blocks for the request timeout at most; raises TransactionTrouble without an answer.
+        """
+        before = self.topic_id
+        self.ask()
+        self.topic_id = self._answered(patient=True)
+        changed = before not in {None, self.topic_id}
+        if changed:
+            log.warning(
+                "the topic '%s' was deleted and created again (its id is %s, before %s): reading it from its beginning",
+                self._config.input_topic, self.topic_id, before,
+            )  # fmt: skip
+        return changed
+
+    def ask(self) -> None:
+        """Send a question and discard earlier ones. Does not block."""
+        self._asked.clear()
+        self._send()
+
+    def confirm(self) -> None:
+        """Wait for the answer to `ask`. Raises TopicReplaced if the input topic is no longer the one that is read.
+
+        Raises TransactionTrouble without an answer within the request timeout.
+        """
+        topic_id = self._answered(patient=False)
+        if topic_id != self.topic_id:
+            message = (
+                f"the topic '{self._config.input_topic}' was deleted and created again while its records were read"
+            )
+            raise TopicReplaced(message)
+
+    def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
+        """The last stable offsets, without partitions that got no answer. None while the answer is pending.
+
+        Does not block: call it again with the same partitions, or with others, which become the next question.
+        """
+        if not self._ends:
+            specs = {foreign(partition): _LATEST for partition in partitions}
+            answers = self.client.list_offsets(
+                specs,
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._config.request_timeout_s,
+            )
+            self._ends = {ours(tp): future for tp, future in answers.items()}
+        if not all(future.done() for future in self._ends.values()):
+            return None
+        asked, self._ends = self._ends, {}
+        return {partition: end for partition, future in asked.items() if (end := _end(future)) >= 0}
+
+    def beginnings(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The first offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
+        return self._listed(partitions, _EARLIEST)
+
+    def last_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The last stable offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
+        return self._listed(partitions, _LATEST)
+
+    def high_watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The ends with the records of open transactions. Blocks for the request timeout; raises TransactionTrouble."""
+        return self._listed(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    # ---- inside
+
+    def _listed(
+        self,
+        partitions: Collection[Partition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> Mapping[Partition, int]:
+        wanted = {foreign(partition): spec for partition in partitions}
+        with mapping_errors("asking for offsets", self.client_errors, self.client):
+            return listed_offsets(self.client, wanted, isolation, self._config.request_timeout_s)
+
+    def _connected(self) -> AdminClient:
+        # Questions go to the controller that the client knows: it must soon forget one that is gone.
+        properties = {"topic.metadata.refresh.interval.ms": 3_000}
+        return new_client(AdminClient, self._config.client("admin") | properties, self.client_errors)
+
+    def _send(self) -> None:
+        self.client.poll(0)  # else the client's events pile up
+        topics = [self._config.input_topic, self._config.output_topic, self._config.dead_letter_topic]
+        timeout_s = self._config.request_timeout_s
+        with mapping_errors("asking for the topics", self.client_errors):
+            self._asked.append(self.client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
+
+    def _answered(self, *, patient: bool) -> str | None:
+        """The topic id in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
+        deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
+        while True:
+            if good := next(filter(_complete, self._asked), None):
+                return self._take(good)
+            newest = self._asked[-1]
+            refused = all(future.done() for future in newest.values())
+            final = refused and _is_refused(newest, but=_LATE if patient else frozenset())
+            if deadline.over or final:
+                raise self._trouble(newest)
+            if refused:
+                time.sleep(_ASK_AGAIN_S)
+            elif wait([future for future in newest.values() if not future.done()], _ASK_AGAIN_S).done:
+                continue
+            elif renewal.over:
+                self.client, renewal = self._connected(), Deadline(_NEW_CLIENT_S)
+            self._send()
+
+    def _take(self, answers: _Answers) -> str | None:
+        self._asked = []
+        described = {topic: future.result() for topic, future in answers.items()}
+        counts = {topic: len(description.partitions) for topic, description in described.items()}
+        if self.partitions and counts != self.partitions:
+            log.warning("the topics have %s partitions, before %s", _counts_text(counts), _counts_text(self.partitions))
+        self.partitions = counts
+        return topic_id_text(described[self._config.input_topic].topic_id)
+
+    def _trouble(self, answers: _Answers) -> TransactionTrouble:
+        """The error for a question that failed."""
+        for topic, future in answers.items():
+            exception = future.exception() if future.done() else None
+            if isinstance(exception, KafkaException):
+                error = exception.args[0]
+                if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return MissingTopic(no_such_topic(topic))
+                trouble = mapped(error, f"asking for the topic '{topic}'", self.client_errors)
+                if not isinstance(trouble, TransactionTrouble):
+                    raise trouble
+                return trouble
+        self.client.poll(0)  # only a callback says why a connection failed
+        error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {self._config.request_timeout_s:g} s")  # noqa: SLF001  the client's name
+        return TransactionTrouble(f"asking for the topics: {self.client_errors.explain(error)}")
+
+
+def _complete(answers: _Answers) -> bool:
+    return all(future.done() and future.exception() is None for future in answers.values())
+
+
+def _is_refused(answers: _Answers, *, but: frozenset[int]) -> bool:
+    """Whether one of the errors is a broker's; the client's own, for missing answers, have codes below 0."""
+    errors = [exception.args[0] for future in answers.values() if (exception := future.exception())]
+    return any(isinstance(error, KafkaError) and error.code() > 0 and error.code() not in but for error in errors)
+
+
+def _end(future: Future[Any]) -> int:
+    """The offset of an answer; below 0 if there is none."""
+    return -1 if future.exception() else int(future.result().offset)
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{topic} {count}" for topic, count in counts.items())
+
+
+def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) -> None:
+    """Raise SettingsError if an output topic has fewer partitions than the input and the settings do not allow it."""
+    wanted = counts[config.input_topic]
+    fewer = {topic: count for topic, count in counts.items() if count < wanted}
+    if fewer and not config.allow_fewer_partitions:
+        raise SettingsError(
+            f"the input topic '{config.input_topic}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. "
+            "Outputs of the other partitions would be placed by their key, and could not show where to resume. Add "
+            f"partitions (kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
+        )

@@ -1,0 +1,234 @@
+"""The sink: publishes each release in one transaction, and replaces the producer after any trouble.
+
+No transaction is open during a poll, so no callback of a rebalance meets one. The group's generation may change meanwhile;
+then the transaction is aborted and made once more by the same producer (`membership.py` says why that is safe). After any
+other failure only a new producer ends the transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from confluent_kafka import KafkaException, Producer
+
+from enricher.errors import EnricherError, ProducerFenced, RefusedBatch, TransactionTrouble
+from enricher.worker.articles import Encoder
+from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
+from enricher.worker.kafka.shared.errors import connecting, mapping_errors
+from enricher.worker.kafka.shared.membership import StaleGeneration
+from enricher.worker.kafka.shared.producers import opened_producer
+from enricher.worker.kafka.writing.limits import TopicLimits
+from enricher.worker.kafka.writing.placement import Placement
+from enricher.worker.kafka.writing.transaction import Transaction
+from enricher.worker.records import DeadLetter, Release, Ticket
+from enricher.worker.runtime.watchdog import Guard
+from enricher.worker.stats.counters import Counters
+
+log = logging.getLogger(__name__)
+
+_REASON_CHARS = 300
+"""Of a dead letter's reason in the log; the record's header holds more of it."""
+_TRIES = 3
+"""Transactions for one release, while the group's generation changes each time. A partition moves in two generations."""
+_MARKERS_S = 0.03
+"""Time that brokers take to end a transaction; 10 ms were enough on one node. Until then they refuse the next one.
+librdkafka asks again after 20 ms if it has records, and only after `retry.backoff.ms` if it has offsets alone."""
+
+# A producer that is closed aborts its open transaction. Usually a newer producer has done so already, as intended.
+warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
+
+
+class TransactionalSink:
+    """Publishes releases exactly once, with the offsets of `source`.
+
+    `prepare`: called before connecting, until it succeeds. Blocks, and raises what `open` raises.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        encoder: Encoder,
+        *,
+        source: KafkaSource,
+        guard: Guard,
+        counters: Counters,
+        prepare: Callable[[], None] = lambda: None,
+        producer_class: type[Producer] = Producer,
+    ) -> None:
+        self._config = config
+        self._encoder = encoder
+        self._source = source
+        self._guard = guard
+        self._counters = counters
+        self._prepare = prepare
+        self._producer_class = producer_class
+        self._limits = TopicLimits(config, lambda: source.watch.client)
+        self._placement = Placement(config, lambda: source.watch)
+        self._client_errors = ClientErrors(config)
+        self._producer: Producer | None = None
+        self._unfenced = UnfencedProducer()
+        self._ended_s = -math.inf
+
+    def open(self) -> None:
+        """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError."""
+        self._prepare()
+        with connecting(self._client_errors):
+            self.recover()
+
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
+        """Write the tickets' outcomes and commit their offsets, all or nothing.
+
+        Returns the dead letters that were written instead of outcomes that are too large for their topic.
+
+        Raises TransactionTrouble if the transaction failed or its result is unknown. Then the sink publishes nothing more
+        until `recover` succeeds.
+        """
+        producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
+        if producer is None:
+            raise TransactionTrouble("the producer is broken")
+        try:
+            with (
+                self._guard("a transaction", 3 * self._config.transaction_timeout_s),
+                mapping_errors("a transaction", self._client_errors, producer),
+            ):
+                with self._guard("asking for partitions", 4 * self._config.request_timeout_s):
+                    self._placement.check(producer, release.tickets)
+                    self._limits.ask_again(self._encoder, time.monotonic())
+                transaction = self._run(producer, release)
+        except ProducerFenced:  # the newer producer has ended the transaction
+            close_in_background(producer)
+            raise
+        except BaseException as error:
+            if isinstance(error, RefusedBatch):
+                self._limits.batches.refused(error.size_bytes, time.monotonic())
+            self._unfenced.put(producer)
+            raise
+        self._producer = producer
+        self._source.committed(release)
+        log_dead_letters(release.tickets, transaction.substitutes)
+        # Asked for in any case: while every batch holds one record, all transactions may be slow.
+        larger_batches = self._limits.larger_batches(self._encoder, time.monotonic())
+        if transaction.slow:
+            self._renew(transaction.slow)
+        elif larger_batches:
+            self._grow_batches()
+        return transaction.substitutes
+
+    def recover(self) -> None:
+        """Open a new producer with the same id: it ends the old transaction and fences late requests."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            self._unfenced.put(producer)
+        with self._unfenced.fenced_by_a_new_one():
+            self._producer = self._connected()
+
+    def serve(self) -> None:
+        """Let the clients deliver their events, which they queue until they are polled. Does not block."""
+        self._limits.serve()
+        self._unfenced.serve()
+        if self._producer is not None:
+            with suppress(KafkaException):  # the next transaction raises it again
+                self._producer.poll(0)
+
+    def close(self) -> None:
+        """Close the producer, within a bound; may be called twice.
+
+        A failed transaction is ended, or readers would wait for its timeout.
+        """
+        closing = threading.Thread(target=self._close, name="close-sink", daemon=True)
+        closing.start()
+        closing.join(CLOSE_WAIT_S)
+
+    # ---- transactions
+
+    def _run(self, producer: Producer, release: Release) -> Transaction:
+        """Make the transaction; once more if the group's generation changed meanwhile. Returns the one that succeeded."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._run_once(producer, release)
+            except StaleGeneration as stale:
+                self._source.await_newer_generation(stale)
+                self._counters.transactions_repeated += 1
+                log.info("a rebalance met a transaction, which is made once more: %s", stale)
+        return self._run_once(producer, release)
+
+    def _run_once(self, producer: Producer, release: Release) -> Transaction:
+        transaction = Transaction(
+            self._config,
+            self._encoder,
+            self._placement,
+            self._source,
+            producer,
+            self._client_errors,
+            one_by_one=self._limits.batches.one_record,
+        )
+        if not release.tickets:
+            time.sleep(max(0.0, self._ended_s + _MARKERS_S - time.monotonic()))
+        try:
+            transaction.run(release)
+        finally:
+            self._ended_s = time.monotonic()
+        return transaction
+
+    # ---- producers
+
+    def _renew(self, slow: str) -> None:
+        """Replace the producer after a transaction that succeeded slowly.
+
+        A slow request may have been sent twice. If the repeat arrives late, in the next transaction, librdkafka has no
+        protection against it (KAFKA-17754, librdkafka 5423), but the new producer's epoch fences it. Nothing has to be
+        forgotten, because the transaction's result is known.
+        """
+        log.info("%s: continuing with a new producer, which fences a late repeat; no action is needed", slow)
+        self._counters.producers_renewed += 1
+        self._replace_producer()
+
+    def _grow_batches(self) -> None:
+        """Take a producer with larger batches; the limits of the topics are asked for again."""
+        log.info("writing larger batches again: the topics accept more, or it is a while since a batch was refused")
+        self._counters.producers_resized += 1
+        self._replace_producer()
+
+    def _replace_producer(self) -> None:
+        try:
+            self.recover()
+        except TransactionTrouble as trouble:
+            # The transaction stays committed. The next one finds no producer, and the loop recovers.
+            log.warning("no new producer yet: %s", trouble)
+
+    def _connected(self) -> Producer:
+        properties = self._limits.applied(self._config.producer(), self._encoder, time.monotonic())
+        timeout_s = 2 * self._config.transaction_timeout_s
+        return opened_producer(
+            properties, self._client_errors, timeout_s, learn=self._placement.learn, kind=self._producer_class
+        )
+
+    def _close(self) -> None:
+        if self._unfenced:
+            with suppress(EnricherError):  # then the next process ends the transaction, or its timeout does
+                self.recover()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            close_in_background(producer).join()
+
+
+def log_dead_letters(tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:
+    """Log the place and the reason of each dead letter; a reason holds no text of the article.
+
+    All lines are of one kind, so the log filter bounds how many are written per minute.
+    """
+    for ticket in tickets:
+        letter = substitutes.get(ticket, ticket.outcome)
+        if isinstance(letter, DeadLetter):
+            place, reason = ticket.raw.partition, letter.message[:_REASON_CHARS]
+            at = (place.topic, place.number, ticket.raw.offset)
+            log.warning("dead letter: %s-%d, offset %d: %s (%s, %s)", *at, reason, letter.error_type, letter.stage)

@@ -1,0 +1,257 @@
+"""Decodes and tokenises articles and cuts them into windows. Records that cannot be enriched become dead letters here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import ceil
+
+from enricher.errors import InvalidArticle, SchemaPending
+from enricher.worker.articles import letter_for, write_found
+from enricher.worker.loop.pending import Pending
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
+from enricher.worker.loop.refusals import check_headers, dead_letter_for
+from enricher.worker.loop.waiting import Waiting, beyond_the_record, text_chars, value_bytes
+from enricher.worker.records import Article, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.rules.assembly import finish_enriched
+from enricher.worker.rules.branches import Splitter
+from enricher.worker.rules.heads import Head
+from enricher.worker.rules.long_articles import LongArticles
+from enricher.worker.rules.windowing import WindowCutter
+
+_AVERAGED_ARTICLES = 32
+"""`capacity` is estimated from about so many recent articles."""
+_LONG_BATCHES = 8
+"""How many batches' worth of windows of one long article the scheduler holds: enough to keep the device busy alone."""
+_DECODED_BYTES = 1_000_000
+"""One turn of the loop decodes values up to the first that exceeds this sum: hostile JSON takes 0.15 s per megabyte."""
+_DECODING_S = 0.25
+"""One turn of the loop begins to decode records for so long, whatever a stranger's schema makes of a few bytes."""
+
+MayDecode = Callable[[Ticket], bool]
+"""Whether a record may be decoded now."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Takes tickets from arrival to the scheduler. Owns the tokenizer pool and `schemas`.
+
+    A ticket whose schema is not here yet waits, and holds back nobody else until the limits of what is in flight are
+    reached. `schemas` is None if no record names a schema.
+    `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
+    gets a call for itself. A branch is tokenised for its pass (`Ticket.pass_index`).
+    """
+
+    read: Callable[[RawRecord], Article]
+    tokenizer: WorkerPool[list[Ticket], Tokenized]
+    cutters: Sequence[WindowCutter]
+    """Of each pass."""
+    scheduler: Scheduler
+    heads: Sequence[Sequence[Head]]
+    """Of each pass."""
+    chars_per_call: int
+    clock: Callable[[], float]
+    schemas: Schemas | None = None
+    cards: Sequence[TaskCard] = ()
+    """Of all tasks, in the order of the settings. Default: in the order of the passes."""
+    _splitter: Splitter = field(init=False)
+    _waiting: Waiting = field(init=False)
+    _long: LongArticles = field(init=False)
+    _tokenizer_moved_s: float = 0.0
+    """When the tokenizer last returned a result, or was last idle."""
+    _undecoded: deque[Ticket] = field(default_factory=deque)
+    _undecoded_bytes: int = 0
+    _pending: Pending = field(default_factory=Pending)
+    _unpacked_bytes: int = 0
+    _usual_chars: float = 1_000.0
+    """Moving average of the text to tokenise for an article, once per pass; for a refused record, its bytes."""
+
+    def __post_init__(self) -> None:
+        assert len(self.cutters) == len(self.heads), "each pass has windows and heads"
+        self._splitter, self._waiting = Splitter(self.heads, self.cards), Waiting(self.chars_per_call)
+        self._long = LongArticles(len(self.cutters))
+
+    @property
+    def capacity(self) -> int:
+        """How many more records can be taken, assuming that they are as long as recent ones."""
+        free_chars = self.tokenizer.capacity * self.chars_per_call - self._waiting.chars - self._undecoded_bytes
+        return max(0, ceil(free_chars / self._usual_chars))
+
+    @property
+    def busy(self) -> bool:
+        """True while tickets are here or with the tokenizer. Those that wait for a schema need no work, maybe for hours."""
+        return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
+
+    @property
+    def waiting_articles(self) -> int:
+        """How many tickets wait for a schema. Safe in any thread."""
+        return len(self._pending)
+
+    def waiting_tickets(self) -> Mapping[Partition, int]:
+        """How many tickets wait for a schema, per partition with any. Safe in any thread."""
+        return self._pending.by_partition()
+
+    def tokenizer_waits_s(self, now_s: float) -> float:
+        """Seconds since the tokenizer last returned a result, while it has work; else 0."""
+        return now_s - self._tokenizer_moved_s if self.tokenizer.busy else 0.0
+
+    def close(self) -> None:
+        """Close the tokenizer pool and the schemas. Blocks within their bounds."""
+        with ExitStack() as closing:
+            closing.callback(self.tokenizer.close)
+            if self.schemas:
+                closing.callback(self.schemas.close)
+
+    def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:
+        """Queue new tickets. A record without a value is a tombstone and is finished at once.
+
+        `alone`: a ticket waits if one of its partition does.
+        """
+        for ticket in tickets:
+            if ticket.raw.unreadable is not None:
+                ticket.finish(dead_letter_for(ticket.raw.unreadable))
+            elif ticket.raw.value is None:
+                ticket.finish(Tombstone())
+            elif alone and self._pending.add_behind(ticket):
+                pass
+            elif self._long.is_long(ticket):
+                self._long.wait(ticket)
+            else:
+                self._undecoded.append(ticket)
+                self._undecoded_bytes += value_bytes(ticket)
+
+    def resume_settled(self) -> list[Ticket]:
+        """Queue tickets again whose schemas are settled, before newer ones; returns them."""
+        if not self.schemas or not (settled := self.schemas.settled()):
+            return []
+        again = self._pending.take(settled)
+        self._long.wait_first(ticket for ticket in again if self._long.is_long(ticket))
+        short = [ticket for ticket in again if not self._long.is_long(ticket)]
+        self._undecoded.extendleft(reversed(short))
+        self._undecoded_bytes += sum(map(value_bytes, short))
+        return again
+
+    def advance(self, now_s: float, may_decode: MayDecode) -> bool:
+        """Decode records, submit articles to the tokenizer, queue the windows of its results; True if anything moved.
+
+        Decodes at most what one turn of the loop has time for, however much one poll returned.
+        """
+        moved = self._decode_some(now_s + _DECODING_S, may_decode)
+        if not self.tokenizer.busy:
+            self._tokenizer_moved_s = now_s
+        while self._waiting and self.tokenizer.capacity:
+            self.tokenizer.submit(self._waiting.next_call())
+            moved = True
+        for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
+            moved = True
+            self._tokenizer_moved_s = now_s
+            if ticket.live:
+                self._queue(ticket, tokens, now_s)
+        # After results were taken back: other articles may use all capacity at once.
+        moved |= self._begin_long(may_decode)
+        return self._continue_long(now_s) or moved
+
+    def take_unpacked_bytes(self) -> int:
+        """The sum of the tickets' `unpacked_bytes` since the last call."""
+        size_bytes, self._unpacked_bytes = self._unpacked_bytes, 0
+        return size_bytes
+
+    def drop_forgotten(self) -> None:
+        """Drop forgotten tickets and their windows."""
+        if (unwanted := self._pending.drop_forgotten()) and self.schemas:
+            self.schemas.abandon(unwanted)
+        self._long.drop_forgotten()
+        self._undecoded = deque(ticket for ticket in self._undecoded if ticket.live)
+        self._undecoded_bytes = sum(map(value_bytes, self._undecoded))
+        self._waiting.drop_forgotten()
+        self.scheduler.drop_forgotten()
+
+    def _begin_long(self, may_decode: MayDecode) -> bool:
+        """Submit the next long article to the tokenizer, if it may begin; True if there was one."""
+        if not self.tokenizer.capacity or not (ticket := self._long.next(may_decode)):
+            return False
+        if ticket.article or self._decoded(ticket):
+            branches = self._splitter.split(ticket)
+            for branch in branches:
+                self._long.begin(branch)
+            if branches:
+                self.tokenizer.submit([branches[0]])
+                self._waiting.add(branches[1:], first=True)
+        return True
+
+    def _continue_long(self, now_s: float) -> bool:
+        """Queue windows of the long articles in progress, as many as the scheduler needs of each; True if any."""
+        moved = False
+        for index, cutter in enumerate(self.cutters):
+            at_once = _LONG_BATCHES * self.scheduler.of_pass(index).max_batch_tokens // cutter.max_window_tokens
+            if windows := self._long.due(now_s, max(1, at_once), index):
+                self.scheduler.add(windows)
+                moved = True
+        return moved
+
+    def _decode_some(self, deadline_s: float, may_decode: MayDecode) -> bool:
+        """Decode in the order of arrival, within `_DECODED_BYTES` and until the deadline; True if anything was.
+
+        A small value may be unpacked to a long article. While many of those wait, nothing is decoded, to bound the memory.
+        """
+        decoded_bytes, unpacked_before = 0, self._unpacked_bytes
+        while (
+            not self._long.full
+            and self.clock() < deadline_s
+            and decoded_bytes + self._unpacked_bytes - unpacked_before < _DECODED_BYTES
+            and (ticket := self._next_undecoded(may_decode))
+        ):
+            decoded_bytes += value_bytes(ticket)
+            passes = 1
+            if self._decoded(ticket):
+                passes = self._queue_decoded(ticket)
+            elif ticket.live:  # it waits for its schema, and its length is not known yet
+                continue
+            chars = passes * text_chars(ticket) if ticket.article else value_bytes(ticket)
+            self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
+        self._undecoded_bytes -= decoded_bytes
+        return decoded_bytes > 0
+
+    def _next_undecoded(self, may_decode: MayDecode) -> Ticket | None:
+        for position, ticket in enumerate(self._undecoded):
+            if may_decode(ticket):
+                del self._undecoded[position]
+                return ticket
+        return None
+
+    def _queue_decoded(self, ticket: Ticket) -> int:
+        """Queue the work on an article; returns how many times it will be tokenised, at least 1."""
+        if self._long.is_long(ticket):
+            self._long.wait(ticket)
+            return 1
+        branches = self._splitter.split(ticket)
+        self._waiting.add(branches)
+        return max(1, len(branches))
+
+    def _decoded(self, ticket: Ticket) -> bool:
+        try:
+            check_headers(ticket.raw)
+            ticket.article = self.read(ticket.raw)
+            ticket.unpacked_bytes = beyond_the_record(ticket.article, ticket.raw)
+            self._unpacked_bytes += ticket.unpacked_bytes
+        except InvalidArticle as error:
+            ticket.finish(letter_for(error))
+            return False
+        except SchemaPending as pending:
+            assert self.schemas, "what a reader waits for, somebody gets"
+            self._pending.add(pending.reference, ticket)
+            return False
+        return True
+
+    def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
+        if isinstance(tokens, InvalidArticle):
+            ticket.finish(letter_for(tokens))
+            return
+        windows = self.cutters[ticket.pass_index].cut(ticket, tokens, now_s)
+        if not self._long.hold(ticket, windows):
+            self.scheduler.add(windows)
+        if not windows:
+            finish_enriched(ticket, self.heads[ticket.pass_index], write_found)

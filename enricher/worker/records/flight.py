@@ -1,0 +1,230 @@
+"""In-flight data: the ticket of each record, its windows, batches and their results, releases.
+
+Everything is frozen but `Ticket`, which is filled in step by step and finished exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from enricher.worker.records.articles import (
+    Article,
+    Float32Array,
+    Headers,
+    Int32Array,
+    Partition,
+    RawRecord,
+    TokenizedArticle,
+    hot_record,
+)
+from enricher.worker.records.outcomes import Outcome
+
+
+class OwnedLabels(NamedTuple):
+    """The labels of the tokens that one window owns: `[start, start + len(labels))` of its article.
+
+    `labels int32`, `scores float32` (the probability of the label); both are views of the model's output.
+    """
+
+    start: int
+    labels: Int32Array
+    scores: Float32Array
+
+
+class OwnedRow(NamedTuple):
+    """What a head says about one window as a whole: `row float32 [values]`, logits or a vector.
+
+    The window owns `tokens` tokens of its article, from `start` on: its weight in the article.
+    """
+
+    start: int
+    tokens: int
+    row: Float32Array
+
+
+Owned = OwnedLabels | OwnedRow
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One in-flight record, from its arrival to its commit. The only mutable record type.
+
+    Windows refer to their ticket. Once a ticket is `forgotten` (a rebalance, a recovery), late results for it are dropped.
+    """
+
+    raw: RawRecord
+    arrived_s: float
+    article: Article | None = None
+    tokens: TokenizedArticle | None = None
+    answers: list[Sequence[Owned]] = field(default_factory=list)
+    """What the heads say about its windows so far: for each window one answer per head, in the order of finished batches."""
+    windows: int = 0
+    windows_left: int = 0
+    outcome: Outcome | None = None
+    forgotten: bool = False
+    trace: Headers = ()
+    """Trace headers of its output (W3C `traceparent`, `tracestate`)."""
+    span: object = None
+    """Set and read by tracing only."""
+    unpacked_bytes: int = 0
+    """Memory of the article beyond its record: a document made of another format, text that was packed."""
+    pass_index: int = 0
+    """Which of the worker's passes its windows go through."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Set the outcome, which is final."""
+        assert self.outcome is None, "a ticket is finished once"
+        self.outcome = outcome
+
+    @property
+    def live(self) -> bool:
+        """True while the outcome is needed and still missing."""
+        return self.outcome is None and not self.forgotten
+
+
+@hot_record(eq=False)
+class Window:
+    """A run of an article's tokens as model input: `ids` is `int32 [length]`, special tokens included.
+
+    Token `i` of the article (counted over all its fields, without special tokens) is token `i - start + specials_before`
+    of the window. The window owns the tokens `[own_start, own_stop)`; its labels for others are ignored.
+    """
+
+    ticket: Ticket
+    ids: Int32Array
+    start: int
+    own_start: int
+    own_stop: int
+    specials_before: int
+    arrived_s: float
+
+    @property
+    def length_tokens(self) -> int:
+        """Tokens, special tokens included."""
+        return len(self.ids)
+
+    def owned_tokens(self, first: int) -> slice:
+        """The tokens that the window owns, in an array where the window's first token is at index `first`."""
+        shift = first + self.specials_before - self.start
+        return slice(self.own_start + shift, self.own_stop + shift)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Windows of similar length that go through the model together."""
+
+    windows: tuple[Window, ...]
+
+    @property
+    def pass_index(self) -> int:
+        """Which of the worker's passes they go through together."""
+        return self.windows[0].ticket.pass_index
+
+    @property
+    def length_tokens(self) -> int:
+        """Length of the longest window, to which others are padded."""
+        return max(window.length_tokens for window in self.windows)
+
+    @property
+    def real_tokens(self) -> int:
+        """The sum of the window lengths."""
+        return sum([len(window.ids) for window in self.windows])
+
+    @property
+    def padded_tokens(self) -> int:
+        """Number of windows times the longest length: what a padding graph variant computes."""
+        return len(self.windows) * self.length_tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenLabels:
+    """What a token classification head says about a run: `labels int32 [tokens]` and `scores float32 [tokens]`.
+
+    Values between windows are undefined.
+    """
+
+    labels: Int32Array
+    scores: Float32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowRows:
+    """What a head says about each window of a run as a whole: `rows float32 [windows, values]`, logits or vectors."""
+
+    rows: Float32Array
+
+
+HeadOutput = TokenLabels | WindowRows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunOutput:
+    """The model's output for one run: what each head says, in the order of the pass's heads.
+
+    Token `i` of a window, special tokens included, is at the window's entry in `starts` plus `i`.
+    """
+
+    windows: Sequence[Window]
+    starts: Sequence[int]
+    heads: Sequence[HeadOutput]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowFailure:
+    """The model failed on this window even alone: its article becomes a dead letter, if it needs one of the heads."""
+
+    window: Window
+    error_type: str
+    message: str
+    heads: Sequence[int] | None = None
+    """The heads that failed, by their index in the pass; None if all did. Otherwise a run has what the others say."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchResult:
+    """The result of a batch: each of its windows is in a run or in `failures`; in both if only some heads failed."""
+
+    batch: Batch
+    runs: Sequence[RunOutput]
+    failures: Sequence[WindowFailure] = ()
+    fits_tokens: int | None = None
+    """If the batch ran out of device memory: tokens of the largest part that fit, as the budget counts them. Else None."""
+    busy_s: float = 0.0
+    """For how long a thread of the device worked on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Committed with an offset: how many processes began work there, and how many with that record alone in flight."""
+
+    attempts: int = 0
+    alone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The offset at which reading of a partition began, and the mark committed with it."""
+
+    offset: int
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Finished tickets in offset order, and the committable offsets that belong to exactly these.
+
+    `committable` may contain partitions without a ticket: their position moved past offsets without a record (transaction
+    markers), or a new mark is committed with the same offset.
+    """
+
+    tickets: Sequence[Ticket]
+    committable: Mapping[Partition, int]
+    marks: Mapping[Partition, Mark] = field(default_factory=dict)
+    """For partitions in `committable`; the default is the empty mark."""
+
+    @property
+    def empty(self) -> bool:
+        """True if there is nothing to commit."""
+        return not self.committable

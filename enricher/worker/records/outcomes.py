@@ -1,0 +1,148 @@
+"""What is found in articles, and the outcomes of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal, NotRequired, TypedDict
+
+from enricher.worker.records.articles import Article, FieldName, Float32Array, hot_record
+
+TaskKind = Literal["ner", "classification", "embedding"]
+Pooling = Literal["mean", "first_window", "max"]
+"""How an article's answer follows from those of its windows: their mean weighted by owned tokens, the first, the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """Identifies the model that made a record."""
+
+    name: str
+    digest: str
+    """SHA-256 of its configuration, weights and tokenizer."""
+    precision: str
+    """Such as `fp16`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCard:
+    """Identifies a task in records."""
+
+    name: str
+    kind: TaskKind
+    model: ModelCard
+    pooling: Pooling | None = None
+    """None for `ner`, whose tokens each have one owner."""
+    vector_format: Literal["list", "float16"] = "list"
+    """How records contain vectors: numbers, or float16 in base64."""
+
+
+class Entity(TypedDict):
+    """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points.
+
+    A dictionary, because an article has many and they are serialised as they are, with the keys in this order.
+    """
+
+    field: FieldName
+    start: int
+    end: int
+    text: str
+    label: str
+    score: float  # a probability, to the fourth decimal
+    task: NotRequired[str]  # only where several tasks of the worker find entities
+
+
+@hot_record()
+class Coverage:
+    """How much of an article the model saw."""
+
+    tokens: int
+    windows: int
+    truncated: bool
+
+
+class Classification(TypedDict):
+    """A class of an article: the most probable one, or each above the threshold where several may hold."""
+
+    task: str
+    label: str
+    score: float  # a probability, to the fourth decimal
+
+
+@hot_record(eq=False)
+class Embedding:
+    """The vector of an article, `float32 [dimensions]`."""
+
+    task: TaskCard
+    vector: Float32Array
+
+
+@hot_record()
+class TaskReport:
+    """Whether a task ran on an article. `coverage`: what it saw; None if it is not for the article's language."""
+
+    task: TaskCard
+    coverage: Coverage | None
+
+
+def principal(tasks: Sequence[TaskReport]) -> TaskReport | None:
+    """The task whose model and coverage a record names: the first that ran, those for entities before others.
+
+    If none ran, the first; None without tasks.
+    """
+    ran = [report for report in tasks if report.coverage is not None]
+    chosen = [report for report in ran if report.task.kind == "ner"] or ran or tasks
+    return chosen[0] if chosen else None
+
+
+@hot_record()
+class EnrichedRecord:
+    """What the model found in one article. The lists are empty for a worker without tasks in its settings."""
+
+    article: Article
+    entities: Sequence[Entity]
+    coverage: Coverage
+    classifications: Sequence[Classification] = ()
+    embeddings: Sequence[Embedding] = ()
+    tasks: Sequence[TaskReport] = ()
+    """One for each task of the worker, in the order of the settings."""
+    labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How often each label was found, by task and label: of entities and of classes. For telemetry, not for the record."""
+
+
+class LetterForm(IntEnum):
+    """How much of its input a dead letter contains; each form leaves out more than the one before."""
+
+    WHOLE = 0
+    WITHOUT_VALUE = 1
+    WITHOUT_HEADERS = 2
+    BARE = 3
+    """Without the key as well: only the reason and the position of the input."""
+
+    @property
+    def smaller(self) -> LetterForm | None:
+        """The next smaller form; None for `BARE`."""
+        return None if self is LetterForm.BARE else LetterForm(self + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Why an input can never succeed. `message` never contains text of the article.
+
+    `form` is the largest form to write it in; if the broker refuses one form, it may accept a smaller one.
+    """
+
+    stage: Literal["decode", "tokenize", "inference", "publish"]
+    error_type: str
+    message: str
+    attempts: int = 1
+    form: LetterForm = LetterForm.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The input had no value, so the output deletes its key downstream."""
+
+
+Outcome = EnrichedRecord | DeadLetter | Tombstone

@@ -1,0 +1,69 @@
+"""The metadata string of a committed offset: what the next owner of a partition must know beside the offset.
+
+Kafka stores up to 4,096 bytes with each committed offset (`offset.metadata.max.bytes`), in the same record, so both are
+written and fenced together. People can read it: `kafka-consumer-groups` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from enricher.worker.records import Mark
+
+_VERSION = "enricher/1"
+_MOST_DIGITS = 10
+"""Anybody may commit offsets for the group, and Python refuses to convert more than some thousand digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and its mark.
+
+    `began_with`: how many partitions the topic had when the group began on it, 0 if the group is older than the topic. None
+    beside offsets of earlier versions and of other programs.
+    """
+
+    topic_id: str | None = None
+    mark: Mark = field(default_factory=Mark)
+    began_with: int | None = None
+
+    def is_of(self, topic_id: str | None) -> bool:
+        """Whether the offset belongs to the topic with this id; True if either id is unknown."""
+        return None in {self.topic_id, topic_id} or self.topic_id == topic_id
+
+    def encode(self) -> str:
+        """Write it as `enricher/1 topic-id=... began-with=4 attempts=1`, without empty fields."""
+        values = {
+            "topic-id": self.topic_id,
+            "began-with": self.began_with,
+            "attempts": self.mark.attempts or None,
+            "alone": self.mark.alone or None,
+        }
+        return " ".join([_VERSION, *(f"{name}={value}" for name, value in values.items() if value is not None)])
+
+    @classmethod
+    def decode(cls, text: str | None) -> CommitMetadata:
+        """Read it. Text of other programs (a tool that resets offsets writes an empty string) counts as empty."""
+        version, *fields = (text or "").split(" ")
+        if version != _VERSION:
+            return cls()
+        values = dict(field.split("=", 1) for field in fields if "=" in field)
+        mark = Mark(_count(values.get("attempts")) or 0, _count(values.get("alone")) or 0)
+        return cls(values.get("topic-id"), mark, _count(values.get("began-with")))
+
+
+def partitions_at_the_start(committed: Iterable[tuple[int, str | None]], topic_id: str | None) -> int | None:
+    """How many partitions the topic had when the group began on it, from the group's offsets and their metadata.
+
+    A partition with this number or a higher one was added later, so all its records came later. The smallest number that any
+    offset names counts, since each was true when it was noted; an offset of an earlier topic of this name says 0. None if no
+    offset tells: the group has not begun, or only earlier versions have committed for it.
+    """
+    metadata = [CommitMetadata.decode(text) for offset, text in committed if offset >= 0]
+    counts = [each.began_with if each.is_of(topic_id) else 0 for each in metadata]
+    return min((count for count in counts if count is not None), default=None)
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text and len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal() else None

@@ -1,0 +1,132 @@
+"""How articles are read and records written: formats, field mapping, limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.settings.group import Group
+
+
+def _fields(fields: dict[str, str]) -> dict[str, str]:
+    """Check `articles.fields`. Raises ValueError."""
+    if fields:
+        from enricher.worker.articles.mapping import check_fields  # noqa: PLC0415  loads NumPy, which most commands do not need
+
+        check_fields(fields)
+    return fields
+
+
+def _metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Check `articles.metadata`. Raises ValueError."""
+    if metadata:
+        from enricher.worker.articles.mapping import check_metadata  # noqa: PLC0415  as above
+
+        check_metadata(metadata)
+    return metadata
+
+
+class ArticleSettings(Group):
+    """How an article is read, and the limits of inputs and outputs."""
+
+    format: Literal["json", "registry"] = Field(
+        "json",
+        description="`json`: a value is JSON; Confluent's prefix of 5 bytes before it is skipped. `registry`: a value is "
+        "Avro, Protobuf or JSON, and names its schema by Confluent's prefix or header, or by AWS Glue's prefix; "
+        "`registry.url` or `registry.glue_folder` says where schemas are. JSON without a schema is read as well.",
+    )
+    fields: Annotated[dict[str, str], AfterValidator(_fields)] = Field(
+        default_factory=dict,
+        description="Where the fields of an article are in the document: a JSON object of `id`, `title`, `body`, "
+        "`language`, `source`, `url`, `published_at` and a JSON Pointer (RFC 6901) for each, e.g. "
+        '`{"id": "/uuid", "title": "/headline", "body": "/content/text"}`. `id` may also be `key`, the record\'s key, or '
+        "`header:NAME`; lines of a file have neither, so there it is at `/id`. Fields that are not named are where they are "
+        "by default, such as `/id`. An article without id or body there is a dead letter that names the pointer.",
+    )
+    metadata: Annotated[dict[str, str], AfterValidator(_metadata)] = Field(
+        default_factory=dict,
+        description="More of the document to repeat in the enriched record, under `metadata`: a JSON object of names and "
+        'JSON Pointers, e.g. `{"section": "/desk/name"}`.',
+    )
+    paragraph_separator: str = Field(
+        "\n\n",
+        max_length=16,
+        description="What joins a body that is an array of strings. Offsets count in the joined text, and the record "
+        "contains the separator as `body_separator`.",
+    )
+    scalar_ids: bool = Field(
+        default=False,
+        description="Accept whole numbers and booleans as ids, written as in JSON. Other numbers, and those beyond 64 bits, "
+        "are refused: they are rounded when they are read, so two of them could become one id.",
+    )
+
+    max_value_bytes: int = Field(
+        4_194_304,
+        ge=1_000,
+        description="Bytes of an input record's value; a larger one becomes a dead letter without being parsed, because "
+        "hostile JSON takes 0.15 s per megabyte. Default: four times what a topic accepts by default, and the most that "
+        "`max_article_chars` characters take in UTF-8.",
+    )
+    max_headers: int = Field(
+        300,
+        ge=0,
+        le=100_000,
+        description="Headers of an input record; with more, it becomes a dead letter without them. Each takes 176 bytes "
+        "of memory beside its name and value, however small it is in the topic.",
+    )
+    max_article_chars: int = Field(
+        1_000_000, ge=1, description="Characters of title and body; a longer article becomes a dead letter."
+    )
+    max_article_tokens: int = Field(
+        100_000, ge=1, description="Tokens of title and body; `too_long` says what happens above."
+    )
+    too_long: Literal["truncate", "dead_letter"] = Field(
+        "truncate",
+        description="Above `max_article_tokens`: enrich the beginning, up to the end of a word, and mark the record as "
+        "truncated; or make a dead letter.",
+    )
+    max_record_bytes: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Bytes of an enriched record; a larger one becomes a dead letter. The topic's `max.message.bytes` "
+        "counts if it is smaller and the worker may read it (DESCRIBE_CONFIGS).",
+    )
+    max_dead_letter_bytes: int = Field(
+        16_000_000,
+        ge=10_000,
+        description="Bytes of a dead letter; a larger one leaves out its value. The topic's `max.message.bytes` counts "
+        "if it is smaller and the worker may read it (DESCRIBE_CONFIGS).",
+    )
+
+
+class OutputSettings(Group):
+    """What an enriched record contains, and in which format it is written."""
+
+    article: Literal["none", "metadata", "whole"] = Field(
+        "metadata",
+        description="What a record repeats of its article beside the id: `none`; `metadata`, the fields `language`, "
+        "`source`, `url`, `published_at` and those of `articles.metadata`; `whole`, also the whole document, under "
+        "`article`: the original bytes if it is JSON.",
+    )
+    format: RecordFormat = Field(
+        "json",
+        description="`json` without a schema id; the others begin with Confluent's prefix and need a registry where "
+        "`enricher schemas register` has registered our schema.",
+    )
+    subject: str | None = Field(
+        None, min_length=1, description="Subject of the schema of records. Default: `OUTPUT_TOPIC-value`."
+    )
+    cloudevents: bool = Field(
+        default=False,
+        description="Write records as CloudEvents 1.0 in binary mode: headers `ce_id` (the record id), `ce_source`, "
+        "`ce_type` and others beside ours.",
+    )
+    cloudevents_source: str | None = Field(
+        None,
+        min_length=1,
+        max_length=512,
+        pattern=r"^[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+$",
+        description="`ce_source` of records, a URI reference in ASCII (RFC 3986). Default: `/enricher/GROUP_ID`.",
+    )

@@ -1,0 +1,205 @@
+"""The settings of model, batching and worker: each field with unit, default and reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from platformdirs import user_cache_path
+from pydantic import AfterValidator, Field
+
+from enricher.errors import SettingsError
+from enricher.worker.runtime.devices import GpuWait, parse_device
+from enricher.worker.settings.group import Group
+
+
+def _device(text: str) -> str:
+    """Check a device name; pydantic needs a ValueError."""
+    try:
+        parse_device(text)
+    except SettingsError as error:
+        raise ValueError(error) from error
+    return text
+
+
+class ModelSettings(Group):
+    """Which model, on which device."""
+
+    source: str = Field(
+        "newswire-minilm", description="Folder of a token-classification model; `newswire-minilm` is built in."
+    )
+    device: Annotated[str, AfterValidator(_device)] = Field(
+        "auto",
+        description="`auto`, `cpu`, `cuda`, or one of several GPUs in CUDA's order: `cuda:0`, `cuda:1`, ... `cuda` "
+        "refuses to start without CUDA; `auto` uses it if it works.",
+    )
+    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+        "auto", description="`auto`: the fastest that runs and passed its quality gate; only `fp32` needs no gate."
+    )
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Runs of the model in progress at once on the device. Default: what was tuned, else one per CPU "
+        "core, two on a GPU. The processes of `run --processes` share the cores.",
+    )
+    gpu_wait: GpuWait = Field(
+        "block",
+        description="How threads wait for a GPU. `block`: they sleep until it is done, and the tokenizer has their cores. "
+        "`spin`: each polls on a whole core, which may save some microseconds per run. Has no effect on a CPU.",
+    )
+    cache_dir: Path = Field(
+        default_factory=lambda: user_cache_path("enricher"), description="Folder for graphs made from checkpoints."
+    )
+
+
+class BatchingSettings(Group):
+    """How articles are cut into windows, and windows combined into batches."""
+
+    max_batch_tokens: int | None = Field(
+        None,
+        ge=16,
+        le=1_000_000,
+        description="Tokens (padding included) of one batch. Default: what `enricher model tune` found here, else 512 on "
+        "CPU (1024 in bf16 and int8), 8192 on a GPU.",
+    )
+    max_wait_ms: float = Field(
+        50.0, ge=0, le=60_000, description="Milliseconds that a window may wait for others to share a batch."
+    )
+    bucket_edges: tuple[int, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Longest window of each length bucket, in tokens, increasing, e.g. `[32, 64, 128]`: a bucket that "
+        "fills a batch is ready at once. Default: what was tuned, else steps of 8 to 32 up to 512.",
+    )
+    max_window_tokens: int | None = Field(
+        None,
+        ge=8,
+        description="Tokens of one window, special tokens included. Default: `enricher.json` in the model's folder, else "
+        "256.",
+    )
+    overlap_tokens: int | None = Field(
+        None,
+        ge=0,
+        description="Tokens that neighbouring windows of a long article share. Default: `enricher.json` of the model, "
+        "else 64.",
+    )
+    run_overhead_tokens: int | None = Field(
+        None,
+        ge=0,
+        description="Fixed cost of one run, in tokens: a batch includes windows of other lengths while padding them "
+        "costs less than their share of a later run. Default: what was tuned, else 16 (20 to 32 with "
+        "OpenVINO, 512 on a GPU).",
+    )
+    early_overhead: float | None = Field(
+        None,
+        ge=0,
+        le=10,
+        description="An idle thread of the device does not wait for a full batch: it takes what waits, once the fixed cost "
+        "of a run is at most this share of it. At half load; at low load almost anything goes at once, near capacity "
+        "nothing does. 0: batches always wait until they are full or `max_wait_ms` is over. Default: what was tuned, else "
+        "0.25 (0.04 on a GPU).",
+    )
+
+
+class WorkerSettings(Group):
+    """The bounds of every queue and wait."""
+
+    max_in_flight_articles: int = Field(
+        10_000, ge=1, description="Articles read and not yet committed: the work that a crash or a rebalance repeats."
+    )
+    max_in_flight_bytes: int = Field(
+        256_000_000,
+        ge=1_000_000,
+        description="Bytes of those articles. What they take beyond their records, such as `articles.metadata`, may be as "
+        "much again.",
+    )
+    waiting_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="The share of `max_in_flight_articles` and of `max_in_flight_bytes` that partitions may take, in equal "
+        "parts, while their articles wait for a schema. "
+        "A partition that exceeds its part is paused, and the others go on.",
+    )
+    backlog_batches: int = Field(32, ge=1, description="Tokens to hold for the model, as a number of full batches.")
+    tokenizer_threads: int | None = Field(
+        None, ge=1, le=64, description="Threads that tokenise. Default: one per two cores, at most four."
+    )
+    chars_per_tokenizer_call: int = Field(
+        32_768,
+        ge=1,
+        le=10_000_000,
+        description="Characters of text per call of the tokenizer; a longer article gets a call for itself.",
+    )
+    publish_interval_ms: float = Field(
+        250.0, ge=0, le=60_000, description="Milliseconds between transactions at most, as under load."
+    )
+    publish_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="The share of the time that transactions may take at half load, by their measured duration. At low load "
+        "a finished article is published at once, with at most two thirds of the time in transactions; near capacity "
+        "only every `publish_interval_ms`. Lower is cheaper for the brokers. 0: always only every `publish_interval_ms`.",
+    )
+    poll_interval_ms: float = Field(
+        20.0,
+        gt=0,
+        le=10_000,
+        description="Milliseconds between polls for new articles while the model is busy; down to a quarter of it at low "
+        "load.",
+    )
+    idle_wait_ms: float = Field(
+        250.0,
+        gt=0,
+        le=10_000,
+        description="Milliseconds of one wait while there is nothing to do; also bounds how fast it stops.",
+    )
+    pause_after_s: float = Field(
+        2.0,
+        ge=0,
+        description="Seconds without capacity before the partitions are paused, so that polling can continue.",
+    )
+    start_timeout_s: float = Field(
+        600.0,
+        ge=1,
+        description="Seconds to check topics and rights and to load the model; after that the watchdog ends the process.",
+    )
+    stall_timeout_s: float = Field(
+        60.0, ge=1, description="Seconds for one turn of the loop; after that the watchdog ends the process."
+    )
+    engine_timeout_s: float = Field(
+        120.0, ge=1, description="Seconds without a finished batch while some are running; after that the process ends."
+    )
+    drain_timeout_s: float = Field(20.0, ge=0, description="Seconds to finish the batches on the device when stopping.")
+    recovery_timeout_s: float = Field(
+        300.0,
+        ge=1,
+        description="Seconds to try one recovery, or to connect at the start, before the process ends with exit code 6.",
+    )
+    max_recoveries_in_a_row: int = Field(
+        10,
+        ge=1,
+        description="Recoveries without a successful transaction between them before the process ends with exit code 6.",
+    )
+    max_deaths_at_offset: int = Field(
+        3,
+        ge=0,
+        description="Processes that may end at one committed offset before the next one takes one article at a time, to "
+        "find the one that kills: it becomes a dead letter after two processes ended with it alone. 0: never.",
+    )
+    restart_pause_s: float = Field(
+        1.0,
+        ge=0,
+        le=30,
+        description="Seconds before `run --processes` restarts a dead process; doubled each time in a row, up to 30 s.",
+    )
+    restart_stable_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds for which a process must be ready to end its row of restarts.",
+    )
+    max_restarts_in_a_row: int = Field(
+        5, ge=0, description="Restarts of one process in a row before all processes end with its exit code."
+    )

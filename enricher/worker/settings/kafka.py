@@ -1,0 +1,105 @@
+"""Settings of the Kafka clients: cluster, topics, group, timeouts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from enricher.errors import SettingsError
+from enricher.worker.settings.group import Group
+
+
+class FromFile(Group):
+    """A value in a file, as Kubernetes mounts secrets."""
+
+    file: Path
+
+    def read(self, name: str, setting: str = "kafka.properties") -> str:
+        """The file's text without trailing line ends. Raises SettingsError, which names setting and property."""
+        try:
+            return self.file.read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            message = f"{setting}: '{name}' refers to {self.file}, which cannot be read: {reason}"
+            raise SettingsError(message) from None  # a UnicodeDecodeError contains the secret
+
+
+class KafkaSettings(Group):
+    """Cluster, topics and group of a worker."""
+
+    bootstrap_servers: str = Field(
+        "localhost:9092", description="Brokers to connect to first, `host:port`, comma separated."
+    )
+    group_id: str = Field("enricher", min_length=1, description="Consumer group; all workers of one pipeline share it.")
+    input_topic: str = Field("articles", min_length=1, description="Topic that articles are read from.")
+    output_topic: str = Field("entities", min_length=1, description="Topic that enriched records are written to.")
+    dead_letter_topic: str = Field(
+        "articles.dead-letters", min_length=1, description="Topic for inputs that can never be enriched."
+    )
+    instance: str = Field(
+        default_factory=socket.gethostname,
+        min_length=1,
+        description="Stable name of this worker, unique in the group (a StatefulSet's pod name). Group and name make the "
+        "transactional id, by which a restarted worker fences its predecessor. Default: the host name.",
+    )
+    session_timeout_s: float = Field(
+        20.0,
+        ge=6,
+        le=300,
+        description="Seconds after which the group gives the partitions of a silent worker to others.",
+    )
+    max_poll_interval_s: float = Field(
+        120.0,
+        ge=10,
+        le=3600,
+        description="Seconds between two polls after which the group removes the worker as dead.",
+    )
+    transaction_timeout_s: float = Field(
+        15.0,
+        ge=5,
+        le=300,
+        description="Seconds after which the broker aborts an open transaction. Keep it below the session timeout, so "
+        "that a dead worker's transaction is settled before its partitions move, and above three times the slowest "
+        "commit.",
+    )
+    request_timeout_s: float = Field(10.0, gt=0, le=120, description="Seconds to wait for metadata and offsets.")
+    start: Literal["resume", "beginning", "end"] = Field(
+        "resume",
+        description="Where reading begins in a partition without a committed offset (they expire after the group has had "
+        "no member for `offsets.retention.minutes`, 7 days by default). `resume`: behind its newest output, or at the "
+        "beginning if there is none; needs READ on the output topics. `beginning` reads everything, so inputs that have "
+        "outputs already are published twice. `end` skips what is there when the group first starts, and is for that start "
+        "only: remove it afterwards. In any case partitions that were added after the group began are read from their "
+        "beginning, and so is a topic that was created again while the group had members.",
+    )
+    allow_fewer_partitions: bool = Field(
+        default=False,
+        description="Start, and go on, although an output topic has fewer partitions than the input topic. Outputs of the "
+        "missing partitions are placed by key, and `start=resume` is impossible for them.",
+    )
+    partition_timeout_s: float = Field(
+        60.0,
+        ge=4,
+        le=3600,
+        description="Seconds for which a partition may deliver nothing although there is more to read. Then it is read "
+        "alone for a moment; if it still delivers nothing, a new client reads it from its committed offset; if that does "
+        "not help, the process ends (exit code 7).",
+    )
+    properties: dict[str, str | int | float | bool | FromFile] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Any librdkafka property, as a JSON object, e.g. `{\"security.protocol\": \"SSL\"}`; with the prefix "
+        "`consumer.` or `producer.` for one client only. Properties that exactly-once needs, or that load code or run "
+        "commands, are refused. To `client.id` the instance is appended. A secret may be read from a file: "
+        "`{\"sasl.password\": {\"file\": "
+        "\"/run/secrets/password\"}}`.",
+    )  # fmt: skip
+
+    def client_properties(self) -> dict[str, str | int | float | bool]:
+        """`properties`, with values from files read now. Raises SettingsError."""
+        return {
+            name: value.read(name) if isinstance(value, FromFile) else value for name, value in self.properties.items()
+        }

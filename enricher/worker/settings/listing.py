@@ -1,0 +1,130 @@
+"""Every setting as a row of a list: its name, type, unit, bounds, default and reason, read from the classes.
+
+Written by hand are only the defaults that depend on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from enricher.worker.settings.files import variable_name
+from enricher.worker.settings.secrets import shown_properties, shown_text
+from enricher.worker.settings.sources import Settings
+from enricher.worker.settings.tasks import TASKS, TaskSettings
+
+_DEFAULTS_IN_WORDS = {
+    ("kafka", "instance"): "the host name",
+    ("model", "cache_dir"): "`enricher` in the user's cache folder",
+    ("registry", "cache_dir"): "`schemas` in the worker's folder of the user's cache",
+}
+REQUIRED = "required"
+_UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_tokens": "tokens", "_chars": "characters"}
+_TYPES: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", Path: "path", bool: "true or false"}
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting; `kind` is its type with unit and bounds."""
+
+    group: str
+    name: str
+    variable: str
+    kind: str
+    default: str
+    default_in_words: bool
+    """True if the default depends on the machine or is chosen at start."""
+    reason: str
+
+
+def all_rows() -> Iterator[Row]:
+    """Every setting, in the order of the classes."""
+    for group, group_field in Settings.model_fields.items():
+        for name, field in _class_of(group, group_field).model_fields.items():
+            yield Row(
+                group=group,
+                name=name,
+                variable=f"tasks.NAME.{name}" if group == TASKS else variable_name(group, name),
+                kind=_kind(name, field),
+                default=_default(group, name, field),
+                default_in_words=(group, name) in _DEFAULTS_IN_WORDS or field.default is None or field.is_required(),
+                reason=field.description or "",
+            )
+
+
+def group_reason(group: str) -> str:
+    """The docstring of the group's class."""
+    return _class_of(group, Settings.model_fields[group]).__doc__ or ""
+
+
+def _class_of(group: str, field: FieldInfo) -> type[BaseModel]:
+    """The class of a group's settings; of tasks, that of each."""
+    if group == TASKS:
+        return TaskSettings
+    settings_class = field.annotation
+    assert isinstance(settings_class, type)
+    assert issubclass(settings_class, BaseModel)
+    return settings_class
+
+
+def heading(group: str) -> str:
+    """The name of the table in TOML."""
+    return "tasks.NAME" if group == TASKS else group
+
+
+def shown(name: str, value: object) -> str:
+    """The value of a setting as it is written in an environment variable, with secrets masked."""
+    if value is None:
+        return "automatic"
+    if isinstance(value, Mapping):
+        return json.dumps(shown_properties(value) if name == "properties" else value)
+    if isinstance(value, Path):
+        return str(value)
+    return json.dumps(value) if isinstance(value, tuple | list) else shown_text(str(value))
+
+
+def _kind(name: str, field: FieldInfo) -> str:
+    unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), None)
+    return ", ".join([unit or _type(field.annotation), *_bounds(field)])
+
+
+def _type(annotation: Any) -> str:  # noqa: ANN401  any annotation
+    if get_origin(annotation) is Annotated:
+        return _type(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{choice}`" for choice in get_args(annotation))
+    if get_origin(annotation) in {Union, UnionType}:
+        return _type(next(part for part in get_args(annotation) if part is not NoneType))
+    if get_origin(annotation) is tuple:
+        return f"JSON list of {_type(get_args(annotation)[0])}s"
+    if get_origin(annotation) is dict:
+        return "JSON object"
+    return _TYPES[annotation]
+
+
+def _bounds(field: FieldInfo) -> list[str]:
+    return [
+        f"{words} {getattr(bound, attribute):,}"
+        for bound in field.metadata
+        for attribute, words in _BOUNDS.items()
+        if getattr(bound, attribute, None) is not None
+    ]
+
+
+def _default(group: str, name: str, field: FieldInfo) -> str:
+    if words := _DEFAULTS_IN_WORDS.get((group, name)):
+        return words
+    if field.is_required():
+        return REQUIRED
+    if field.default_factory is None:
+        return shown(name, field.default)
+    assert field.default_factory is dict, f"{group}.{name}: describe its default in _DEFAULTS_IN_WORDS"
+    return "{}"

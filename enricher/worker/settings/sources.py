@@ -1,0 +1,122 @@
+"""Reads the settings: the only reader of the environment.
+
+From weakest to strongest: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a `.env` file,
+environment variables. Unknown names are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from enricher.errors import SettingsError
+from enricher.worker.settings.articles import ArticleSettings, OutputSettings
+from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
+from enricher.worker.settings.groups import BatchingSettings, ModelSettings, WorkerSettings
+from enricher.worker.settings.kafka import KafkaSettings
+from enricher.worker.settings.mistakes import explained, malformed_json, refuse_unknown_groups
+from enricher.worker.settings.operating import HealthSettings, LogSettings
+from enricher.worker.settings.registry import RegistrySettings
+from enricher.worker.settings.tasks import NAME_PATTERN, TaskSettings, check_tasks
+
+
+class _TomlSource(TomlConfigSettingsSource):
+    """Reads the file like `refuse_unknown_groups`."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  as in the base class; ours is a Path
+        return tables(file_path)
+
+
+class Settings(BaseSettings):
+    """All settings of a worker."""
+
+    # A `.env` may contain variables of other programs; `refuse_unknown_groups` checks ours.
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_file=DOTENV,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    model: ModelSettings = Field(default_factory=ModelSettings)
+    batching: BatchingSettings = Field(default_factory=BatchingSettings)
+    articles: ArticleSettings = Field(default_factory=ArticleSettings)
+    output: OutputSettings = Field(default_factory=OutputSettings)
+    registry: RegistrySettings = Field(default_factory=RegistrySettings)
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    health: HealthSettings = Field(default_factory=HealthSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    tasks: dict[Annotated[str, Field(pattern=NAME_PATTERN)], TaskSettings] = Field(default_factory=dict)
+    """By name. Empty: the worker finds entities by `model.source`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Strongest first: arguments, environment, `.env`, the TOML file."""
+        del file_secret_settings
+        toml = _TomlSource(settings_cls, toml_file=config_file())
+        return init_settings, env_settings, dotenv_settings, toml
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        kafka, batching, worker = self.kafka, self.batching, self.worker
+        _require(
+            kafka.transaction_timeout_s < kafka.session_timeout_s,
+            "kafka.transaction_timeout_s must be below kafka.session_timeout_s",
+        )
+        edges = list(batching.bucket_edges or ())
+        _require(
+            edges == sorted(set(edges)) and min(edges, default=1) > 0, "batching.bucket_edges must increase, from 1 on"
+        )
+        _require(
+            worker.stall_timeout_s > kafka.request_timeout_s,
+            "worker.stall_timeout_s must be above kafka.request_timeout_s",
+        )
+        _require(
+            self.output.format == "json" or bool(self.registry.url),
+            f"output.format={self.output.format} needs registry.url",
+        )
+        _require(
+            self.articles.format == "json" or bool(self.registry.url or self.registry.glue_folder),
+            "articles.format=registry needs registry.url or registry.glue_folder",
+        )
+        check_tasks(self.tasks, of_model=self.model.model_fields_set)
+        topics = {kafka.input_topic, kafka.output_topic, kafka.dead_letter_topic}
+        _require(len(topics) == 3, "the input, output and dead-letter topics must differ")
+        return self
+
+
+def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence at its calls
+    if not holds:
+        raise ValueError(message)
+
+
+def load_settings(*, tell_files: bool = True) -> Settings:
+    """Settings from all sources. Raises SettingsError with every mistake, each with the name of its setting.
+
+    `tell_files`: also log the files that they come from (`log_files`); False if the log is not set up yet.
+    """
+    try:
+        if tell_files:
+            log_files()
+        refuse_unknown_groups(Settings.model_fields)
+        return Settings()
+    except ValidationError as error:
+        # pydantic reports a value of a union once per type, with the same words.
+        mistakes = dict.fromkeys(map(explained, error.errors(include_url=False, include_input=False)))
+        raise SettingsError("\n".join(mistakes)) from error
+    except OSError as error:  # not even the existence of a file could be checked
+        raise SettingsError(f"{error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise SettingsError(malformed_json(Settings.model_fields) or str(error)) from error

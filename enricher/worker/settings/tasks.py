@@ -1,0 +1,76 @@
+"""The settings of tasks: `[tasks.NAME]` in TOML, one JSON object `ENRICHER_TASKS` in the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from enricher.worker.settings.group import Group
+
+TASKS = "tasks"
+"""The group that is one JSON object in the environment."""
+NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
+NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a letter or digit"
+
+_LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
+_INSTEAD = {"source": "name that model in a task", "precision": "set the precision of each task"}
+"""What to do instead of a setting of `model` that has no effect beside tasks."""
+
+
+class TaskSettings(Group):
+    """What one task finds, with which model. Tasks with the same encoder, tokenizer and windows share its runs."""
+
+    source: str = Field(
+        description="Folder of a checkpoint; `newswire-minilm` is built in. Its head says what it finds: token "
+        "classification, sequence classification, or sentence embeddings."
+    )
+    kind: Literal["ner", "classification", "embedding"] | None = Field(
+        None, description="What the checkpoint must be. Default: what it is; anything else is refused at the start."
+    )
+    languages: tuple[Annotated[str, Field(pattern=_LANGUAGE)], ...] | None = Field(
+        None,
+        min_length=1,
+        description="The task runs on articles in these languages (BCP 47; `en` includes `en-GB`). Default: all.",
+    )
+    default: bool = Field(
+        default=False, description="With `languages`: the task also runs on articles that have no language."
+    )
+    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+        "auto",
+        description="`auto`: the fastest that runs and passed the quality gate of every task that shares the encoder.",
+    )
+    pooling: Literal["mean", "first_window", "max"] = Field(
+        "mean",
+        description="How the answer for an article follows from those for its windows: their mean weighted by the tokens "
+        "that each owns, the first window's, or the largest value of each. Not for `ner`.",
+    )
+    threshold: float = Field(
+        0.5, gt=0, lt=1, description="Least probability of a label, where several labels may hold at once."
+    )
+    vector: Literal["list", "float16"] = Field(
+        "list",
+        description="How records contain an embedding: numbers, or float16 (little-endian) in base64, half as large.",
+    )
+    max_window_tokens: int | None = Field(
+        None,
+        ge=8,
+        description="As `batching.max_window_tokens`, for this task. Default: that setting, then the model's.",
+    )
+    overlap_tokens: int | None = Field(
+        None, ge=0, description="As `batching.overlap_tokens`, for this task. Default: that setting, then the model's."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TaskSettings:
+        if self.default and self.languages is None:
+            raise ValueError("`default` says nothing without `languages`: the task runs on all articles anyway")
+        return self
+
+
+def check_tasks(tasks: Mapping[str, TaskSettings], *, of_model: Collection[str]) -> None:
+    """Raise ValueError for a setting of `model` that has no effect beside tasks. `of_model`: those that are set."""
+    for field, instead in _INSTEAD.items():
+        if tasks and field in of_model:
+            raise ValueError(f"model.{field} has no effect beside tasks: {instead}, [tasks.NAME] {field} = ...")

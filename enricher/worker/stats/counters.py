@@ -1,0 +1,224 @@
+"""What the worker has done so far. Written by the loop's thread, read by any; telemetry exports it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from enricher.worker.records import (
+    Batch,
+    BatchResult,
+    DeadLetter,
+    EnrichedRecord,
+    Outcome,
+    Partition,
+    Ticket,
+    Tombstone,
+)
+from enricher.worker.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Histogram
+
+MOST_LABELS = 64
+"""So many labels of a task are counted by name: each is a time series."""
+OTHER = "other"
+
+
+@dataclass(slots=True)
+class TaskCounts:
+    """What one task has done. Tasks that share a pass share its windows, tokens and time; each counts them."""
+
+    windows: int = 0
+    real_tokens: int = 0
+    busy_s: float = 0.0
+    """For how long threads of the device ran its batches."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Committed articles by kind: ran, skipped (not for their language), failed (its pass made them dead letters)."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """A copy of all counts, for JSON."""
+        return {each.name: _copied(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts since the start of the process. `records`, `tombstones` and `dead_letters` count committed outputs."""
+
+    read: int = 0
+    repeated: int = 0
+    """Records among `read` that this process had read before: the cost of forgetting."""
+    records: int = 0
+    entities: int = 0
+    tombstones: int = 0
+    dead_letters: Counter[str] = field(default_factory=Counter)
+    """By `stage:error_type`."""
+    windows: int = 0
+    batches: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    out_of_memory: int = 0
+    """Batches that ran out of device memory and were run in parts."""
+    transactions: int = 0
+    recoveries: int = 0
+    forgotten: int = 0
+    producers_renewed: int = 0
+    producers_resized: int = 0
+    """Replaced to try larger batches: the topics accept more, or it is a while since the broker refused one."""
+    transactions_repeated: int = 0
+    """Aborted because the group's generation had changed, and made once more."""
+    rebalances: Counter[str] = field(default_factory=Counter)
+    """By kind: assigned, revoked, lost."""
+    isolations: int = 0
+    """Partitions whose articles were taken one at a time, because processes had ended at their offset."""
+    tasks: dict[str, TaskCounts] = field(default_factory=dict)
+    """By name; empty for a worker without tasks in its settings."""
+    labels: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
+    first_read_s: float | None = None
+    last_commit_s: float | None = None
+    batch_fill: Histogram = field(default_factory=lambda: Histogram(RATIOS))
+    """Computed tokens of a batch, divided by the budget of a batch."""
+    batch_wait_s: Histogram = field(default_factory=lambda: Histogram(WAITS_S))
+    """Time of a batch's oldest window from the tokenizer to the engine."""
+    transaction_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    recovery_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    process_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    """Time of an article from its arrival in this process to its commit."""
+    latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
+    """Time of an article from its Kafka timestamp to its commit."""
+    epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
+    _passes: Sequence[Sequence[TaskCounts]] = field(default=(), repr=False)
+    """Of the tasks of each pass."""
+    _read_up_to: dict[Partition, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def published(self) -> int:
+        """Inputs that are finished and committed: enriched, passed through as tombstones, or dead-lettered."""
+        return self.records + self.tombstones + self.dead_letters.total()
+
+    @property
+    def padding_share(self) -> float:
+        """Share of padding in the computed tokens, 0 to 1."""
+        return 1 - self.real_tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    @property
+    def working_s(self) -> float:
+        """Seconds from the first record read to the last commit, by the worker's clock."""
+        if self.first_read_s is None or self.last_commit_s is None:
+            return 0.0
+        return self.last_commit_s - self.first_read_s
+
+    def name_tasks(self, passes: Sequence[Sequence[str]]) -> None:
+        """Begin to count the tasks of each pass, by their names."""
+        self.tasks = {name: TaskCounts() for names in passes for name in names}
+        self._passes = [[self.tasks[name] for name in names] for names in passes]
+
+    def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
+        """Count records that arrived, in offset order per partition."""
+        self.read += len(tickets)
+        if tickets and self.first_read_s is None:
+            self.first_read_s = now_s
+        seen = self._read_up_to
+        for ticket in tickets:
+            raw = ticket.raw
+            if raw.offset <= seen.get(raw.partition, -1):
+                self.repeated += 1
+            else:
+                seen[raw.partition] = raw.offset
+
+    def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
+        """Count a batch that went to the engine, which computes `padded_tokens` of at most `budget_tokens` for it."""
+        real_tokens = batch.real_tokens
+        self.batches += 1
+        self.windows += len(batch.windows)
+        self.real_tokens += real_tokens
+        self.padded_tokens += padded_tokens
+        self.batch_fill.add(padded_tokens / budget_tokens)
+        self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
+        for task in self._passes[batch.pass_index] if self.tasks else ():
+            task.windows += len(batch.windows)
+            task.real_tokens += real_tokens
+
+    def count_completed(self, done: BatchResult, *, out_of_memory: bool) -> None:
+        """Count a batch that came back from the engine. `out_of_memory`: the device had no memory for it at once."""
+        self.out_of_memory += out_of_memory
+        for task in self._passes[done.batch.pass_index] if self.tasks else ():
+            task.busy_s += done.busy_s
+
+    def count_published(
+        self,
+        tickets: Sequence[Ticket],
+        began_s: float,
+        now_s: float,
+        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
+    ) -> None:
+        """Count a committed transaction with these tickets. `substitutes` were written instead of their outcomes."""
+        self.transactions += 1
+        self.last_commit_s = now_s
+        self.transaction_s.add(now_s - began_s)
+        epoch_s, process_s, latency_s = self.epoch_clock(), self.process_s, self.latency_s
+        for ticket in tickets:
+            self._count_outcome(substitutes.get(ticket, ticket.outcome))
+            if self.tasks:
+                self._count_tasks(ticket)
+            process_s.add(now_s - ticket.arrived_s)
+            if ticket.raw.timestamp_s is not None:
+                # The publisher's clock may be ahead of ours; a decreasing sum would look like a restart of this process.
+                latency_s.add(max(0.0, epoch_s - ticket.raw.timestamp_s))
+
+    def as_dict(self) -> dict[str, Any]:
+        """A copy of all counts, as `--summary` writes them."""
+        derived: dict[str, Any] = {
+            "published": self.published,
+            "padding_share": self.padding_share,
+            "working_s": self.working_s,
+        }
+        derived |= {
+            "tasks": {name: task.as_dict() for name, task in self.tasks.items()},
+            "labels": _by_task(self.labels),
+        }
+        return {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
+
+    def _count_outcome(self, outcome: Outcome | None) -> None:
+        match outcome:
+            case EnrichedRecord(entities=entities, labels=labels):
+                self.records += 1
+                self.entities += len(entities)
+                for key, count in labels.items():
+                    self._count_label(key, count)
+            case Tombstone():
+                self.tombstones += 1
+            case DeadLetter(stage=stage, error_type=error_type):
+                self.dead_letters[f"{stage}:{error_type}"] += 1
+
+    def _count_label(self, key: tuple[str, str], count: int) -> None:
+        labels = self.labels
+        if key not in labels and sum(task == key[0] for task, _ in labels) >= MOST_LABELS:
+            key = key[0], OTHER
+        labels[key] += count
+
+    def _count_tasks(self, ticket: Ticket) -> None:
+        match ticket.outcome:
+            case EnrichedRecord(tasks=reports):
+                for report in reports:
+                    self.tasks[report.task.name].outcomes["skipped" if report.coverage is None else "ran"] += 1
+            case DeadLetter(stage="tokenize" | "inference") if ticket.article is not None:
+                for task in self._passes[ticket.pass_index]:
+                    task.outcomes["failed"] += 1
+
+
+def _copied(value: Any) -> Any:  # noqa: ANN401  the value of any field
+    if isinstance(value, Histogram):
+        return asdict(value)
+    # `asdict` of the standard library would count the pairs of a Counter.
+    return dict(value) if isinstance(value, Counter) else value
+
+
+def _by_task(labels: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """By task, then by label: the keys of JSON are texts."""
+    found: dict[str, dict[str, int]] = {}
+    for (task, label), count in dict(labels).items():
+        found.setdefault(task, {})[label] = count
+    return found

@@ -1,0 +1,111 @@
+"""The state of a worker at one moment. Plain data; `worker/loop/snapshot.py` fills it in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from enricher.worker.records import Partition
+
+
+class WorkerState(Enum):
+    """The phase of a worker's life."""
+
+    STARTING = "starting"
+    """It loads the model or connects with the brokers."""
+    JOINING = "joining"
+    """It has asked to join the group and is not a member yet."""
+    WORKING = "working"
+    RECOVERING = "recovering"
+    """It recovers from a failed transaction; the broker may be away."""
+    DRAINING = "draining"
+    """It was asked to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unstable:
+    """Offsets behind an open transaction of a publisher, which readers of committed records do not get yet."""
+
+    offsets: int = 0
+    """From the last stable offset to the end offset."""
+    age_s: float = 0.0
+    """Seconds for which the last stable offset has not moved although the end offset is ahead of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The state of the source's connection; the defaults are those of a source without a broker."""
+
+    joined: bool = True
+    """Whether the worker is a member of the group."""
+    brokers: int | None = None
+    """Number of connected brokers; None while unknown."""
+    away_s: float = 0.0
+    """Seconds without a connected broker."""
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    """For each partition, the offset after the last one that may be read, where known."""
+    starts: Mapping[Partition, int] = field(default_factory=dict)
+    """For each of our partitions, the offset at which reading began."""
+    topic_partitions: Mapping[str, int] = field(default_factory=dict)
+    """Number of partitions of each of the three topics."""
+    silent_s: float = 0.0
+    """Seconds without a record from a partition that has more to read; the longest of several."""
+    unstable: Mapping[Partition, Unstable] = field(default_factory=dict)
+    """For each partition that is being fetched."""
+
+
+REQUEST_OUTCOMES = ("found", "unknown", "unusable", "unavailable", "given_up", "changed")
+"""What a request for a schema can come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What was asked of a schema registry, and whether it answers."""
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """Since the start, by outcome, where there were any."""
+    away_s: float = 0.0
+    """Seconds since a schema that articles wait for could first not be had; 0 while none is missing for that reason."""
+    wanted: int = 0
+    """Schemas that articles wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a worker. Its fields are not read at the same instant: the loop goes on meanwhile."""
+
+    state: WorkerState
+    connection: Connection
+    partitions: int
+    lags: Mapping[Partition, int]
+    """Offsets between the committable one and the end, for each of our partitions where both are known."""
+    unstable: Mapping[Partition, Unstable]
+    """For each of our partitions where it is known."""
+    oldest_age_s: float
+    """Age of the oldest record known to be unprocessed, by its Kafka timestamp; 0 without one.
+
+    At least the time since brokers stopped answering: a record published right after that would be so old."""
+    in_flight_articles: int
+    in_flight_bytes: int
+    held_back_articles: int
+    """Finished articles behind an unfinished offset of their partition."""
+    queued_windows: int
+    queued_tokens: int
+    budget_tokens: int
+    concurrency: int
+    engine_busy_s: float
+    """Seconds of runs since the start, summed over the threads."""
+    engine_starved_s: float
+    """Seconds since the start in which threads had no work despite a backlog, summed over the threads."""
+    turn_age_s: float
+    """Seconds since the current turn of the loop began."""
+    schemas: SchemaState | None = None
+    """None if articles need no schemas."""
+    waiting_articles: int = 0
+    """Articles that wait for their schema."""
+    waiting: Mapping[Partition, int] = field(default_factory=dict)
+    """The same, per partition with any."""
+    held: Collection[Partition] = ()
+    """Partitions that are paused meanwhile, because these articles and those behind them fill their part of what may be in
+    flight."""

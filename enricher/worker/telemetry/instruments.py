@@ -1,0 +1,248 @@
+"""The list of all instruments: name, kind, unit, description, attributes, and what each reads.
+
+Docs, dashboard, alerts and tests are generated from this list or compared with it. Instruments for messaging, processes and
+GPUs have the names of OpenTelemetry's semantic conventions; our own begin with `enricher.`. No attribute value comes from an
+article, so their number is bounded by the program, its settings and its topics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+from enricher.worker.telemetry import readings
+from enricher.worker.telemetry.observed import Observed, resident_bytes
+from enricher.worker.telemetry.readings import Numbers, by, by_partition, one
+
+SYSTEM = "messaging.system"
+OPERATION = "messaging.operation.name"
+DESTINATION = "messaging.destination.name"
+PARTITION = "messaging.destination.partition.id"
+GROUP = "messaging.consumer.group.name"
+ERROR_TYPE = "error.type"
+OUTCOME = "enricher.outcome"
+TASK = "enricher.task"
+LABEL = "enricher.label"
+GPU = "hw.name"
+MODEL = (
+    "enricher.model.name",
+    "enricher.model.digest",
+    "enricher.model.precision",
+    "enricher.provider",
+    "enricher.device",
+    "service.version",
+)
+OLDEST_AGE = "enricher.oldest.age"
+REPORT_AGE = "enricher.process.report.age"
+STATE = "enricher.state"
+
+
+class Kind(Enum):
+    """Kinds of instruments, by OpenTelemetry's names."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One metric. `unit` is in UCUM, with `{...}` around things that are counted.
+
+    `read` gives its numbers, or histograms, each with a value for each of `attributes`.
+    """
+
+    kind: Kind
+    name: str
+    unit: str
+    description: str
+    read: Callable[[Observed], Numbers]
+    attributes: tuple[str, ...] = ()
+
+
+_counter, _gauge, _histogram = (partial(Instrument, kind) for kind in Kind)
+
+INSTRUMENTS: tuple[Instrument, ...] = (
+    # ---- messaging: names from the semantic conventions
+    _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.",
+             lambda seen: one(seen.counters.read, "kafka", "poll", seen.worker.input_topic, seen.worker.group),
+             (SYSTEM, OPERATION, DESTINATION, GROUP)),
+    _counter("messaging.client.sent.messages", "{message}", "Records written and committed.",
+             readings.sent, (SYSTEM, OPERATION, DESTINATION)),
+    _histogram("messaging.client.operation.duration", "s",
+               "Duration of a transaction: writing records, sending offsets, commit.",
+               lambda seen: one(seen.counters.transaction_s, "kafka", "commit", seen.worker.group),
+               (SYSTEM, OPERATION, GROUP)),
+    _histogram("messaging.process.duration", "s", "Time from an article's arrival in the worker to its commit.",
+               lambda seen: one(seen.counters.process_s, "kafka", "process", seen.worker.input_topic, seen.worker.group),
+               (SYSTEM, OPERATION, DESTINATION, GROUP)),
+    # ---- articles
+    _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", readings.articles, (OUTCOME,)),
+    _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by stage and error type.",
+             readings.dead_letters, ("enricher.stage", ERROR_TYPE)),
+    _counter("enricher.entities", "{entity}", "Entities in committed records.",
+             lambda seen: one(seen.counters.entities)),
+    _histogram("enricher.article.latency", "s",
+               "Time from an article's timestamp in Kafka to the commit of its record.",
+               lambda seen: one(seen.counters.latency_s)),
+    _gauge(OLDEST_AGE, "s",
+           "Age of the oldest unprocessed record that the worker knows of. It grows while no broker answers, and "
+           "is 0 when the worker has reached the end of the topic.",
+           lambda seen: one(seen.snapshot().oldest_age_s)),
+    _counter("enricher.articles.forgotten", "{article}",
+             "Articles read and dropped before their commit: this worker reads them again after a recovery, the "
+             "next owner after a rebalance.", lambda seen: one(seen.counters.forgotten)),
+    _counter("enricher.articles.repeated", "{article}", "Articles that this process has read more than once.",
+             lambda seen: one(seen.counters.repeated)),
+    # ---- labels and tasks
+    _counter("enricher.labels", "{label}",
+             "Entities and classes in committed records, by task and label. Without tasks in the settings the task is "
+             "`ner`; labels beyond 64 of a task are `other`.", readings.labels, (TASK, LABEL)),
+    _gauge("enricher.labels.baseline", "1",
+           "Share of a task's labels that the label should have, from the file `health.labels_baseline`.",
+           readings.baseline, (TASK, LABEL)),
+    _counter("enricher.task.articles", "{article}",
+             "Committed articles by task: it `ran`, was `skipped` because of the article's language, or `failed`, so that "
+             "the article is a dead letter.",
+             readings.task_articles, (TASK, OUTCOME)),
+    _counter("enricher.task.windows", "{window}", "Windows submitted to the model for the task.",
+             lambda seen: readings.by_task(seen, lambda task: task.windows), (TASK,)),
+    _counter("enricher.task.tokens", "{token}", "Tokens of the windows submitted to the model for the task.",
+             lambda seen: readings.by_task(seen, lambda task: task.real_tokens), (TASK,)),
+    _counter("enricher.task.busy.time", "s",
+             "Time spent running the model for the task. Tasks that share a run count all of it, each.",
+             lambda seen: readings.by_task(seen, lambda task: task.busy_s), (TASK,)),
+    # ---- batches and the model
+    _counter("enricher.windows", "{window}", "Windows submitted to the model.",
+             lambda seen: one(seen.counters.windows)),
+    _counter("enricher.batches", "{batch}", "Batches submitted to the model.",
+             lambda seen: one(seen.counters.batches)),
+    _counter("enricher.tokens", "{token}",
+             "Tokens that the device computed, split into tokens of texts and padding.",
+             readings.tokens, ("enricher.token.kind",)),
+    _histogram("enricher.batch.fill", "1",
+               "Tokens of a batch, padding included, divided by the token budget of a batch.",
+               lambda seen: one(seen.counters.batch_fill)),
+    _histogram("enricher.batch.wait", "s",
+               "Time that a batch's oldest window waited for the batch to be submitted.",
+               lambda seen: one(seen.counters.batch_wait_s)),
+    _gauge("enricher.batch.budget", "{token}",
+           "Most tokens that a batch may have now. It is lowered when the device runs out of memory, and rises again while "
+           "memory is enough.",
+           lambda seen: one(seen.snapshot().budget_tokens)),
+    _counter("enricher.engine.busy.time", "s", "Time spent running the model, summed over the worker threads.",
+             lambda seen: one(seen.snapshot().engine_busy_s)),
+    _counter("enricher.engine.starved.time", "s",
+             "Time that worker threads had no batch although there was a backlog.",
+             lambda seen: one(seen.snapshot().engine_starved_s)),
+    _counter("enricher.engine.out_of_memory", "{batch}",
+             "Batches that did not fit into the device's memory and were run in parts.",
+             lambda seen: one(seen.counters.out_of_memory)),
+    _gauge("enricher.engine.concurrency", "{run}", "Runs of the model that may be in progress at once.",
+           lambda seen: one(seen.snapshot().concurrency)),
+    _gauge("enricher.model.info", "1",
+           "Always 1; the attributes say which model runs, in which precision, on which device.",
+           readings.model, MODEL),
+    # ---- queues
+    _gauge("enricher.queue.windows", "{window}", "Windows waiting for a batch.",
+           lambda seen: one(seen.snapshot().queued_windows)),
+    _gauge("enricher.queue.tokens", "{token}", "Tokens of the windows waiting for a batch.",
+           lambda seen: one(seen.snapshot().queued_tokens)),
+    _gauge("enricher.in_flight.articles", "{article}", "Articles read and not yet committed.",
+           lambda seen: one(seen.snapshot().in_flight_articles)),
+    _gauge("enricher.in_flight.size", "By", "Memory held by keys, values and headers of the articles in flight.",
+           lambda seen: one(seen.snapshot().in_flight_bytes)),
+    _gauge("enricher.held_back.articles", "{article}",
+           "Finished articles that wait for an earlier offset of their partition.",
+           lambda seen: one(seen.snapshot().held_back_articles)),
+    # ---- schemas, if articles name them
+    _gauge("enricher.schemas.waiting.articles", "{article}",
+           "Articles in flight that wait for their schema. They hold back later offsets of their partitions.",
+           lambda seen: readings.waiting(seen.snapshot())),
+    _gauge("enricher.schemas.waiting.partitions", "{partition}",
+           "Partitions with such articles. `paused`: these and those behind them take all that the partition may have in "
+           "flight, so it is not read until some are through; `reading`: it is.",
+           lambda seen: readings.waiting_partitions(seen.snapshot()), (STATE,)),
+    _counter("enricher.registry.requests", "{request}",
+             "Requests for schemas by outcome. `unavailable` is asked again; `given_up` was unavailable for too long while "
+             "others were answered, and made dead letters; `changed` means that the registry no longer has what the worker "
+             "kept on disk and uses.",
+             lambda seen: readings.requests(seen.snapshot()), (OUTCOME,)),
+    _gauge("enricher.registry.away", "s",
+           "Time since a schema that articles wait for could first not be had; 0 while there is no such schema.",
+           lambda seen: readings.away(seen.snapshot())),
+    # ---- exactly once
+    _counter("enricher.transactions", "{transaction}",
+             "Transactions, committed or failed. A recovery follows each failed one.",
+             lambda seen: by({"committed": seen.counters.transactions, "failed": seen.counters.recoveries}),
+             (OUTCOME,)),
+    _counter("enricher.transactions.repeated", "{transaction}",
+             "Transactions that a rebalance met: aborted and made once more. They are not counted as failed.",
+             lambda seen: one(seen.counters.transactions_repeated)),
+    _counter("enricher.producers.recreated", "{producer}",
+             "Producers replaced: in a recovery, after a transaction that was suspiciously slow, or to try larger batches "
+             "(`batch_size`), when the topics accept more or some time after the broker refused one.",
+             lambda seen: by({"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries,
+                              "batch_size": seen.counters.producers_resized}),
+             ("enricher.reason",)),
+    _counter("enricher.recoveries", "{recovery}",
+             "Recoveries begun: everything in flight is dropped and read again.",
+             lambda seen: one(seen.counters.recoveries)),
+    _histogram("enricher.recovery.duration", "s", "Duration of a recovery with all its attempts.",
+               lambda seen: one(seen.counters.recovery_s)),
+    _counter("enricher.isolations", "{partition}",
+             "Partitions whose articles were processed one at a time, because several processes had died at the "
+             "same offset.", lambda seen: one(seen.counters.isolations)),
+    _counter("enricher.rebalances", "{rebalance}", "Rebalances in which partitions were assigned, revoked or lost.",
+             lambda seen: by({kind: seen.counters.rebalances[kind] for kind in ("assigned", "revoked", "lost")}),
+             ("enricher.rebalance.kind",)),
+    # ---- the group and the broker
+    _gauge("enricher.partitions", "{partition}", "Partitions of the input topic assigned to this worker.",
+           lambda seen: one(seen.snapshot().partitions)),
+    _gauge("enricher.partition.lag", "{record}",
+           "Offsets between the committed one and the end. Transaction markers count, so it may stay above 0.",
+           lambda seen: by_partition(seen.snapshot().lags), (DESTINATION, PARTITION)),
+    _gauge("enricher.partition.unstable", "{record}",
+           "Offsets after the last stable one. Consumers with read_committed get them only when the publisher's "
+           "open transaction ends.",
+           lambda seen: by_partition({each: it.offsets for each, it in seen.snapshot().unstable.items()}),
+           (DESTINATION, PARTITION)),
+    _gauge("enricher.partition.unstable.age", "s",
+           "Time since the last stable offset moved, while there are offsets after it; 0 if there are none.",
+           lambda seen: by_partition({each: it.age_s for each, it in seen.snapshot().unstable.items()}),
+           (DESTINATION, PARTITION)),
+    _gauge("enricher.topic.partitions", "{partition}",
+           "Number of partitions of the input topic, the output topic and the dead-letter topic. All three should "
+           "have the same number.", lambda seen: by(seen.snapshot().connection.topic_partitions), (DESTINATION,)),
+    _gauge("enricher.kafka.brokers", "{broker}", "Brokers to which the consumer is connected.",
+           lambda seen: one(seen.snapshot().connection.brokers)),
+    # ---- the process
+    _gauge(STATE, "1", "1 for the current state of the worker, 0 for the others.",
+           lambda seen: readings.states_of(seen.snapshot().state), (STATE,)),
+    _gauge("enricher.loop.turn.age", "s",
+           "Time since the loop began its current turn; 0 during a recovery, whose attempts have their own bounds.",
+           lambda seen: one(seen.snapshot().turn_age_s)),
+    _counter("process.cpu.time", "s", "Processor time of the process, user and system.",
+             lambda _seen: one(time.process_time())),
+    _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).",
+           lambda _seen: one(resident_bytes())),
+    # ---- the GPU, if NVML is available
+    _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU; none with MIG.",
+           lambda seen: [each for gpu in seen.gpus() for each in one(gpu.utilization, gpu.name)], (GPU,)),
+    _gauge("hw.gpu.memory.usage", "By", "Memory in use on the GPU, by all processes.",
+           lambda seen: [(gpu.used_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
+    _gauge("hw.gpu.memory.limit", "By", "Total memory of the GPU.",
+           lambda seen: [(gpu.total_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
+)  # fmt: skip
+"""In the order of the docs: what readers of the entities notice first, the machine last."""
+
+PARENT_INSTRUMENTS: tuple[Instrument, ...] = (
+    _gauge(REPORT_AGE, "s",
+           "Time since the process last reported to its parent, which it does every second. Only with `--processes`, for "
+           "each running process; a process that is silent for 10 s exports nothing else.",
+           lambda _seen: ()),
+)  # fmt: skip
+"""Instruments that only the parent of several processes knows, so they read nothing of a worker. Not exported by OTLP."""

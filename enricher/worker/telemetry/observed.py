@@ -1,0 +1,67 @@
+"""What instruments and the status page read: the worker's identity, model, counters, snapshot, process and GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from enricher.worker.records import ModelCard
+from enricher.worker.stats.counters import Counters
+from enricher.worker.stats.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """Which worker this is. Known before anything is loaded, and never changes."""
+
+    instance: str
+    group: str
+    input_topic: str
+    output_topic: str
+    dead_letter_topic: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts(ModelCard):
+    """Which model runs, and how."""
+
+    provider: str
+    """ONNX Runtime's name for what executes the graph."""
+    device: str
+    """`cpu` or `cuda`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """One GPU, or the MIG slice of one, at this moment."""
+
+    name: str
+    utilization: float | None
+    """Share of NVML's last sample period in which a kernel ran, 0 to 1; None with MIG, which has no such number."""
+    used_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A worker that is built. `snapshot` and `gpus` do not block; any thread may call them."""
+
+    worker: WorkerFacts
+    model: ModelFacts
+    counters: Counters
+    snapshot: Callable[[], Snapshot]
+    gpus: Callable[[], Sequence[GpuUse]] = tuple
+    baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """The share that each label should have, by task and label; empty without a baseline."""
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process; None on systems without `/proc`."""
+    if sys.platform != "linux":
+        return None
+    pages = Path("/proc/self/statm").read_text("ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,104 @@
+"""The instruments as Prometheus or OpenMetrics text. The client library writes it; nothing is counted here.
+
+Names follow OpenTelemetry's page "Prometheus and OpenMetrics Compatibility".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from enricher.worker.stats.histogram import Histogram
+from enricher.worker.stats.snapshot import WorkerState
+from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, STATE, Instrument, Kind
+from enricher.worker.telemetry.observed import Observed
+from enricher.worker.telemetry.readings import Numbers, one, states_of
+
+PLAIN = "text/plain"
+_UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
+_FAMILIES: dict[Kind, Any] = {  # `Any`, because their `add_metric` takes different arguments
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+}
+
+
+def prometheus_name(instrument: Instrument) -> str:
+    """The name of its metric family. It ends in the unit, except for plain counts; counters end in `_total`.
+
+    A histogram's series append `_bucket`, `_sum` and `_count`.
+    """
+    name = label_name(instrument.name)
+    unit = _UNITS.get(instrument.unit, "")
+    if unit == "ratio" and (instrument.kind is Kind.COUNTER or name.endswith(("info", "_state"))):
+        unit = ""
+    name = f"{name}_{unit}" if unit and not name.endswith(unit) else name
+    return f"{name}_total" if instrument.kind is Kind.COUNTER else name
+
+
+def label_name(attribute: str) -> str:
+    """The label that an attribute becomes."""
+    return re.sub(r"[^a-zA-Z0-9_:]", "_", attribute)
+
+
+def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
+    """All instruments, from one snapshot, in the format that the HTTP header `accept` asks for, and its content type."""
+    snapshot = seen.snapshot()
+    seen = replace(seen, snapshot=lambda: snapshot)
+    return encoded((_family(instrument, instrument.read(seen)) for instrument in INSTRUMENTS), accept)
+
+
+def starting_exposition(accept: str) -> tuple[bytes, str]:
+    """What is served before there is a worker: its state."""
+    return encoded([_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
+
+
+def exposition_of(name: str, number: float) -> str:
+    """One instrument without attributes, as plain text."""
+    return encoded([_family(_named(name), one(number))], PLAIN)[0].decode()
+
+
+def encoded(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
+    """These families, each once, in the format that `accept` asks for, and its content type."""
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:  # the library compares version numbers, and a client may send one that is none
+        encode, content_type = choose_encoder("")
+    return encode(_Families(families)), content_type
+
+
+@dataclass(frozen=True, slots=True)
+class _Families:
+    """What the library's encoders collect from."""
+
+    families: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families
+
+
+def _named(name: str) -> Instrument:
+    return next(each for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS) if each.name == name)
+
+
+def _family(instrument: Instrument, numbers: Numbers) -> Metric:
+    labels = [label_name(attribute) for attribute in instrument.attributes]
+    family = _FAMILIES[instrument.kind](prometheus_name(instrument), instrument.description, labels=labels)
+    for number, values in numbers:
+        value = (_buckets(number), number.sum) if isinstance(number, Histogram) else (number,)
+        family.add_metric(values, *value)
+    return cast("Metric", family)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Cumulative counts, each with its bound `le` as text."""
+    total, buckets = 0, []
+    for bound, count in zip([*histogram.bounds, float("inf")], list(histogram.counts), strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(total)))
+    return buckets

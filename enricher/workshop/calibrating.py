@@ -1,0 +1,227 @@
+"""Unlabelled articles -> the int8 recipe of a model: reads and samples the articles, and shows the progress.
+
+Refuses articles that share sentences with the gold set, because the gate would then judge int8 by its own calibration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.markup import escape
+
+from enricher.errors import FatalError, InvalidArticle, SettingsError
+from enricher.worker.articles import ArticleReader
+from enricher.worker.build.reading import line_reader
+from enricher.worker.commands.console import Ticker, remark_console
+from enricher.worker.files import Line, read_lines
+from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
+from enricher.worker.inference.run.advice import advice_for, cutter_for
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle
+from enricher.worker.settings import load_settings
+from enricher.workshop.gate.overlap import sentences_of, shares_sentence
+from enricher.workshop.quantisation.calibrate import (
+    DEFAULT_TARGET,
+    HELD_OUT_TOKENS,
+    OBSERVED_TOKENS,
+    calibrate,
+    divided,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from hashlib import _Hash as HASH
+
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.graph.recipe import Recipe
+    from enricher.worker.records import Window
+    from enricher.workshop.gate.gold import GoldSet
+
+DEFAULT_TEXTS = Path(__file__).parents[1] / "models" / "articles" / "wikinews.jsonl"
+SAMPLED_ARTICLES = 500
+"""Many times what calibration reads; a larger file is sampled, so that memory is bounded."""
+MOST_TOKENS = 4 * (OBSERVED_TOKENS + HELD_OUT_TOKENS)
+"""What is tokenised, so that memory is bounded. Several times what is used, because whole articles are held out."""
+MOST_LINE_BYTES = 128 * 2**20
+"""As `enricher enrich` allows."""
+
+_TEXTS = Partition("calibration", 0)
+_OTHERS = "choose another --gold, or --precision bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Articles to calibrate on: a sample of a file, and what the recipe says about the file."""
+
+    file: TextsFile
+    articles: tuple[Article, ...]
+
+
+def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
+    """Read `path`, by default the sample articles. The sample follows from the seed.
+
+    Raises FatalError, with the line, for a file that cannot be used, and SettingsError if it shares sentences with `gold`.
+    """
+    chosen = path or DEFAULT_TEXTS
+    known = sentences_of(text.text for text in gold.texts)
+    sample, draw, shared, number = list[Article](), np.random.default_rng(seed), list[int](), 0
+    digest = hashlib.sha256()
+    for line, article in _articles(chosen, digest):
+        if _is_shared(article, known):
+            shared.append(line)
+        number += 1
+        if len(sample) < SAMPLED_ARTICLES:
+            sample.append(article)
+        elif (place := int(draw.integers(number))) < SAMPLED_ARTICLES:
+            sample[place] = article
+    if shared:
+        raise SettingsError(_overlap(chosen, gold, shared, given=path is not None))
+    return Texts(TextsFile(name=chosen.stem, digest=digest.hexdigest(), number=number), tuple(sample))
+
+
+def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Window]:
+    """The windows that a worker would cut, of so many articles, in random order, as have several times the tokens needed.
+
+    Raises ModelError if these are too few to calibrate with.
+    """
+    tokenizer = ArticleTokenizer(checkpoint)
+    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
+    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+    windows: list[Window] = []
+    tokens = 0
+    for index in np.random.default_rng(seed).permutation(len(texts.articles)):
+        article = texts.articles[index]
+        (found,) = tokenizer.tokenize([article])
+        if isinstance(found, TokenizedArticle):  # an article that the tokenizer refuses has no windows
+            windows.extend(cutter.cut(_ticket(article), found, 0.0))
+            tokens = sum(window.length_tokens for window in windows)
+        if tokens > MOST_TOKENS:
+            break
+    divided(windows, seed)
+    return windows
+
+
+def make_recipe(checkpoint: Checkpoint, texts: Texts, windows: Sequence[Window], *, seed: int, scratch: Path) -> Recipe:
+    """Calibrate int8 for `checkpoint` and write the recipe into its folder. Blocks for seconds to minutes.
+
+    Raises ModelError.
+    """
+    console = remark_console()
+    with Ticker(console) as ticker:
+        recipe = calibrate(
+            checkpoint,
+            windows,
+            seed=seed,
+            texts=texts.file,
+            threads=available_cores(),
+            progress=lambda stage, done, of: ticker.tick(lambda: f"calibrating int8, {stage}: {done:,} of {of:,}"),
+            target=DEFAULT_TARGET,
+            scratch=scratch,
+        )
+    write_recipe(checkpoint.folder, recipe)
+    for line in lines_about(recipe):
+        console.print(escape(line))
+    return recipe
+
+
+class CalibratedOnGold(SettingsError):
+    """int8 cannot be judged by a gold set that it was calibrated on; other precisions can."""
+
+
+def refuse_own_texts(recipe: Recipe, gold: GoldSet) -> None:
+    """Raise CalibratedOnGold if `gold` is what the recipe was calibrated on, as far as that is known here.
+
+    The recipe names its texts by digest only; sentences are compared if these are the sample articles.
+    """
+    if recipe.texts.digest == gold.digest:
+        message = f"int8 was calibrated on the gold set {gold.name} itself, which cannot judge it: {_OTHERS}"
+        raise CalibratedOnGold(message)
+    if recipe.texts.digest == hashlib.sha256(DEFAULT_TEXTS.read_bytes()).hexdigest():
+        known = sentences_of(text.text for text in gold.texts)
+        shared = [line for line, article in _articles(DEFAULT_TEXTS, hashlib.sha256()) if _is_shared(article, known)]
+        if shared:
+            message = (
+                f"int8 was calibrated on the sample articles, which share sentences with the gold set {gold.name} (line "
+                f"{shared[0]} of {DEFAULT_TEXTS}), so this gold set cannot judge it: {_OTHERS}"
+            )
+            raise CalibratedOnGold(message)
+
+
+def lines_about(recipe: Recipe) -> Iterator[str]:
+    """What was quantised, on which texts, and what was not, for people."""
+    texts, measured, products = recipe.texts, recipe.measured, len(recipe.products)
+    yield (
+        f"int8: {products} of {products + len(recipe.kept)} products of the encoder, calibrated on {texts.number:,} texts "
+        f"of {texts.name} (seed {recipe.seed}); {100 * measured.equal_labels:.2f} % of labels equal to fp32 on "
+        f"{measured.windows:,} windows that were held out"
+    )
+    if measured.missed:
+        yield f"  warning: {measured.missed}: `--precision auto` does not take this int8"
+    for kept in recipe.kept:
+        yield f"  in higher precision: {kept.name} ({kept.reason})"
+
+
+class _Digesting(io.RawIOBase):
+    """A file that is hashed while it is read, so that it is read once: a pipe has nothing more to give."""
+
+    def __init__(self, file: io.FileIO, digest: HASH) -> None:
+        super().__init__()
+        self._file = file
+        self._digest = digest
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]
+        """Read, and hash what was read."""
+        read = self._file.readinto(buffer)
+        self._digest.update(memoryview(buffer)[: read or 0])
+        return read
+
+
+def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
+    """Line numbers, from 1, and articles. `digest` is then that of the whole file."""
+    settings = load_settings(tell_files=False)
+    # The sample articles are ours, wherever the fields of other articles are.
+    reader = line_reader(settings, mapped=path != DEFAULT_TEXTS)
+    try:
+        with path.open("rb", buffering=0) as raw, io.BufferedReader(_Digesting(raw, digest)) as file:
+            for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
+                if isinstance(line, Line):
+                    yield line.number + 1, _decoded(path, line, reader)
+    except OSError as error:
+        message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
+        raise FatalError(message) from error
+
+
+def _decoded(path: Path, line: Line, reader: ArticleReader) -> Article:
+    try:
+        return reader.read(RawRecord(_TEXTS, line.number, None, line.value))
+    except InvalidArticle as error:
+        message = f"{path}, line {line.number + 1}: not an article: {error}. Correct or remove the line."
+        raise FatalError(message) from error
+
+
+def _is_shared(article: Article, known: frozenset[int]) -> bool:
+    return any(shares_sentence(text, known) for text in (article.title, article.body))
+
+
+def _ticket(article: Article) -> Ticket:
+    return Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article)
+
+
+def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str:
+    what = f"{path}" if given else "the sample articles, which int8 is calibrated on by default,"
+    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    advice = f"Remove those lines from {path}" if given else "Name other articles with --calibrate"
+    return (
+        f"{what} and the gold set {gold.name} share sentences (line {lines[0]}{more}): the gate would judge int8 by the "
+        f"text that it was calibrated on. {advice}, or choose another gold set."
+    )

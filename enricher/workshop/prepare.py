@@ -1,0 +1,239 @@
+"""`enricher model prepare`: any checkpoint -> a self-contained folder that a worker runs.
+
+It includes what the gate reports, and for int8 the recipe of its calibration.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from enricher.errors import ModelError, SettingsError
+from enricher.worker.commands.console import remark_console, remark_table
+from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
+from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.model import EMBEDDED, open_model, prepare_variant
+from enricher.worker.inference.run.selection import (
+    Precision,
+    choose,
+    missed_target,
+    named_variant,
+    obstacle_to,
+    problem_of,
+    recipe_for,
+    recipe_problem,
+    unquantised,
+)
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.runtime.devices import parse_device
+from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
+from enricher.workshop.calibrating import (
+    CalibratedOnGold,
+    Texts,
+    make_recipe,
+    read_texts,
+    refuse_own_texts,
+    windows_of,
+)
+from enricher.workshop.gate.gold_classes import gold_for
+from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
+from enricher.workshop.gating import check_variant, reasons_of
+from enricher.workshop.hub import fetched
+from enricher.workshop.manifest import Manifest, entries_of, write_manifest
+from enricher.workshop.prepared_folder import copied, replacing
+from enricher.workshop.tables import verdicts_table
+
+if TYPE_CHECKING:
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.device.session import Device
+    from enricher.worker.inference.graph.variants import Variant
+    from enricher.workshop.gate.gold import GoldSet
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The options of the command."""
+
+    precision: Precision
+    device: Device
+    device_id: int
+    gold: GoldSet
+    limit_points: float
+    calibrate: Path | None
+    seed: int | None
+
+
+def model_prepare(  # noqa: PLR0913  the options of the command
+    source: Annotated[
+        str, typer.Argument(help="Folder of a checkpoint, or hub id (owner/name): safetensors only, no code is run.")
+    ] = EMBEDDED,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder to write; replaced if this command wrote it before.")],
+    device: DeviceOption = "auto",
+    precision: Annotated[
+        Precision, typer.Option(help="`auto` takes the fastest that this machine runs and that passes its gate.")
+    ] = "auto",
+    gold: GoldOption = None,
+    limit_points: LimitOption = DEFAULT_LIMIT_POINTS,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Articles to calibrate int8 on, JSON lines as `enrich` reads them. Default: English news.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Seed of the calibration; the same texts and seed, the same int8 on this kind of machine. Default: 0.",
+        ),
+    ] = None,
+) -> None:
+    """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
+
+    SOURCE has a head of any kind: entities, classes, or embeddings. Only models for entities have int8.
+
+    Where the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate
+    nor --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next, and
+    `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
+    """
+    console, device_id = remark_console(), parse_device(device).index
+    found = fetched(source, revision)
+    original = open_model(source if source == EMBEDDED else found.folder)
+    gold_set = gold_for(original.head, gold)
+    request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
+    ArticleTokenizer(original)  # refuses an unusable tokenizer before anything is copied, even if no gate will run
+    if out.resolve() == original.folder.resolve():
+        message = f"{out} is the source itself: choose another --out"
+        raise ModelError(message)
+    texts = _texts(original, request, console)
+    windows = [] if texts is None else windows_of(original, texts, seed=seed or 0)
+    with replacing(out.absolute()) as folder:
+        copied(original, folder, lambda path: console.print(f"copying {path.name}"))
+        checkpoint = open_model(folder)
+        if texts is not None:
+            make_recipe(checkpoint, texts, windows, seed=seed or 0, scratch=folder.parent)
+        variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
+        write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
+    path = out.absolute()
+    setting = f"ENRICHER_MODEL__SOURCE={quote(str(path))}" if original.head.kind == "ner" else f'source = "{path}"'
+    where = "" if original.head.kind == "ner" else "in [tasks.NAME]: "
+    console.print(f"{out}: {variant.name} on {request.device}. To run it: {where}{setting}", markup=False)
+
+
+def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts | None:
+    """The texts to calibrate on; None if nothing is to be calibrated. Raises SettingsError, ModelError, FatalError."""
+    for named in variants_for(request.device):
+        if named.precision == request.precision and (problem := unquantised([checkpoint], named)):
+            raise ModelError(f"precision {request.precision} is refused: {problem}. Choose another --precision.")
+    asked = request.calibrate is not None or request.seed is not None
+    variant = next((each for each in _candidates(checkpoint, request) if each.quantised), None)
+    if variant is None:
+        if asked:
+            raise _no_int8(checkpoint, request)
+        return None
+    if not asked and recipe_problem(checkpoint, variant) is None:
+        if request.precision != "auto" and (shared := _calibrated_on(checkpoint, variant, request.gold)):
+            raise shared
+        return None
+    texts = read_texts(request.calibrate, request.gold, seed=request.seed or 0)
+    if request.calibrate is None:
+        console.print(
+            f"calibrating int8 on the sample articles ({texts.file.number} of English news). For another language or "
+            f"domain, give some tens of your own with --calibrate FILE; to skip it, choose another --precision."
+        )
+    return texts
+
+
+def _calibrated_on(checkpoint: Checkpoint, variant: Variant, gold: GoldSet) -> CalibratedOnGold | None:
+    """The error that stops the gate of a quantised variant, before anything is copied or run."""
+    recipe = recipe_for(checkpoint, variant)
+    try:
+        if recipe is not None:
+            refuse_own_texts(recipe, gold)
+    except CalibratedOnGold as error:
+        return error
+    return None
+
+
+def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | ModelError:
+    """Why --calibrate and --seed have nothing to do."""
+    if request.precision not in {"auto", "int8"}:
+        return SettingsError(f"--calibrate and --seed are for int8, and --precision is {request.precision}")
+    quantised = [each for each in variants_for(request.device) if each.quantised]
+    reasons = [unquantised([checkpoint], each) or problem_of(checkpoint, each) for each in quantised]
+    why = reasons[0] if reasons else f"there is no int8 on {request.device}"
+    return ModelError(
+        f"int8 cannot be calibrated here, because its gate cannot run: {why}. Leave out --calibrate and --seed."
+    )
+
+
+def _proven(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Console) -> Variant:
+    """The variant that a worker will take, with its graph built; checks what has no report. Raises ModelError."""
+    for variant in _candidates(checkpoint, request):
+        if request.precision == "auto" and (missed := missed_target(checkpoint, variant)):
+            console.print(f"not {variant.name}: {missed}")
+            continue
+        if obstacle_to(checkpoint, request.device, variant, None) is None:
+            break
+        if request.precision == "auto" and (shared := _calibrated_on(checkpoint, variant, request.gold)):
+            console.print(escape(f"not {variant.name}: {shared}"))
+            continue
+        report = check_variant(
+            checkpoint,
+            variant,
+            request.device,
+            gold=request.gold,
+            limit_points=request.limit_points,
+            cache_dir=graphs,
+            keep_in=checkpoint.folder,
+            device_id=request.device_id,
+        ).report
+        remark_table(verdicts_table([report]))
+        for line in reasons_of(report):
+            console.print(line)
+        if report.passed:
+            break
+    chosen = choose(checkpoint, request.device, request.precision).variant
+    console.print(f"building the graph of {chosen.name}")
+    kept = prepare_variant(checkpoint, chosen, request.device, cache_dir=graphs).onnx_path.parent
+    for other in graphs.iterdir():
+        if other != kept:  # the gate built the graph of fp32 too, which the folder need not carry
+            shutil.rmtree(other)
+    return chosen
+
+
+def _candidates(checkpoint: Checkpoint, request: _Request) -> Sequence[Variant]:
+    """The variants to try, fastest first; what this machine cannot run it cannot check either."""
+    named = request.precision != "auto"
+    asked = [named_variant(checkpoint, request.device, request.precision)] if named else variants_for(request.device)
+    return [each for each in asked if (unquantised([checkpoint], each) or problem_of(checkpoint, each)) is None]
+
+
+def _manifest(
+    source: str, revision: str | None, digest: str, request: _Request, variant: Variant, folder: Path
+) -> Manifest:
+    return Manifest(
+        source=source,
+        revision=revision,
+        model_digest=digest,
+        device=request.device,
+        variant=variant.name,
+        precision=variant.precision,
+        enricher=version("enricher"),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        files=entries_of(folder),
+    )

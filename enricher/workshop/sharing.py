@@ -1,0 +1,110 @@
+"""What `enricher model inspect` says about several models: their heads, and which of them share a pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from enricher.errors import ModelError
+from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.commands.console import data_console
+from enricher.worker.inference.checkpoint.sharing import encoder_digest
+from enricher.worker.inference.run.selection import choose_for
+from enricher.worker.settings import Settings, TaskSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.device.session import Device
+    from enricher.worker.inference.run.selection import Precision
+
+_POOLING = {"mean": "mean of all tokens", "first": "first token (CLS)"}
+
+
+def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the head finds, and the digest of the encoder below it; None for what this kind does not have."""
+    head = checkpoint.head
+    embeds = head.kind == "embedding"
+    return {
+        "kind": head.kind,
+        "labels": list(head.labels) or None,
+        "multi_label": head.multi_label if head.kind == "classification" else None,
+        "pooling": _POOLING[head.reads] if embeds else None,
+        "dimensions": head.dimensions if embeds else None,
+        "normalised": head.normalised if embeds else None,
+        "digest": checkpoint.digest,
+        "encoder_digest": encoder_digest(checkpoint),
+    }
+
+
+def passes_of_sources(sources: Sequence[str], settings: Settings, device: Device) -> dict[str, Any]:
+    """The passes of a worker with a task for each of these models. Raises ModelError, SettingsError."""
+    tasks = {str(number): TaskSettings(source=source) for number, source in enumerate(sources)}
+    return passes_of_tasks(settings.model_copy(update={"tasks": tasks}), device, sources)
+
+
+def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """The passes of a worker with these settings, with other names if given. Raises ModelError, SettingsError."""
+    plan, precisions = plan_tasks(settings), [each.precision for each in settings.tasks.values()]
+    names, groups = names or plan.names, plan.grouping.groups
+    return {
+        "models": [
+            {"name": name, "folder": str(each.folder), **head_facts(each)}
+            for name, each in zip(names, plan.checkpoints, strict=True)
+        ],
+        "passes": [
+            {
+                "models": [names[index] for index in group],
+                **_served(
+                    [plan.checkpoints[index] for index in group],
+                    device,
+                    precisions[group[0]],
+                    settings.model.cache_dir,
+                ),
+                "apart": [
+                    {"from": names[other[0]], "why": reason} for other, reason in zip(groups, reasons, strict=False)
+                ],
+            }
+            for group, reasons in zip(groups, plan.grouping.reasons, strict=True)
+        ],
+    }
+
+
+def _served(checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, cache_dir: Path) -> dict[str, Any]:
+    """The variant that serves these heads together, and the reasons against faster ones."""
+    try:
+        choice = choose_for(checkpoints, device, precision, cache_dir=cache_dir)
+    except ModelError as error:
+        return {"variant": None, "why": str(error), "rejected": []}
+    rejected = [{"variant": variant.name, "why": why} for variant, why in choice.rejected]
+    return {"variant": choice.variant.name, "why": choice.reason, "rejected": rejected}
+
+
+def print_passes(shown: dict[str, Any]) -> None:
+    """Both tables, for people."""
+    console = data_console()
+    models = Table("model", "kind", "finds", "digest", "encoder")
+    for each in shown["models"]:
+        models.add_row(
+            escape(each["name"]), each["kind"], escape(_finds(each)), each["digest"][:12], each["encoder_digest"][:12]
+        )
+    console.print(models)
+    for number, each in enumerate(shown["passes"]):
+        apart = [f"not with {found['from']}: {found['why']}" for found in each["apart"]]
+        slower = [f"not {found['variant']}: {found['why']}" for found in each["rejected"]]
+        serves = f"{each['variant'] or 'nothing serves'} ({each['why']})"
+        console.print(escape(f"pass {number}: {', '.join(each['models'])}: {serves}"), soft_wrap=True)
+        for line in (*apart, *slower):
+            console.print(escape(f"  {line}"), soft_wrap=True)
+
+
+def _finds(facts: dict[str, Any]) -> str:
+    if facts["kind"] == "embedding":
+        normalised = ", normalised" if facts["normalised"] else ""
+        return f"vectors of {facts['dimensions']}, {facts['pooling']}{normalised}"
+    several = " (several may hold)" if facts["multi_label"] else ""
+    return ", ".join(facts["labels"]) + several
