@@ -142,7 +142,7 @@ def test_only_a_fenced_worker_asks_for_rivals_before_it_takes_a_new_producer(
     assert asked == ends.asked
 
 
-def test_a_fenced_worker_takes_no_producer_while_nobody_can_tell_and_none_at_all_from_a_rival() -> None:
+def test_a_fenced_worker_keeps_its_id_to_itself_until_the_rival_is_known() -> None:
     """Trouble is asked about again, a rival is the end."""
     ends = Ends(clock := FakeClock(), TransactionTrouble("cannot tell"), Fenced("a rival"))
     with pytest.raises(Fenced):

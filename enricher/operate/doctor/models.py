@@ -63,7 +63,7 @@ def _loaded(each: Pass, seconds: float, *, named: bool) -> str:
     pairs = zip(each.names, cards, strict=True)
     models = ", ".join(f"{name}: {card.name} ({card.digest[:19]})" for name, card in pairs)
     shared = f"{models}; one run for all of them" if len(cards) > 1 else models
-    return "; ".join([shared, *(f"not with {reason}" for reason in each.apart)])
+    return "; ".join([shared, *(f"not with {reason}" for reason in each.why_not_shared)])
 
 
 def _device(settings: Settings, model: Model) -> Finding:

@@ -78,7 +78,7 @@ class Backlog:
         return max(known) if known else self.age_s
 
     def as_json(self) -> dict[str, object]:
-        """For machines; keys are named as the attributes."""
+        """The object printed by `--json`; its keys are the names of the attributes."""
         return {
             "group": self.group,
             "topic": self.topic,

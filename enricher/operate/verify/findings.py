@@ -68,7 +68,7 @@ class Check:
         return "unknown" if self.doubt else "ok"
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The object printed by `--json`."""
         return {
             "check": self.name,
             "state": self.state,
@@ -125,5 +125,5 @@ class Report:
         return [check.name for check in self.checks if check.state == "failed"]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The object printed by `--json`."""
         return {"holds": self.holds, "checks": [check.as_json() for check in self.checks], "facts": dict(self.facts)}

@@ -28,12 +28,12 @@ class Pass:
     """One encoder with the heads of all tasks that share it."""
 
     names: tuple[str, ...]
-    """Of its tasks."""
+    """The names of its tasks."""
     model: Model
     heads: tuple[Head, ...]
     settings: Settings
     """Those of the worker, with the precision and the windows of this pass."""
-    apart: tuple[str, ...] = ()
+    why_not_shared: tuple[str, ...] = ()
     """The first tasks of the earlier passes, each with the reason why this one does not share their encoder."""
 
 
@@ -78,13 +78,17 @@ def load_tasks(settings: Settings) -> Tasks:
     passes: list[Pass] = []
     for number, group in enumerate(plan.grouping.groups):
         names = [plan.names[index] for index in group]
-        apart = _apart(plan, number)
-        log.info("pass %d: %s%s", number, ", ".join(names), "".join(f"; not with {reason}" for reason in apart))
+        why_not_shared = _why_not_shared(plan, number)
+        log.info(
+            "pass %d: %s%s", number, ", ".join(names), "".join(f"; not with {reason}" for reason in why_not_shared)
+        )
         requests = [plan.requests[index] for index in group]
         first = passes[0].model if passes else None
         chosen = _settings_of_pass(settings, requests, settings.tasks[names[0]], first)
         model = load_pass(chosen, [plan.checkpoints[index] for index in group])
-        passes.append(replace(_with_heads(settings, chosen, names, model, several=several), apart=apart))
+        passes.append(
+            replace(_with_heads(settings, chosen, names, model, several=several), why_not_shared=why_not_shared)
+        )
     exempt_from_collection()
     by_name = {head.task.name: head.task for each in passes for head in each.heads if head.task}
     return Tasks(tuple(passes), tuple(by_name[name] for name in plan.names))
@@ -156,7 +160,7 @@ def _first(*values: int | None, default: int) -> int:
     return next((value for value in values if value is not None), default)
 
 
-def _apart(plan: Plan, number: int) -> tuple[str, ...]:
+def _why_not_shared(plan: Plan, number: int) -> tuple[str, ...]:
     """Why a pass does not share the encoder of the earlier ones."""
     firsts = [plan.names[group[0]] for group in plan.grouping.groups]
     reasons = plan.grouping.reasons[number]

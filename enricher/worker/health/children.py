@@ -17,7 +17,7 @@ LABEL = "process"
 ANSWER_S = 3.0
 """Timeout of one answer: many times what a process on this machine takes, and well below a scrape's usual 10 s."""
 MAX_BYTES = 4 * 2**20
-"""Of one answer. The largest, a page of full charts, is a fiftieth of it."""
+"""Longest answer that is read. The largest, a page of full charts, is a fiftieth of it."""
 
 
 def ask(port: int, path: str, accept: str = "*/*") -> bytes | None:

@@ -121,7 +121,7 @@ def _dead_letters(counters: Counters) -> list[dict[str, Any]]:
 
 
 def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
-    """Of each task of the settings: empty without tasks. A task that shares its runs has all their time."""
+    """The figures of each task in the settings; empty without tasks. A task that shares its runs has all their time."""
     return [
         {
             "name": name,

@@ -29,7 +29,7 @@ class Dependencies:
     padded_tokens: Callable[[Batch], int]
     """How many tokens the device computes for a batch; this depends on the graph variant."""
     heads: Sequence[Sequence[Head]]
-    """Of each pass."""
+    """The heads of each pass."""
     recovery: Recovery
     tracing: Tracing
     counters: Counters

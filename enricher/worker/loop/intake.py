@@ -48,15 +48,15 @@ class Intake:
     read: Callable[[RawRecord], Article]
     tokenizer: WorkerPool[list[Ticket], Tokenized]
     cutters: Sequence[WindowCutter]
-    """Of each pass."""
+    """One for each pass."""
     scheduler: Scheduler
     heads: Sequence[Sequence[Head]]
-    """Of each pass."""
+    """The heads of each pass."""
     chars_per_call: int
     clock: Callable[[], float]
     schemas: Schemas | None = None
     cards: Sequence[TaskCard] = ()
-    """Of all tasks, in the order of the settings. Default: in the order of the passes."""
+    """The cards of all tasks, in the order of the settings. Default: in the order of the passes."""
     _splitter: Splitter = field(init=False)
     _waiting: Waiting = field(init=False)
     _long: LongArticles = field(init=False)

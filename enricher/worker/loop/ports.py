@@ -81,7 +81,7 @@ class Schemas(Protocol):
     """Schemas that records wait for (`SchemaPending`). Something else gets them; nothing here waits for the network."""
 
     def settled(self) -> Collection[Hashable]:
-        """References that are no longer pending since the last call, come what may. Does not block."""
+        """Schemas that were fetched or refused since the last call. Does not block."""
 
     def abandon(self, references: Collection[Any]) -> None:
         """No record waits for these any more. Does not block."""

@@ -148,7 +148,7 @@ def article_row(answers: Sequence[Owned], task: TaskCard) -> Float32Array | None
 
 
 def probabilities(logits: Float32Array, *, multi_label: bool) -> list[float]:
-    """Of each label."""
+    """Label probabilities: sigmoid if several labels may hold, else softmax."""
     shares: list[float] = shares_of(logits, multi_label=multi_label).tolist()
     return shares
 

@@ -20,7 +20,7 @@ _MARKERS_S = 0.005
 20 ms later."""
 _NO_LOAD = 1e-6
 _COSTS = 9
-"""The cost of a transaction is the median of so many: a slow one now and then does not count."""
+"""Transaction cost is the median of the last nine, so that one slow commit does not count."""
 
 
 def scaled(share: float, load: float, power: int = 2) -> float:

@@ -42,7 +42,7 @@ class OffsetTracker:
         self._queues: dict[Partition, _PartitionQueue] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
-        """Of records, and of what their articles take beyond them."""
+        """Bytes of records, and what their articles take beyond them."""
         self.unpacked_bytes = 0
         """Bytes that the articles in flight take beyond their records."""
 

@@ -90,7 +90,7 @@ class Counters:
     """Time of an article from its Kafka timestamp to its commit."""
     epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
     _passes: Sequence[Sequence[TaskCounts]] = field(default=(), repr=False)
-    """Of the tasks of each pass."""
+    """The counts of each pass's tasks."""
     _read_up_to: dict[Partition, int] = field(default_factory=dict, repr=False)
 
     @property

@@ -1,6 +1,6 @@
 """How often each label should be found: shares of a task's labels, counted once and kept in a file.
 
-A task that stops to find a label, such as ORG, still finds others and fails nothing; only its shares tell.
+If a task stops finding a label (say ORG), nothing fails; only that label's share shows it.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def row_of(name: str, reference: CountArray, reduced: CountArray) -> Row:
 
 
 def agreement(counts: CountArray) -> Agreement:
-    """Of all texts together."""
+    """The agreement over all texts together."""
     return Agreement.model_validate(total(counts))
 
 

@@ -29,7 +29,7 @@ Measured on the built-in model and its 1,000 texts. Without it, bf16 gives 16 % 
 another ten, because their tenth and eleventh neighbours are equally near but for rounding; with it none. Attention rounded
 to tenths gives 3 % and 45 % another ten even so, although with mean pooling every cosine is still above 0.9992."""
 LOWEST_POWER = -12.0
-"""Of the histogram of `1 - cosine`."""
+"""The lowest power of ten in the histogram of `1 - cosine`."""
 _CHUNK = 250
 """Rows of the table of cosines at a time."""
 

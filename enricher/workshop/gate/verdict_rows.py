@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LEAST_EQUAL_CLASSES = 0.995
 """Share of texts with the same classes as fp32, where nothing else says what is right."""
-MOST_CLASSES_BY_BATCH = 0.001
+MAX_SHARE_CHANGED_BY_BATCHING = 0.001
 """Share of texts whose classes another composition of batches may change; one text always may. bf16 changes none."""
 LEAST_COSINE = 0.999
 LEAST_SAME_TEN = 0.99
@@ -133,11 +133,11 @@ def _by_batch(composition: ClassComposition, texts: ClassComparison, limit_point
     delta_points = 100 * (composition.f1 - texts.overall.reference.f1)
     if delta_points < -limit_points:
         yield f"batches {composition.name}: {texts.overall.name} {delta_points:+.2f} points, and {limit_points} may be lost"
-    if composition.changed_classes > max(1, MOST_CLASSES_BY_BATCH * texts.texts):
+    if composition.changed_classes > max(1, MAX_SHARE_CHANGED_BY_BATCHING * texts.texts):
         yield (
             f"batches {composition.name}: the classes of {composition.changed_classes} texts "
             f"({100 * (1 - composition.equal_classes):.2f} %) depend on the other windows of their batch, and "
-            f"{100 * MOST_CLASSES_BY_BATCH:.1f} % may"
+            f"{100 * MAX_SHARE_CHANGED_BY_BATCHING:.1f} % may"
         )
 
 

@@ -45,7 +45,7 @@ class EncoderConfig(BaseModel):
     is_decoder: bool = False
     id2label: dict[int, str] = Field(default_factory=dict)
     problem_type: str | None = None
-    """Of sequence classification: whether several labels may hold at once."""
+    """Says of sequence classification whether several labels may hold at once."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:

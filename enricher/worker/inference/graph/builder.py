@@ -99,7 +99,7 @@ class _Encoder:
         return self.weights.skip_norm(norm, narrowed, attended, bias=self.weights.bias(outer, width))
 
     def _attention(self, index: int, hidden: str) -> str:
-        """Of the three biases only the query's is added here.
+        """Adds the query's bias, the only one of the three that is added here.
 
         The key's bias adds the same number to all scores of a query, which softmax cancels. The value's bias passes through
         attention unchanged, because the weights of a query sum to one: it is folded into the output projection's bias.

@@ -24,7 +24,7 @@ class Weights:
     element: np.dtype[Any]
     """The type of weights and intermediate values."""
     prefix: str = ""
-    """Of every name in the graph: no two heads share a name."""
+    """Begins every name in the graph, so that no two heads share one."""
 
     def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
         """PyTorch stores `[out, in]`; MatMul takes `[in, out]`."""

@@ -81,7 +81,7 @@ class OnnxEngine:
         self.labels = model.checkpoint.labels
         """Label names by id."""
         self.card = model.card
-        """Of the first head; `cards` has those of all heads."""
+        """The first head's card; `cards` has those of all heads."""
         self.cards = model.cards
         self.provider = model.provider
         """One of ONNX Runtime's execution providers, or OpenVINO."""

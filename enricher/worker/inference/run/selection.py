@@ -78,18 +78,20 @@ def _obstacle(
     checkpoints: Sequence[Checkpoint], device: Device, variant: Variant, cache_dir: Path | None
 ) -> str | None:
     """Why `auto` does not take the variant for these heads together; None if it may."""
-    if problem := _never(checkpoints, variant):
+    if problem := _permanent_obstacle(checkpoints, variant):
         return problem
-    return _told(checkpoints, lambda each: unproven(each, device, variant, cache_dir) or missed_target(each, variant))
+    return _reasons_by_checkpoint(
+        checkpoints, lambda each: unproven(each, device, variant, cache_dir) or missed_target(each, variant)
+    )
 
 
-def _never(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+def _permanent_obstacle(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
     """Why the variant cannot serve these heads together on this machine, whatever reports say; None if it can."""
     problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
     return unquantised(checkpoints, variant) or next(filter(None, problems), None)
 
 
-def _told(checkpoints: Sequence[Checkpoint], why: Callable[[Checkpoint], str | None]) -> str | None:
+def _reasons_by_checkpoint(checkpoints: Sequence[Checkpoint], why: Callable[[Checkpoint], str | None]) -> str | None:
     """The reasons of all checkpoints that have one; with several checkpoints, each reason says whose it is."""
     by_folder = {each.folder: each for each in checkpoints}
     reasons = {folder: why(each) for folder, each in by_folder.items()}
@@ -122,7 +124,7 @@ def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
     """Why `variant` may not serve: it does not run here, or has no recipe or no passing report. None if it may."""
-    return _never([checkpoint], variant) or unproven(checkpoint, device, variant, cache_dir)
+    return _permanent_obstacle([checkpoint], variant) or unproven(checkpoint, device, variant, cache_dir)
 
 
 def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
@@ -209,7 +211,7 @@ def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir
     """
     commands: list[str] = []
     for variant in variants_for(device):
-        if not variant.reduced or _never(checkpoints, variant):
+        if not variant.reduced or _permanent_obstacle(checkpoints, variant):
             continue
         newest = [(each, newest_report(each, variant, cache_dir)) for each in checkpoints]
         if any((found and not found.passed) or missed_target(each, variant) for each, found in newest):
@@ -234,7 +236,7 @@ def _named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, ca
         raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")
     if problem := next(filter(None, (problem_of(each, variant) for each in checkpoints)), None):
         raise ModelError(f"precision {precision} does not run here: {problem}. Choose auto, or another machine.")
-    if why_not := _told(checkpoints, lambda each: unproven(each, device, variant, cache_dir)):
+    if why_not := _reasons_by_checkpoint(checkpoints, lambda each: unproven(each, device, variant, cache_dir)):
         raise ModelError(f"precision {precision} is refused: {why_not}. Or choose auto, which takes what has passed.")
     return Choice(variant, f"precision {precision} was asked for", [])
 

@@ -66,7 +66,7 @@ def why_apart(first: PassRequest, second: PassRequest) -> str | None:
     if first.precision != second.precision:
         return f"precision {first.precision} there, {second.precision} here"
     if first.windows and second.windows and first.windows != second.windows:
-        there, here = (_told(each) for each in (first.windows, second.windows))
+        there, here = (_window_text(each) for each in (first.windows, second.windows))
         return f"{there} there, {here} here"
     if isinstance(first.checkpoint, OnnxModel) or isinstance(second.checkpoint, OnnxModel):
         return "a model that is ONNX already runs by itself"
@@ -74,7 +74,7 @@ def why_apart(first: PassRequest, second: PassRequest) -> str | None:
     return None if difference is None else f"{difference} differs"
 
 
-def _told(windows: tuple[int, int]) -> str:
+def _window_text(windows: tuple[int, int]) -> str:
     return f"windows of {windows[0]} tokens with an overlap of {windows[1]}"
 
 

@@ -56,7 +56,7 @@ class Assignment:
         self._next_lookup_s = self._next_ends_s = self._gather_until_s = 0.0
         self._trouble: TransactionTrouble | None = None
         """Noticed where it cannot be raised, as in a callback."""
-        self.distrusted = False
+        self.needs_new_client = False
         """True if only a new client helps: `renew`."""
         self._resumed: set[Partition] = set()
         """Partitions that were paused during a rebalance and stay."""
@@ -221,7 +221,7 @@ class Assignment:
         """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
         if self._watch.refresh():
             self._starts.forget()
-            self.distrusted = True
+            self.needs_new_client = True
 
     def rewind(self) -> None:
         """Go back to the committed offsets; partitions without one wait for `tend`. Raises TransactionTrouble."""
@@ -248,7 +248,7 @@ class Assignment:
         """Use this client from now on. It has joined the group and has no partitions yet."""
         self._consumer = consumer
         self._starts.renew(consumer)
-        self._trouble, self.distrusted = None, False
+        self._trouble, self.needs_new_client = None, False
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Note committed offsets: a lower answer of the broker is stale from now on."""
@@ -387,5 +387,5 @@ class Assignment:
         if again:
             message += "; a new client has not helped"
             raise Stalled(message, undelivered=True)  # the partitions stay: attempts at them are taken back
-        self.distrusted = True
+        self.needs_new_client = True
         raise TransactionTrouble(message)

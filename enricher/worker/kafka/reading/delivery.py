@@ -1,6 +1,7 @@
 """Turns the client's messages into records, and decides what happens to batches that cannot be read.
 
-Runs in the loop's thread, inside the source's `poll`. What is assigned, and where it begins, the assignment knows.
+Runs in the loop's thread, inside the source's `poll`. `Assignment` knows which
+partitions are assigned and where each begins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enricher.worker.kafka.reading.damage import DamageWatch
 from enricher.worker.kafka.reading.unreadable import UnreadableBatches
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import passing
+from enricher.worker.kafka.shared.errors import transient_error
 from enricher.worker.kafka.shared.metadata import partition_of, raw_record
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.records import Partition, RawRecord
@@ -97,5 +98,5 @@ class Delivery:
             if self._positions.ended(partition, message.offset() or 0):
                 self._assignment.delivered(partition, now_s)
         else:
-            log.warning("%s", passing(error, f"reading {self._config.input_topic}", self._client_errors))
+            log.warning("%s", transient_error(error, f"reading {self._config.input_topic}", self._client_errors))
         return None

@@ -137,7 +137,7 @@ class KafkaSource:
         client: the old one may keep the leaders of the old topic for ever (librdkafka 4898).
         """
         self._assignment.check_topic()
-        if self._assignment.distrusted:
+        if self._assignment.needs_new_client:
             self._renew()
         else:
             self._assignment.rewind()

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import mapping_errors, passing
+from enricher.worker.kafka.shared.errors import mapping_errors, transient_error
 from enricher.worker.kafka.shared.metadata import foreign
 from enricher.worker.kafka.shared.partition_reader import NO_END, PartitionReader
 from enricher.worker.records import Partition, RawRecord, Unreadable
@@ -150,7 +150,7 @@ class _BatchEndFinder:
         """Whether the error tells something about the batch. Raises BrokerError for one that waiting does not solve."""
         if error.code() == UNREADABLE or error.code() in _OUTSIDE:
             return True
-        passing(error, self._doing, self._client_errors)
+        transient_error(error, self._doing, self._client_errors)
         return False
 
 

@@ -40,8 +40,8 @@ def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enrich
     return TransactionTrouble(text)
 
 
-def passing(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
-    """As `mapped`, for an error that waiting solves. Raises BrokerError for any other."""
+def transient_error(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+    """Maps an error that waiting solves; raises BrokerError for any other."""
     trouble = mapped(error, doing, client_errors)
     if isinstance(trouble, BrokerError):
         raise trouble

@@ -36,7 +36,7 @@ from enricher.worker.stats.counters import Counters
 log = logging.getLogger(__name__)
 
 _REASON_CHARS = 300
-"""Of a dead letter's reason in the log; the record's header holds more of it."""
+"""Longest reason of a dead letter in the log; the record's header holds more of it."""
 _TRIES = 3
 """Transactions for one release, while the group's generation changes each time. A partition moves in two generations."""
 _MARKERS_S = 0.03
