@@ -19,6 +19,9 @@ from statistics import median, quantiles
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SLOW
 
+from tools.structure.report import accepted, offenders
+from tools.structure.smells import circles, imports_when_loaded, parse
+
 TESTS = Path(__file__).parent
 PACKAGE = Path(__file__).parent.parent / "enricher"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -171,6 +174,28 @@ def test_no_file_is_too_long() -> None:
     """A file with more is two ideas."""
     lengths = {name_of(path): shape_of(path).lines for path in FILES}
     assert_none(f"{name} has {lines} lines" for name, lines in lengths.items() if lines > MAX_FILE_LINES)
+
+
+def test_no_modules_import_each_other() -> None:
+    """Each can be read, and loaded, without what is built on it. Which package may import which, import-linter checks."""
+    imports = imports_when_loaded(parse(FILES, PACKAGE.parent))
+    assert len(imports) == len(FILES)
+    assert "enricher.worker.rules.offsets" in imports["enricher.worker.loop.loop"]
+    assert_none(circles(imports))
+
+
+def test_a_circle_is_found() -> None:
+    """Also one of three, and nothing that only leads into it."""
+    assert ["a", "b", "c"] == circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()})
+
+
+def test_smells_become_fewer() -> None:
+    """See them with `scripts/structure --places`; write smaller figures with `--accept`."""
+    found, before = offenders(), accepted()
+    assert found.keys() == before.keys()
+    assert_none(
+        f"{len(places)} {name}, {before[name]} before" for name, places in found.items() if len(places) > before[name]
+    )
 
 
 def test_functions_are_short() -> None:

@@ -80,10 +80,10 @@ def labels(
 
 @dataclass(slots=True)
 class Found:
-    """What was counted. Times are seconds since 1970, None without timestamps."""
+    """The counts. Times are seconds since 1970, None without timestamps."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By task and label."""
+    """Counts by task and label."""
     records: int = 0
     first_s: float | None = None
     last_s: float | None = None

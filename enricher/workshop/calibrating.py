@@ -154,7 +154,7 @@ def refuse_own_texts(recipe: Recipe, gold: GoldSet) -> None:
 
 
 def lines_about(recipe: Recipe) -> Iterator[str]:
-    """What was quantised, on which texts, and what was not, for people."""
+    """Says for people what was quantised, on which texts, and what was not."""
     texts, measured, products = recipe.texts, recipe.measured, len(recipe.products)
     yield (
         f"int8: {products} of {products + len(recipe.kept)} products of the encoder, calibrated on {texts.number:,} texts "

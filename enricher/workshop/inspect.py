@@ -92,7 +92,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _recipe(checkpoint: Checkpoint) -> str | None:
-    """What int8 was calibrated on, and what it does not quantise; None without a recipe."""
+    """Says what int8 was calibrated on, and what it does not quantise; None without a recipe."""
     try:
         recipe = read_recipe(checkpoint.folder)
     except ModelError as error:

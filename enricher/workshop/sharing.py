@@ -1,4 +1,4 @@
-"""What `enricher model inspect` says about several models: their heads, and which of them share a pass."""
+"""The part of `enricher model inspect` about several models: their heads, and which of them share a pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `enricher model tune` measures: one model, or the passes of the settings' tasks."""
+"""The targets of `enricher model tune`: one model, or the passes of the settings' tasks."""
 
 from __future__ import annotations
 

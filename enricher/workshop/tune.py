@@ -94,7 +94,7 @@ def model_tune(  # noqa: PLR0913  the options of the command
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is tried, and how long."""
+    """The values that are tried, and how long."""
 
     concurrency: Sequence[int] | None
     batch_tokens: Sequence[int] | None

@@ -1,4 +1,4 @@
-"""What is unprocessed at one moment, per partition. Plain data, no I/O."""
+"""The unprocessed records at one moment, per partition. Plain data, no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PartitionBacklog:
     committed: int | None
     """None if the group has no offset here: it never committed, or the offset has expired."""
     start: int
-    """Where a worker that starts now begins to read."""
+    """The offset at which a worker that starts now begins."""
     end: int
     """The last stable offset: a worker may read up to here."""
     behind: int
@@ -31,7 +31,7 @@ class PartitionBacklog:
 
     @property
     def remark(self) -> str:
-        """What is unusual about it, for people; empty if nothing is."""
+        """Says what is unusual about it, for people; empty if nothing is."""
         remarks = []
         if self.committed is None:
             remarks.append(f"no committed offset: a worker starts at {self.start}")

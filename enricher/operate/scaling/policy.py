@@ -50,7 +50,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was observed. Records are counted in offsets."""
+    """One observation. Records are counted in offsets."""
 
     waiting: int
     age_s: float

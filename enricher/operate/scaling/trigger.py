@@ -23,7 +23,7 @@ class BadMetadata(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What one ScaledObject asks for."""
+    """The request of one ScaledObject."""
 
     group: str
     topic: str

@@ -71,7 +71,7 @@ class GroupOffsets:
 
 
 def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> GroupOffsets:
-    """What the group has committed. Raises BrokerError."""
+    """The group's committed offsets. Raises BrokerError."""
     with closing(Inspector(config)) as inspector:
         found = inspector.committed_offsets(topic, range(partitions))
         began_with = partitions_at_the_start([(tp.offset, tp.metadata) for tp in found], inspector.topic_id(topic))

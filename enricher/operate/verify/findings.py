@@ -20,7 +20,7 @@ EARLIER = "outputs of an earlier topic of this name"
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """The place of a record."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Where a message is."""
+        """The place of a message."""
         return cls(message.topic() or "", message.partition() or 0, message.offset() or 0)
 
     def __str__(self) -> str:

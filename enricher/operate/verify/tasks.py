@@ -63,7 +63,7 @@ def _is_task(task: Document) -> bool:
 
 
 def _model_of(tasks: Sequence[Document]) -> object:
-    """What the record says in `model`."""
+    """The record's field `model`."""
     ran = [task for task in tasks if task["coverage"] is not None]
     finding_entities = [task for task in ran if task["kind"] == "ner"]
     return (finding_entities or ran or tasks)[0]["model"]

@@ -15,7 +15,7 @@ Names = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a process reported at one moment."""
+    """A process's report at one moment."""
 
     pid: int
     partitions: Names

@@ -44,7 +44,7 @@ class Sample:
     held_back: int
     queued_tokens: int
     task_busy_s: Mapping[str, float]
-    """By task."""
+    """Counts by task."""
 
 
 def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
@@ -93,7 +93,7 @@ def quantile(bounds: Sequence[float], before: Sequence[int], now: Sequence[int],
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What happened between two samples."""
+    """The difference between two samples."""
 
     before: Sample
     now: Sample

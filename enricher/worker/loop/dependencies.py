@@ -1,4 +1,4 @@
-"""What the loop is given; `app/` makes it. Nothing is decided here."""
+"""The parts that the loop is given; `worker/build/` makes them. Nothing is decided here."""
 
 from __future__ import annotations
 

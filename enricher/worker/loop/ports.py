@@ -47,7 +47,7 @@ class Scheduler(Protocol):
     """Decides which windows go through the model together, and when. Nothing here blocks."""
 
     def of_pass(self, index: int, /) -> PassQueue:
-        """What waits for one of the worker's passes."""
+        """The queue of one of the worker's passes."""
 
     @property
     def queued_windows(self) -> int:
@@ -107,7 +107,7 @@ class PartitionListener(Protocol):
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """Delivers records."""
 
     def open(self, listener: PartitionListener) -> None:
         """Connect. May block. Raises FatalError, or TransactionTrouble, after which it may be called again."""
@@ -154,7 +154,7 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """Where outcomes go, atomically with the offsets that belong to them."""
+    """Takes outcomes, atomically with the offsets that belong to them."""
 
     def open(self) -> None:
         """Connect. Blocks. Raises FatalError, or TransactionTrouble, after which it may be called again."""

@@ -57,7 +57,7 @@ class _Slot:
     due_s: float | None = None
     """When the next child is due to start."""
     health_port: int | None = None
-    """Where the child serves its health."""
+    """The address at which the child serves its health."""
     silent: bool = False
     """True from the warning about the child's silence until it reports again."""
     killed: bool = False

@@ -96,7 +96,7 @@ class Article:
     further: bytes | None = None
     """What `articles.metadata` names, as far as the article has it: a JSON object. Parsed values take 20 times as much."""
     body_separator: str | None = None
-    """What joined the body, if it was an array of strings."""
+    """The separator of the body's parts, if it was an array of strings."""
     document: bytes | None = None
     """The whole document as JSON, kept if the record is to contain it."""
     language: str | None = None

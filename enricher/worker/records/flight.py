@@ -192,7 +192,7 @@ class BatchResult:
     fits_tokens: int | None = None
     """If the batch ran out of device memory: tokens of the largest part that fit, as the budget counts them. Else None."""
     busy_s: float = 0.0
-    """For how long a thread of the device worked on it."""
+    """Seconds that a thread of the device worked on it."""
 
 
 @dataclass(frozen=True, slots=True)

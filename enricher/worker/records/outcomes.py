@@ -98,7 +98,7 @@ def principal(tasks: Sequence[TaskReport]) -> TaskReport | None:
 
 @hot_record()
 class EnrichedRecord:
-    """What the model found in one article. The lists are empty for a worker without tasks in its settings."""
+    """The findings of the model in one article. The lists are empty for a worker without tasks in its settings."""
 
     article: Article
     entities: Sequence[Entity]

@@ -82,7 +82,7 @@ def finish_enriched(ticket: Ticket, heads: Sequence[Head], keep: Keep | None = N
 
 
 def _record(ticket: Ticket, heads: Sequence[Head]) -> EnrichedRecord:
-    """What the heads of a pass say about an article."""
+    """The answers of a pass's heads for an article."""
     article = ticket.article
     assert article is not None
     coverage = coverage_of(ticket)

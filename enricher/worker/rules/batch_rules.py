@@ -14,7 +14,7 @@ fresher at a quarter of it than with 2 or 3."""
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """What a batch may be.
+    """The bounds of a batch.
 
     `bucket_edges`: the longest window of each bucket, increasing; longer windows go into the last bucket.
     `max_batch_tokens`: padded tokens of a batch; only a single window that is longer exceeds it.

@@ -90,7 +90,7 @@ class Trunk:
     left: int
     """How many branches are not finished."""
     found: dict[int, EnrichedRecord] = field(default_factory=dict)
-    """By pass."""
+    """Answers by pass."""
 
     def joined(self, keep: Keep | None = None) -> EnrichedRecord | None:
         """The record of the article; None while a branch is not finished."""

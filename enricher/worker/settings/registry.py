@@ -12,7 +12,7 @@ from enricher.worker.settings.kafka import FromFile
 
 
 class RegistrySettings(Group):
-    """Where schemas are, and how they are kept."""
+    """The sources of schemas, and how they are kept."""
 
     url: str = Field(
         "",

@@ -28,12 +28,12 @@ OTHER = "other"
 
 @dataclass(slots=True)
 class TaskCounts:
-    """What one task has done. Tasks that share a pass share its windows, tokens and time; each counts them."""
+    """The work of one task. Tasks that share a pass share its windows, tokens and time; each counts them."""
 
     windows: int = 0
     real_tokens: int = 0
     busy_s: float = 0.0
-    """For how long threads of the device ran its batches."""
+    """Seconds that threads of the device ran its batches."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """Committed articles by kind: ran, skipped (not for their language), failed (its pass made them dead letters)."""
 
@@ -53,7 +53,7 @@ class Counters:
     entities: int = 0
     tombstones: int = 0
     dead_letters: Counter[str] = field(default_factory=Counter)
-    """By `stage:error_type`."""
+    """Counts by `stage:error_type`."""
     windows: int = 0
     batches: int = 0
     real_tokens: int = 0
@@ -69,11 +69,11 @@ class Counters:
     transactions_repeated: int = 0
     """Aborted because the group's generation had changed, and made once more."""
     rebalances: Counter[str] = field(default_factory=Counter)
-    """By kind: assigned, revoked, lost."""
+    """Counts by kind: assigned, revoked, lost."""
     isolations: int = 0
     """Partitions whose articles were taken one at a time, because processes had ended at their offset."""
     tasks: dict[str, TaskCounts] = field(default_factory=dict)
-    """By name; empty for a worker without tasks in its settings."""
+    """Counts by name; empty for a worker without tasks in its settings."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
     first_read_s: float | None = None

@@ -52,16 +52,16 @@ class Connection:
     silent_s: float = 0.0
     """Seconds without a record from a partition that has more to read; the longest of several."""
     unstable: Mapping[Partition, Unstable] = field(default_factory=dict)
-    """For each partition that is being fetched."""
+    """Figures of each partition that is being fetched."""
 
 
 REQUEST_OUTCOMES = ("found", "unknown", "unusable", "unavailable", "given_up", "changed")
-"""What a request for a schema can come to."""
+"""The ends of a request for a schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What was asked of a schema registry, and whether it answers."""
+    """The requests to a schema registry, and whether it answers."""
 
     requests: Mapping[str, int] = field(default_factory=dict)
     """Since the start, by outcome, where there were any."""

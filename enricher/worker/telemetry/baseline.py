@@ -70,7 +70,7 @@ def drifted(share: float, baseline: float, total: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LabelBaseline:
-    """What was counted in the newest records of a topic. Times are ISO 8601, UTC."""
+    """The counts in the newest records of a topic. Times are ISO 8601, UTC."""
 
     topic: str
     made_at: str

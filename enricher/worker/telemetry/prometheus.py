@@ -54,7 +54,7 @@ def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
 
 
 def starting_exposition(accept: str) -> tuple[bytes, str]:
-    """What is served before there is a worker: its state."""
+    """The samples before there is a worker: its state."""
     return encoded([_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
 
 

@@ -96,7 +96,7 @@ def requests(now: Snapshot) -> Numbers:
 
 
 def away(now: Snapshot) -> Numbers:
-    """For how long a schema could not be had."""
+    """Seconds for which a schema could not be fetched."""
     return one(now.schemas.away_s if now.schemas else None)
 
 

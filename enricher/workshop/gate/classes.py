@@ -48,7 +48,7 @@ class ClassScale:
         return shares_of(rows, multi_label=self.head.multi_label)
 
     def truth(self, gold: Sequence[GoldText]) -> Chosen | None:
-        """What people say; None if they have judged none of the texts."""
+        """The judgement of people; None if they have judged none of the texts."""
         if not gold or any(each.classes is None for each in gold):
             return None
         return np.array([[label in (each.classes or ()) for label in self.head.labels] for each in gold], np.bool_)

@@ -34,7 +34,7 @@ class GoldText:
     text: str
     entities: tuple[EntitySpan, ...] = ()
     classes: frozenset[str] | None = None
-    """None if nobody has judged its class."""
+    """Its class as people judged it; None if nobody has."""
 
 
 @dataclass(frozen=True, slots=True)

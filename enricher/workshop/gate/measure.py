@@ -66,7 +66,7 @@ def compare(
 
 
 def composition(name: str, variant: str, gold: Sequence[GoldText], alone: VariantRun, other: VariantRun) -> Composition:
-    """What changes when the same windows are batched in another way."""
+    """The changes when the same windows are batched in another way."""
     expected = [text.entities for text in gold]
     counts = count_by_text(_known(other, set(labels_of(expected))), expected)
     return Composition(

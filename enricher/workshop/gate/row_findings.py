@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a report says about the head: the figures of one kind."""
+    """The figures of a report about the head, of one kind."""
 
     verdict: GateVerdict
     comparisons: tuple[Comparison, ...] = ()

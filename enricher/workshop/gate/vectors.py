@@ -62,7 +62,7 @@ def compare_vectors(name: Literal["texts", "documents"], reference: RowsRun, red
 
 
 def compose_vectors(name: str, variant: str, alone: RowsRun, other: RowsRun) -> VectorComposition:
-    """What changes when the same windows are batched in another way."""
+    """The changes when the same windows are batched in another way."""
     ours, theirs = _units(alone), _units(other)
     return VectorComposition(
         name=name,

@@ -23,7 +23,7 @@ def pairs(prefix: str, rows: Sequence[Row]) -> list[Pair]:
 
 
 def ranges(name: str, comparison: Comparison | ClassComparison) -> list[Range]:
-    """What is lost in all texts together, by type or class, and by length."""
+    """The losses in all texts together, by type or class, and by length."""
     by_kind = comparison.by_class if isinstance(comparison, ClassComparison) else comparison.by_type
     rows = [*_weighty(by_kind), *_weighty(comparison.by_length)]
     details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]

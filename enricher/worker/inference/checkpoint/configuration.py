@@ -101,7 +101,7 @@ def _architecture(values: Mapping[str, Any]) -> str:
 
 
 def _kind(folder: Path, model_type: str, architecture: str) -> TaskKind:
-    """What the head finds. Raises ModelError if there is none that we build."""
+    """The kind of the head. Raises ModelError if there is none that we build."""
     if model_type not in FAMILIES:
         raise ModelError(
             f"{folder}: {architecture} ({model_type}) is not supported. Supported are checkpoints of "

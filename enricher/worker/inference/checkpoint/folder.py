@@ -49,7 +49,7 @@ class Checkpoint:
     folder: Path
     config: EncoderConfig
     head: HeadSpec
-    """What it finds."""
+    """The facts about the head."""
     files: tuple[Path, ...]
     """The configuration, the files with the weights, with their index if there is one, and those that describe pooling."""
     digest: str

@@ -123,7 +123,7 @@ class ClassComposition(Batched):
 
 
 class ClassFigures(Part):
-    """What was measured of a classification head."""
+    """The figures of a classification head."""
 
     multi_label: bool
     comparisons: tuple[ClassComparison, ...]
@@ -159,7 +159,7 @@ class VectorComposition(Batched):
 
 
 class VectorFigures(Part):
-    """What was measured of an embedding head."""
+    """The figures of an embedding head."""
 
     dimensions: int
     comparisons: tuple[VectorComparison, ...]

@@ -21,7 +21,7 @@ Reads = Literal["tokens", "first", "mean"]
 """What a head reads of the last hidden states: those of every token, of a window's first token (special tokens included),
 or their mean over the tokens that the window owns."""
 TOKENS: frozenset[Reads] = frozenset({"tokens"})
-"""What a pass with nothing but NER reads."""
+"""The reads of a pass with nothing but NER."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def add_heads(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxW
 
 
 class _States:
-    """What heads read of the hidden states, each made once, in float32."""
+    """The values that heads read of the hidden states, each made once, in float32."""
 
     def __init__(self, variant: Variant, writer: OnnxWriter, hidden: str) -> None:
         self._variant, self._writer, self._hidden = variant, writer, hidden

@@ -41,7 +41,7 @@ class TextsFile(_Part):
 
 
 class TextsUsed(TextsFile):
-    """What the ranges were calibrated on."""
+    """The texts on which the ranges were calibrated."""
 
     windows: int = Field(description="Windows that were used, held-out ones included.")
     tokens: int = Field(description="Tokens in those windows.")
@@ -144,7 +144,7 @@ def rounded(value: float) -> float:
 
 
 def recipe_path(folder: Path) -> Path:
-    """Where a model's recipe is."""
+    """The path of a model's recipe."""
     return folder / RECIPE_FILE
 
 

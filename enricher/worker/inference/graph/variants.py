@@ -42,7 +42,7 @@ class Variant(Protocol):
 
     @property
     def runtime(self) -> Runtime:
-        """What opens the session."""
+        """The runtime that opens the session."""
         ...
 
     @property

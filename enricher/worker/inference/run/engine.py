@@ -87,7 +87,7 @@ class OnnxEngine:
         """One of ONNX Runtime's execution providers, or OpenVINO."""
 
     def run(self, batch: Batch) -> BatchResult:
-        """What the heads say of all windows except those that fail.
+        """The answers of the heads for all windows except those that fail.
 
         Raises ModelError if the device cannot run anything any more.
         """

@@ -85,7 +85,7 @@ class PreparedModel:
 
     @property
     def provider(self) -> str:
-        """What runs it: one of ONNX Runtime's execution providers, or OpenVINO."""
+        """The runtime: one of ONNX Runtime's execution providers, or OpenVINO."""
         return PROVIDERS[self.variant.runtime]
 
     def open_session(self, *, threads_per_run: int, concurrency: int) -> Session:

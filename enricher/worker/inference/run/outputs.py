@@ -33,7 +33,7 @@ def output_names(heads: Sequence[HeadSpec]) -> list[str]:
 
 
 def answers_of(outputs: Sequence[npt.NDArray[Any]], heads: Sequence[HeadSpec]) -> list[HeadOutput]:
-    """What each head says, of the outputs that `output_names` names."""
+    """The answers of each head, from the outputs that `output_names` names."""
     arrays = iter(outputs)
     return [
         TokenLabels(next(arrays).reshape(-1), next(arrays).reshape(-1))
@@ -71,7 +71,7 @@ def without(runs: Iterable[RunOutput], windows: Iterable[Window]) -> list[RunOut
 
 
 def chosen(run: RunOutput, indices: Sequence[int]) -> RunOutput:
-    """What a run says about some of its windows."""
+    """The answers of a run for some of its windows."""
     if len(indices) == len(run.windows):
         return run
     rows = [WindowRows(head.rows[indices]) if isinstance(head, WindowRows) else head for head in run.heads]
@@ -83,5 +83,5 @@ def _numbers(head: HeadOutput) -> Float32Array:
 
 
 def _part(head: HeadOutput, index: int, start: int, window: Window) -> slice:
-    """Where the numbers about a window are."""
+    """The place of a window's numbers."""
     return slice(index, index + 1) if isinstance(head, WindowRows) else slice(start, start + len(window.ids))

@@ -192,7 +192,7 @@ def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
 
 
 def report_folders(checkpoint: Checkpoint, cache_dir: Path | None) -> list[Path]:
-    """Where a report may be: in the checkpoint's folder, and in its place in the cache."""
+    """The places of a report: in the checkpoint's folder, and in its place in the cache."""
     return [checkpoint.folder, *([] if cache_dir is None else [cache_folder(checkpoint, cache_dir)])]
 
 

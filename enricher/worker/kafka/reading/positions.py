@@ -22,7 +22,7 @@ class _Position:
     start: Start | None = None
     """None while it is unknown where to begin, or not committed. Records that come before that are dropped."""
     uncommitted: int | None = None
-    """Where to begin once it is committed."""
+    """The offset to begin at once it is committed."""
     next: int | None = None
     end: int | None = None
     epochs: list[tuple[int, int]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Positions:
         self._positions[partition] = _Position(uncommitted=offset)
 
     def start_of(self, partition: Partition) -> Start | None:
-        """Where the partition began; None while that is unknown."""
+        """The start of the partition; None while it is unknown."""
         at = self._positions.get(partition)
         return at.start if at else None
 

@@ -46,7 +46,7 @@ class StartOffset:
     uncommitted: bool = False
 
     def at(self, partition: Partition) -> TopicPartition:
-        """As the client's type."""
+        """The start as the client's type."""
         if self.leader_epoch is None:
             return TopicPartition(partition.topic, partition.number, self.start.offset)
         return TopicPartition(partition.topic, partition.number, self.start.offset, leader_epoch=self.leader_epoch)
@@ -177,7 +177,7 @@ class StartFinder:
         return _starts(self._watch.beginnings(partitions)) if partitions else {}
 
     def _as_set(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """Where these begin by `kafka.start`."""
+        """The starts of these by `kafka.start`."""
         start = self._config.start
         if start == "end":
             self._ends.update(self._watch.last_offsets(partitions))

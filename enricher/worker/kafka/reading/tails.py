@@ -54,7 +54,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """What the end of one partition of an output topic shows."""
+    """The newest output in one partition of an output topic."""
 
     source: _Source | None
     """The input of our newest output; None if there is no output of ours."""

@@ -37,7 +37,7 @@ class KafkaConfig:
     max_record_bytes: int
     max_message_bytes: int
     start: Literal["resume", "beginning", "end"] = "resume"
-    """Where a partition without a committed offset begins."""
+    """The start of a partition without a committed offset."""
     allow_fewer_partitions: bool = False
     """Whether an output topic may have fewer partitions than the input."""
     partition_timeout_s: float = 60.0

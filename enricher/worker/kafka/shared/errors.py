@@ -93,7 +93,7 @@ def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | Non
 
 @contextmanager
 def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[None]:
-    """For commands: maps what the client raises in the body to BrokerError (or another FatalError)."""
+    """Maps, for commands, what the client raises in the body to BrokerError (or another FatalError)."""
     with without_recovery(), mapping_errors(doing, complaint, client):
         yield
 
