@@ -95,7 +95,7 @@ def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
     world.clock.sleep(1.0)
     assert taken
     assert all(ticket.forgotten for ticket in taken)
-    process.worker._intake.advance(world.clock(), process.worker.pacing.may_decode)
+    process.worker.intake.advance(world.clock(), process.worker.pacing.may_decode)
     assert all(ticket.tokens is None for ticket in taken)
 
 

@@ -17,12 +17,14 @@ from worker.fake_source import FakeRivals, FakeSource
 from worker.fake_tasks import ONE_PASS, Setup
 from worker.faults import Fault, no_fault
 
-from enricher.worker.loop.dependencies import Dependencies
+from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.offsets import OffsetTracker
@@ -146,27 +148,34 @@ class World:
             schemas=schemas,
             cards=setup.cards,
         )
-        dependencies = Dependencies(
+        counters.name_tasks([[head.task.name for head in heads if head.task] for heads in setup.heads])
+        offsets, pool = tracker(), engine.as_pool()
+        pacing = Pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
+        worker = Worker(
             source=source,
             sink=sink,
+            tracker=offsets,
             intake=intake,
             scheduler=scheduler,
-            engine=engine.as_pool(),
-            padded_tokens=lambda batch: batch.padded_tokens,
+            engine=pool,
             heads=setup.heads,
+            padded_tokens=lambda batch: batch.padded_tokens,
+            budget=Budget(scheduler),
+            pacing=pacing,
+            isolation=Isolation(source, sink, pacing, counters),
             recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
-            tracing=PassingOn(),
+            snapshots=SnapshotReader(source, scheduler, pool, offsets, self.clock, intake, pacing, self.clock()),
             counters=counters,
+            tracing=PassingOn(),
             clock=self.clock,
             wakeup=wakeup,
             guard=unguarded,
-            tracker=tracker(),
+            limits=limits,
         )
-        worker = Worker(dependencies, limits)
         sink.open()
         rivals.begin()
         self.started.append(
-            Process(worker, source, sink, tokenizer, engine, wakeup, intake, schemas, worker._tracker, counters)
+            Process(worker, source, sink, tokenizer, engine, wakeup, intake, schemas, worker.tracker, counters)
         )
         return self.started[-1]
 

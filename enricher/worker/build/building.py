@@ -21,15 +21,18 @@ from enricher.worker.files import LineSink, LineSource
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink
-from enricher.worker.loop.dependencies import Dependencies
+from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Article, ModelCard, RawRecord
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.rules.passes import PassScheduler
 from enricher.worker.runtime.wakeup import Wakeup
@@ -104,10 +107,11 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     *,
     reader: ReaderOf,
 ) -> Worker:
-    wakeup = Wakeup()
+    clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
     models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
     rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
+    limits = _limits(settings, rules)
     scheduler = _scheduler(models, rules)
     intake = Intake(
         read=_read(settings, reader(schemas), by_language=tasks.by_language),
@@ -116,26 +120,34 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         scheduler=scheduler,
         heads=heads,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
-        clock=time.monotonic,
+        clock=clock,
         schemas=schemas,
         cards=tasks.cards,
     )
-    dependencies = Dependencies(
+    engine = engine_pool(models, wakeup)
+    counters.name_tasks([[head.task.name for head in of_pass if head.task] for of_pass in heads])
+    pacing = Pacing(source, intake, scheduler, engine, tracker, limits, clock)
+    return Worker(
         source=source,
         sink=sink,
+        tracker=tracker,
         intake=intake,
         scheduler=scheduler,
-        engine=engine_pool(models, wakeup),
-        padded_tokens=padded_tokens_of(models),
+        engine=engine,
         heads=heads,
+        padded_tokens=padded_tokens_of(models),
+        budget=Budget(scheduler),
+        pacing=pacing,
+        isolation=Isolation(source, sink, pacing, counters),
         recovery=recovery,
-        tracing=tracing,
+        snapshots=SnapshotReader(source, scheduler, engine, tracker, clock, intake, pacing, clock()),
         counters=counters,
-        clock=time.monotonic,
+        tracing=tracing,
+        clock=clock,
         wakeup=wakeup,
         guard=guard,
+        limits=limits,
     )
-    return Worker(dependencies, _limits(settings, rules))
 
 
 def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> Scheduler:

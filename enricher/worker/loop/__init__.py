@@ -1,7 +1,6 @@
 """The loop and what only the loop needs.
 
     loop.py          the loop itself (`Worker`)
-    dependencies.py  everything that the loop is given
     ports.py         the Protocols of everything that the loop is given
     intake.py        records -> articles -> tokens -> windows in the scheduler
     waiting.py       decoded articles that wait for the tokenizer

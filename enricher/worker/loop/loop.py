@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from enricher.errors import (
     BrokerError,
@@ -27,48 +28,55 @@ from enricher.errors import (
 )
 from enricher.worker.articles import write_found
 from enricher.worker.loop.budget import Budget
-from enricher.worker.loop.dependencies import Dependencies
+from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
+from enricher.worker.loop.recovery import Recovery
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Batch, Partition, Ticket
+from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.assembly import settle
-from enricher.worker.rules.offsets import names_of
-from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.rules.heads import Head
+from enricher.worker.rules.offsets import OffsetTracker, names_of
+from enricher.worker.runtime.wakeup import StopEvent, Wakeup
+from enricher.worker.runtime.watchdog import Guard
+from enricher.worker.stats.counters import Counters
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True)
 class Worker:
-    """Reads articles, enriches them, and publishes the records in offset order."""
+    """Reads articles, enriches them, and publishes the records in offset order.
 
-    def __init__(self, given: Dependencies, limits: LoopLimits) -> None:
-        self._source, self._sink = given.source, given.sink
-        self._intake, self._scheduler, self._engine = given.intake, given.scheduler, given.engine
-        self._tracker, self._tracing, self._heads = given.tracker, given.tracing, given.heads
-        self._clock, self._wakeup, self._guard = given.clock, given.wakeup, given.guard
-        self._limits, self._padded_tokens = limits, given.padded_tokens
-        self.counters, self.recovery = given.counters, given.recovery
-        self.pacing = Pacing(
-            given.source, given.intake, given.scheduler, given.engine, given.tracker, limits, given.clock
-        )
-        self.snapshots = SnapshotReader(
-            given.source,
-            given.scheduler,
-            given.engine,
-            given.tracker,
-            given.clock,
-            given.intake,
-            lambda: self.pacing.held,
-            given.clock(),
-        )
-        self._isolation = Isolation(given.source, given.sink, self.pacing, given.counters)
-        self._attempts = self.pacing.attempts
-        self.counters.name_tasks([[head.task.name for head in heads if head.task] for heads in given.heads])
-        self._budget = Budget(given.scheduler)
-        self._stopping = StopEvent()
-        self._settled = True
-        """False while a failed transaction is not recovered from: then the source's positions mean nothing."""
+    Closes the source, the sink, the intake and the engine. `worker/build/` makes all parts, and decides nothing here.
+    """
+
+    source: Source
+    sink: Sink
+    tracker: OffsetTracker
+    intake: Intake
+    scheduler: Scheduler
+    engine: WorkerPool[Batch, BatchResult]
+    heads: Sequence[Sequence[Head]]
+    """The heads of each pass."""
+    padded_tokens: Callable[[Batch], int]
+    """How many tokens the device computes for a batch; this depends on the graph variant."""
+    budget: Budget
+    pacing: Pacing
+    isolation: Isolation
+    recovery: Recovery
+    snapshots: SnapshotReader
+    counters: Counters
+    tracing: Tracing
+    clock: Callable[[], float]
+    wakeup: Wakeup
+    guard: Guard
+    limits: LoopLimits
+    _stopping: StopEvent = field(default_factory=StopEvent, init=False)
+    _settled: bool = field(default=True, init=False)
+    """False while a failed transaction is not recovered from: then the source's positions mean nothing."""
 
     def run(self, connected: Callable[[], object] = lambda: None) -> None:
         """Connect, call `connected`, work until `stop` or the end of the source, then drain and close everything."""
@@ -78,9 +86,9 @@ class Worker:
                 connected()
             self.pacing.skip_load()
             while not self._stopping.is_set and not self._finished():
-                with self._guard("one turn of the loop", self._limits.stall_timeout_s):
+                with self.guard("one turn of the loop", self.limits.stall_timeout_s):
                     self.step()
-            with self._guard("draining", self._limits.drain_timeout_s + self._limits.stall_timeout_s):
+            with self.guard("draining", self.limits.drain_timeout_s + self.limits.stall_timeout_s):
                 self._drain()
         except FatalError as end:
             if _is_no_records_doing(end):
@@ -91,9 +99,9 @@ class Worker:
 
     def step(self) -> None:
         """One turn. Every `TransactionTrouble` ends in the same recovery."""
-        self._wakeup.clear()
-        self.snapshots.turned_s = self._clock()
-        self._sink.serve()
+        self.wakeup.clear()
+        self.snapshots.turned_s = self.clock()
+        self.sink.serve()
         self.pacing.measure_load()
         try:
             worked = self._admit()
@@ -109,92 +117,92 @@ class Worker:
                 self.recovery.idle()
             if not worked and not self.pacing.waits_in_poll:
                 with self.pacing.waiting():
-                    self._wakeup.wait(self.pacing.wait_s())
+                    self.wakeup.wait(self.pacing.wait_s())
 
     def stop(self) -> None:
         """Ask the loop to drain and end. Safe in a signal handler."""
         self.snapshots.stopping = True
         self._stopping.set()
-        self._wakeup.set()
+        self.wakeup.set()
 
     # ---- the phases of a turn: each returns whether anything moved
 
     def _admit(self) -> bool:
-        self._source.hold(self.pacing.to_hold())
+        self.source.hold(self.pacing.to_hold())
         capacity = self.pacing.capacity
         if not self.pacing.may_poll(capacity):
             return False
         if self.pacing.waits_in_poll:
             with self.pacing.waiting():
-                records = self._source.poll(capacity, self.pacing.wait_s())
+                records = self.source.poll(capacity, self.pacing.wait_s())
         else:
-            records = self._source.poll(max(capacity, 1), 0.0)
-        self._isolation.arrived(records)
-        arrived_s = self._clock()
+            records = self.source.poll(max(capacity, 1), 0.0)
+        self.isolation.arrived(records)
+        arrived_s = self.clock()
         tickets = [Ticket(raw, arrived_s) for raw in records]
         for ticket in tickets:
-            self._tracker.track(ticket)
-            if refusal := self.recovery.refusal_of(ticket.raw) or self._isolation.verdict_on(ticket.raw):
+            self.tracker.track(ticket)
+            if refusal := self.recovery.refusal_of(ticket.raw) or self.isolation.verdict_on(ticket.raw):
                 ticket.finish(refusal)
-        self._tracing.arrived(tickets)
-        self._intake.take((ticket for ticket in tickets if ticket.live), alone=bool(self._attempts.suspects))
+        self.tracing.arrived(tickets)
+        self.intake.take((ticket for ticket in tickets if ticket.live), alone=bool(self.pacing.attempts.suspects))
         self.counters.count_read(tickets, arrived_s)
         return bool(tickets)
 
     def _prepare(self) -> bool:
-        if settled := self._intake.resume_settled():
-            self._isolation.arrived([ticket.raw for ticket in settled])
-        moved = self._intake.advance(self._clock(), self.pacing.may_decode)
-        self._tracker.unpacked(self._intake.take_unpacked_bytes())
+        if settled := self.intake.resume_settled():
+            self.isolation.arrived([ticket.raw for ticket in settled])
+        moved = self.intake.advance(self.clock(), self.pacing.may_decode)
+        self.tracker.unpacked(self.intake.take_unpacked_bytes())
         return moved
 
     def _collect(self) -> bool:
-        results = self._engine.completed()
+        results = self.engine.completed()
         for result in results:
-            self._tracing.completed(result.batch)
-            self.counters.count_completed(result, out_of_memory=self._budget.note(result, self._clock()))
-            self._tracker.unpacked(settle(result, self._heads[result.batch.pass_index], write_found))
+            self.tracing.completed(result.batch)
+            self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
+            self.tracker.unpacked(settle(result, self.heads[result.batch.pass_index], write_found))
         if results:
             self.pacing.engine_moved()
         return bool(results)
 
     def _dispatch(self) -> bool:
-        now_s = self._clock()
-        if not self._engine.busy:
+        now_s = self.clock()
+        if not self.engine.busy:
             self.pacing.engine_moved()
         dispatched = False
-        while self._engine.capacity and (batch := self._next_batch(now_s)):
-            self._tracing.submitted(batch)
-            self._engine.submit(batch)
-            self.counters.count_batch(batch, self._padded_tokens(batch), self.pacing.budget_tokens(batch), now_s)
+        while self.engine.capacity and (batch := self._next_batch(now_s)):
+            self.tracing.submitted(batch)
+            self.engine.submit(batch)
+            self.counters.count_batch(batch, self.padded_tokens(batch), self.pacing.budget_tokens(batch), now_s)
             dispatched = True
-        self._engine.backlogged = self.pacing.backlogged
+        self.engine.backlogged = self.pacing.backlogged
         return dispatched
 
     def _next_batch(self, now_s: float) -> Batch | None:
-        engine = self._engine
-        return self._scheduler.next_batch(now_s, idle_threads=engine.threads - engine.busy, load=self.pacing.load.busy)
+        engine = self.engine
+        return self.scheduler.next_batch(now_s, idle_threads=engine.threads - engine.busy, load=self.pacing.load.busy)
 
     def _publish(self) -> bool:
         if not self.pacing.may_publish():
             return False
-        self.pacing.cadence.tried(self._clock())
+        self.pacing.cadence.tried(self.clock())
         return self._publish_now()
 
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
         """One transaction, if there is anything to commit. `leaving`: partitions that are being given up in order."""
-        release = self._tracker.release(self._source.positions(self._tracker.idle()))
-        release = self._isolation.sealed(release, leaving)
-        self.snapshots.held_back = self._tracker.held_back()
+        release = self.tracker.release(self.source.positions(self.tracker.idle()))
+        release = self.isolation.sealed(release, leaving)
+        self.snapshots.held_back = self.tracker.held_back()
         if release.empty:
             return False
-        began_s, self.snapshots.publishing = self._clock(), release.tickets
-        with self._tracing.transaction(release.tickets) as substitutes:
-            substitutes.update(self._sink.publish(release))
+        began_s, self.snapshots.publishing = self.clock(), release.tickets
+        with self.tracing.transaction(release.tickets) as substitutes:
+            substitutes.update(self.sink.publish(release))
         self.snapshots.publishing = ()
-        self._attempts.committed(release)
+        self.pacing.attempts.committed(release)
         self.recovery.succeeded(release.committable)
-        ended_s = self._clock()
+        ended_s = self.clock()
         self.pacing.cadence.committed(began_s, ended_s)
         self.counters.count_published(release.tickets, began_s, ended_s, substitutes)
         return bool(release.tickets)
@@ -203,8 +211,8 @@ class Worker:
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Track these partitions: their records follow."""
-        self._tracker.assign(partitions)
-        self._attempts.expect(partitions)
+        self.tracker.assign(partitions)
+        self.pacing.attempts.expect(partitions)
         self.counters.rebalances["assigned"] += 1
         log.info("partitions assigned: %s", names_of(partitions))
 
@@ -222,9 +230,9 @@ class Worker:
         self._give_up(partitions, "lost")
 
     def _give_up(self, partitions: Sequence[Partition], how: str) -> None:
-        forgotten = self._tracker.unassign(partitions)
-        self._attempts.leave(partitions)
-        self._intake.drop_forgotten()
+        forgotten = self.tracker.unassign(partitions)
+        self.pacing.attempts.leave(partitions)
+        self.intake.drop_forgotten()
         self.counters.forgotten += forgotten
         self.counters.rebalances[how] += 1
         log.info(
@@ -236,50 +244,50 @@ class Worker:
     def _recover(self, trouble: TransactionTrouble) -> None:
         """Forget everything in flight, settle the transaction, and read again from the committed offsets."""
         self.counters.recoveries += 1
-        began_s = self._clock()
+        began_s = self.clock()
         with self.snapshots.recovering():
-            self.counters.forgotten += self._tracker.forget()
-            self._intake.drop_forgotten()
+            self.counters.forgotten += self.tracker.forget()
+            self.intake.drop_forgotten()
             self._settled = self.recovery.run(trouble, self._stopping)
-            self._attempts.expect(self._tracker.partitions)
+            self.pacing.attempts.expect(self.tracker.partitions)
         self.pacing.skip_load()
-        self.counters.recovery_s.add(self._clock() - began_s)
+        self.counters.recovery_s.add(self.clock() - began_s)
 
     def _finished(self) -> bool:
-        return self._tracker.in_flight == 0 and self._source.caught_up()
+        return self.tracker.in_flight == 0 and self.source.caught_up()
 
     def _drain(self) -> None:
         """Wait for the batches on the device, publish what is finished, and leave the rest to the next owner."""
         self._stopping.set()
         if not self._settled:
             return
-        deadline_s = self._clock() + self._limits.drain_timeout_s
+        deadline_s = self.clock() + self.limits.drain_timeout_s
         try:
-            while self._engine.busy and self._clock() < deadline_s:
-                self._wakeup.wait(self._limits.idle_wait_s)
-                self._wakeup.clear()
+            while self.engine.busy and self.clock() < deadline_s:
+                self.wakeup.wait(self.limits.idle_wait_s)
+                self.wakeup.clear()
                 self._collect()
-            self._publish_now(self._tracker.partitions)
+            self._publish_now(self.tracker.partitions)
         except TransactionTrouble as trouble:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
-        self.counters.forgotten += self._tracker.forget()
+        self.counters.forgotten += self.tracker.forget()
 
     def _take_back_attempts(self) -> None:
         """Let the end of this process count for no record: none is the cause."""
-        if not self._attempts.counted_here:
+        if not self.pacing.attempts.counted_here:
             return
-        self._tracker.forget()
+        self.tracker.forget()
         try:
             self.recovery.settle()
-            self._isolation.take_back(self._tracker.partitions)
+            self.isolation.take_back(self.tracker.partitions)
         except EnricherError as error:
             log.warning("the end of this process counts as an attempt at its next records: %s", error)
 
     def _close(self) -> None:
         """Close everything, even if closing one of them raises."""
         self._stopping.set()  # leaving the group revokes all partitions: nothing may be published then
-        with self._guard("closing", self._limits.stall_timeout_s), ExitStack() as closing:
-            for close in (self._source.close, self._sink.close, self._intake.close, self._engine.close):
+        with self.guard("closing", self.limits.stall_timeout_s), ExitStack() as closing:
+            for close in (self.source.close, self.sink.close, self.intake.close, self.engine.close):
                 closing.callback(close)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.pacing import Pacing
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Source
 from enricher.worker.records import Batch, BatchResult, Partition, Ticket
@@ -34,8 +35,7 @@ class SnapshotReader:
     tracker: OffsetTracker
     clock: Callable[[], float]
     intake: Intake
-    held: Callable[[], Collection[Partition]]
-    """The partitions that are held back while their articles wait."""
+    pacing: Pacing
     turned_s: float = 0.0
     """When the last turn of the loop began."""
     epoch_clock: Callable[[], float] = field(default=time.time)
@@ -81,7 +81,7 @@ class SnapshotReader:
             schemas=self.intake.schemas.state() if self.intake.schemas else None,
             waiting_articles=self.intake.waiting_articles,
             waiting=self.intake.waiting_tickets(),
-            held=self.held(),
+            held=self.pacing.held,
         )
 
     def _state(self, connection: Connection) -> WorkerState:

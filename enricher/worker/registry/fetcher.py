@@ -23,6 +23,7 @@ from enricher.worker.registry.errors import (
 )
 from enricher.worker.registry.queue import Patience, Queue, Wanted
 from enricher.worker.registry.store import GlueFolder, SchemaStore
+from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.stats.snapshot import SchemaState
 
 log = logging.getLogger(__name__)
@@ -80,8 +81,7 @@ class Fetcher:
         self._to_compare: deque[SchemaRef] = deque()
         """Schemas from disk that were not compared with the registry's yet."""
         self._compare_s = 0.0
-        self._logged_s: dict[int, float] = {}
-        """The time when a line of each level was logged last."""
+        self._repeats = Repeats(period_s=_LOG_EVERY_S, clock=clock)
         self._answered_s = float("-inf")
         """The time when the registry last answered."""
         self._outcomes = Counter[str]()
@@ -323,9 +323,9 @@ class Fetcher:
 
     def _log(self, level: int, message: str, *, at_once: bool = False) -> None:
         """Log a line now and then, whatever else of its kind happens meanwhile."""
-        now_s = self._clock()
-        if at_once or now_s - self._logged_s.get(level, -_LOG_EVERY_S) >= _LOG_EVERY_S:
-            self._logged_s[level] = now_s
+        if at_once:
+            self._repeats.forget(level)
+        if self._repeats.is_new(level):
             log.log(level, "%s", message)
 
     def _settle(self, answer: Answer) -> None:

@@ -24,6 +24,7 @@ import orjson
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
 from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class SchemaStore:
         self.folder = cache_dir / hashlib.sha256(registry.encode()).hexdigest()[:16]
         # JSON writes a quotation mark with two bytes.
         self._max_bytes = 2 * max_schema_bytes + _OVERHEAD_BYTES
-        self._complained: set[str] = set()
+        self._complaints = Repeats()
 
     def find(self, reference: SchemaRef) -> Schema | None:
         """The schema kept by this reference; those of AWS Glue are not kept."""
@@ -119,9 +120,8 @@ class SchemaStore:
     def _complain(self, what: str, error: OSError | TypeError) -> None:
         """Log once for each reason: without the folder the worker works, but not through a restart."""
         reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-        if (complaint := f"{what}: {reason}") not in self._complained:
-            self._complained.add(complaint)
-            log.warning("a schema in %s (registry.cache_dir) cannot be %s", self.folder, complaint)
+        if self._complaints.is_new((what, reason)):
+            log.warning("a schema in %s (registry.cache_dir) cannot be %s: %s", self.folder, what, reason)
 
 
 class GlueFolder:
