@@ -95,8 +95,8 @@ def test_every_wait_has_a_bound_something_that_shows_it_an_end_and_a_test() -> N
 @pytest.mark.parametrize(
     "name",
     [
-        "tests/worker/test_pool.py::test_that_nobody_wrote",
-        "tests/worker/test_nowhere.py::test_a_hung_run_does_not_block_close",
+        "tests/loop/test_pool.py::test_that_nobody_wrote",
+        "tests/loop/test_nowhere.py::test_a_hung_run_does_not_block_close",
         "worker.no_such_timeout_s",
         "enricher_no_such_seconds",
     ],

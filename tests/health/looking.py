@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from loop.fake_clock import FakeClock
+from loop.world import Process
 from support.patience import PATIENCE_S, wait_until
-from worker.fake_clock import FakeClock
-from worker.world import Process
 
 from enricher.worker.health.liveness import Waits
 from enricher.worker.health.routes import Route, routes

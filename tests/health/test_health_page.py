@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
-from worker.world import INVALID, LONG, POISONED, SHORT, World
+from loop.world import INVALID, LONG, POISONED, SHORT, World
 
 from enricher.worker.health.page import PARENT_PAGE, PROCESS_PAGE, Page
 from enricher.worker.health.routes import Reply, Request, routes

@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 from health.looking import FACTS, LOCALHOST, get, health_of, serving, view_of
 from health.test_health_page import CONTRAST, in_a_browser
+from loop.fake_clock import FakeClock
+from loop.world import LONG, SHORT, World
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
-from worker.fake_clock import FakeClock
-from worker.world import LONG, SHORT, World
 
 from enricher.worker.health.children import ask, ask_all, merged
 from enricher.worker.health.page import PARENT_PAGE

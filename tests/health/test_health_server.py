@@ -12,8 +12,8 @@ from http import HTTPStatus
 
 import pytest
 from health.looking import LOCALHOST, get, health_of, served, serving, until, view_of
+from loop.world import World
 from support.patience import PATIENCE_S
-from worker.world import World
 
 from enricher.errors import SettingsError
 from enricher.worker.health import limits

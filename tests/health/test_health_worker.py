@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import orjson
 from health.looking import EPOCH_S, FACTS, GPU, health_of, view_of
-from worker.faults import Fault, Faults, no_fault
-from worker.world import INVALID, LONG, POISONED, SHORT, Process, World
+from loop.faults import Fault, Faults, no_fault
+from loop.world import INVALID, LONG, POISONED, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.health.liveness import TURN

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from health.looking import serving
 from health.test_health_processes import Parent, parent_health
+from loop.fake_clock import FakeClock
 from prometheus_client.parser import text_string_to_metric_families as plain
-from worker.fake_clock import FakeClock
 
 from enricher.worker.health.processes import ProcessesHealth
 from enricher.worker.health.routes import ProbeResult, Reply, Request

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from core.building import GivenSpans
 from pipeline.decoding_rule import SCHEMES, Found, Words, entities, words_of
 from pipeline.family_tokenizers import SPECIALS, texts, tokenizer_of
+from rules.building import GivenSpans
 from support.answers import WindowLabels, batch_result
 from tokenizers import Tokenizer
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
+from loop.world import RULES
 from registry.server import Registry, serving, silent
-from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
-from worker.world import RULES
 
 from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef

@@ -23,7 +23,7 @@ LONGEST_FIRST = (
     "scripts/chaos/test_late_requests.py",
     "scripts/bench/test_rebalance.py",
     "verify/test_verify_made_again.py",
-    "worker/test_source_and_sink.py",
+    "loop/test_source_and_sink.py",
     "scripts/chaos/test_coordinator_gone.py",
     "commands/test_doctor.py",
     "kafka/test_tails.py",
@@ -89,6 +89,6 @@ SLOW = (
     "scripts/registry/test_fault_proxy.py",
     "scripts/soak/test_hostile.py",
     "telemetry/test_otlp.py",
-    "worker/test_worker_long_articles.py",
+    "loop/test_worker_long_articles.py",
 )
 """Tests without a broker that start processes, need built tools, or take many seconds: `scripts/test --quick` skips them."""

@@ -1,0 +1,266 @@
+"""The way to the tokenizer: how much goes at once, and how much more may come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loop.fake_clock import FakeClock, FakePool, FakeWakeup
+from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
+from loop.world import INVALID, RULES
+
+from enricher.worker.loop import intake as intake_module
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.ports import Tokenized
+from enricher.worker.loop.waiting import Waiting
+from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.long_articles import LONG_BYTES
+from enricher.worker.rules.windowing import WindowCutter
+
+PER_CALL, EACH = 1_000, 64
+"""Characters that go to the tokenizer at once; what an article counts beside its text."""
+
+
+def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Tokenized]]:
+    """One whose tokenizer takes so many calls, and answers none."""
+    clock = FakeClock()
+    pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
+    cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
+    return Intake(
+        read, pool.as_pool(), (cutter,), scheduler, ((EntityHead.of(LABELS),),), chars_per_call=PER_CALL, clock=clock
+    ), pool
+
+
+def advance(intake: Intake) -> bool:
+    """A turn that may decode everything."""
+    return intake.advance(0.0, always)
+
+
+def always(_: Ticket) -> bool:
+    """Let any record be decoded."""
+    return True
+
+
+def tickets(lengths_chars: Sequence[int]) -> list[Ticket]:
+    """Articles of so many characters."""
+    values = [article_value("", "x" * length) for length in lengths_chars]
+    return [Ticket(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
+
+
+def packed(count: int) -> list[Ticket]:
+    """Records whose values say nothing about the length of their articles."""
+    return [Ticket(RawRecord(Partition("t", 0), offset, None, b"packed"), 0.0) for offset in range(count)]
+
+
+def counted(call: Sequence[Ticket]) -> int:
+    """The size of a call."""
+    return sum(EACH + ticket.article.length_chars for ticket in call if ticket.article)
+
+
+@given(st.lists(st.integers(0, 3_000), max_size=60))
+def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
+    """Only an article that is longer by itself exceeds the size; none could have had the next one's first article too."""
+    intake, pool = new_intake()
+    arrived = tickets(lengths_chars)
+    intake.take(arrived)
+    advance(intake)
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
+    assert all(counted(call) <= PER_CALL or len(call) == 1 for call in pool.submitted)
+    assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(pool.submitted))
+
+
+def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
+    """Measured by what came lately: many short ones, few long ones."""
+    intake, _ = new_intake(calls=4)
+    for _ in range(200):
+        intake.take(tickets([186]))  # 250 with what each counts
+        intake._decode_some(inf, always)
+        intake._waiting = Waiting(PER_CALL)
+    assert intake.capacity == 16
+    intake.take(tickets([186] * 5))
+    intake._decode_some(inf, always)
+    assert intake.capacity == 11
+    advance(intake)
+    assert intake.capacity == 8, "two of four calls are taken"
+
+
+def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
+    """One article that is longer than everything fills it, too; what is dropped frees capacity again."""
+    intake, pool = new_intake(calls=1)
+    intake.take(tickets([5_000]))
+    assert intake.capacity == 0
+    advance(intake)
+    late = tickets([10])
+    intake.take(late)
+    advance(intake)
+    assert (0, 1) == (intake.capacity, len(pool.submitted))
+    late[0].forgotten = True
+    intake.drop_forgotten()
+    assert intake._waiting.chars == 0
+
+
+def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
+    """It has its dead letter, and takes no capacity."""
+    intake, pool = new_intake()
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
+    intake.take([ticket])
+    advance(intake)
+    assert isinstance(ticket.outcome, DeadLetter)
+    assert (0, []) == (intake._waiting.chars, pool.submitted)
+
+
+def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow values that arrive together are decoded turn by turn, in their order, and the loop lives meanwhile."""
+    monkeypatch.setattr(intake_module, "_DECODED_BYTES", 5_000)
+    intake, pool = new_intake()
+    arrived = tickets([2_000 - EACH] * 10)
+    intake.take(arrived)
+    seen: list[int] = []
+    while advance(intake) and seen[-1:] != [10]:
+        seen.append(sum(ticket.article is not None for ticket in arrived))
+    assert seen == [3, 6, 9, 10]
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
+
+
+def test_a_turn_decodes_for_so_long_and_one_value_more() -> None:
+    """However little the values are: a schema may make each of them slow."""
+    intake, pool = new_intake()
+    clock = intake.clock
+    assert isinstance(clock, FakeClock)
+
+    def slowly(raw: RawRecord) -> Article:
+        clock.sleep(0.1)
+        return read(raw)
+
+    intake.read = slowly
+    intake.take(arrived := tickets([10] * 7))
+    seen: list[int] = []
+    while intake.advance(clock(), always) and seen[-1:] != [7]:
+        seen.append(sum(ticket.article is not None for ticket in arrived))
+    assert [3, 6, 7] == seen
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
+
+
+@pytest.mark.parametrize("length_chars", [10, 2 * LONG_BYTES])
+def test_what_may_not_be_decoded_waits_and_lets_others_pass(length_chars: int) -> None:
+    """Short and long articles alike; the loop need not turn for those that wait."""
+    intake, _ = new_intake()
+    intake.take(arrived := tickets([length_chars] * 4))
+    assert intake.advance(0.0, lambda ticket: ticket is arrived[2])
+    assert [False, False, True, False] == [ticket.article is not None for ticket in arrived]
+    assert not intake.advance(0.0, lambda _: False)
+    while advance(intake):
+        pass
+    assert all(ticket.article for ticket in arrived)
+
+
+def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more is read for it, and the loop waits for nobody while there is something to decode."""
+    monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)
+    intake, _ = new_intake(calls=4)
+    intake.take(tickets([2_000] * 3))
+    assert (0, True) == (intake.capacity, intake.busy)
+    assert advance(intake), "the loop does not wait after this turn"
+    intake.take(late := tickets([50]))
+    for ticket in late:
+        ticket.forgotten = True
+    intake.drop_forgotten()
+    assert intake._undecoded_bytes == 2 * (2_000 + EACH + len(b"\n"))
+
+
+def test_refused_values_count_for_how_large_articles_are_lately() -> None:
+    """Where large values come that are no articles, fewer are read at once."""
+    intake, _ = new_intake(calls=4)
+    assert intake.capacity == 4
+    for value in [b"x" * 100_000] * 4:
+        intake.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
+        advance(intake)
+    assert intake.capacity == 1
+
+
+def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_one() -> None:
+    """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
+    intake, pool = new_intake()
+    article, tombstone = (
+        Ticket(RawRecord(Partition("t", 0), offset, None, value, omitted_headers=OmittedHeaders(95_000, 190_000)), 0.0)
+        for offset, value in enumerate([article_value("", "x"), None])
+    )
+    intake.take([article, tombstone])
+    advance(intake)
+    assert isinstance(article.outcome, DeadLetter)
+    assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
+    assert tombstone.outcome == Tombstone()
+    assert pool.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("value", "document", "further", "expected"),
+    [
+        (b"\nab", None, None, 0),
+        (b"\nab", b"the value", None, 0),
+        (b"\nab", b"12345", None, 5),
+        (b"\nab", b"12345", b'{"a":1}', 12),
+        ("\næøå".encode(), None, None, 0),
+    ],
+)
+def test_what_an_article_takes_beyond_its_record_is_told_once(
+    value: bytes, document: bytes | None, further: bytes | None, expected: int
+) -> None:
+    """A document that is the record's own value takes nothing, metadata do, and text has no more characters than bytes."""
+    intake, _ = new_intake()
+    kept = value if document == b"the value" else document
+    intake.read = lambda raw: replace(read(raw), document=kept, further=further)
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)
+    intake.take([ticket])
+    advance(intake)
+    assert (expected, expected, 0) == (
+        ticket.unpacked_bytes,
+        intake.take_unpacked_bytes(),
+        intake.take_unpacked_bytes(),
+    )
+
+
+def test_text_that_was_packed_counts_too() -> None:
+    """A compressed record is small, its article is not."""
+    intake, _ = new_intake()
+    intake.read = lambda _raw: Article("1", "", "x" * 5_000)
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"packed"), 0.0)
+    intake.take([ticket])
+    advance(intake)
+    assert ticket.unpacked_bytes == 4_994
+
+
+def test_one_turn_decodes_no_more_packed_articles_than_plain_ones() -> None:
+    """What they are unpacked to is what a turn has time for."""
+    intake, _ = new_intake()
+    intake.read = lambda _raw: Article("1", "", "x" * 300_000)
+    arrived = packed(9)
+    intake.take(arrived)
+    advance(intake)
+    assert 4 == sum(ticket.article is not None for ticket in arrived)
+
+
+def test_articles_with_long_text_are_long_however_small_their_values_are() -> None:
+    """Few are decoded before they are wanted, each once, and those that wait are dropped if they are forgotten."""
+    intake, pool = new_intake()
+    reads: list[int] = []
+    intake.read = lambda raw: reads.append(raw.offset) or Article("1", "", "x" * 900_000)  # type: ignore[func-returns-value]
+    intake.take(arrived := packed(40))
+    for _ in range(100):
+        advance(intake)
+    assert (2, 5) == (len(pool.submitted), len(reads)), "two in progress, and the bound exceeded by at most one"
+    assert (True, False) == (intake.busy, advance(intake)), "the loop waits for those in progress"
+    for ticket in arrived[:-1]:
+        ticket.forgotten = True
+    intake.drop_forgotten()
+    advance(intake)
+    assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == (pool.submitted[-1], reads)
+    assert (0, 0) == (intake._undecoded_bytes, intake._waiting.chars)

@@ -1,0 +1,162 @@
+"""Back-pressure: every queue has a bound, and a source is paused while there is no capacity, not forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from loop.fake_model import article_value, read
+from loop.world import LIMITS, SHORT, Process, World
+
+from enricher.worker.loop import intake as intake_module
+from enricher.worker.loop.pacing import LoopLimits
+
+WORDS = 40
+ARTICLE = article_value("title", "word " * (WORDS - 1))
+PER_CALL, CALLS = 4, 4
+"""What the tokenizer of these worlds takes at most: articles whose tokens nobody has counted yet."""
+
+
+def watched(world: World, limits: LoopLimits) -> tuple[Process, dict[str, int]]:
+    """A worker, and the highest that its queues have been, looked at after everything that makes them longer."""
+    highest = dict.fromkeys(("articles", "bytes", "tokens"), 0)
+    process = world.start(limits=limits)
+
+    def look() -> None:
+        now = (process.tracker.in_flight, process.tracker.in_flight_bytes, process.intake.scheduler.queued_tokens)
+        for name, value in zip(highest, now, strict=True):
+            highest[name] = max(highest[name], value)
+
+    look_after(process.tracker, "track", look)
+    look_after(process.tracker, "unpacked", look)
+    look_after(process.intake.scheduler, "add", look)
+    process.source.open(process.worker)
+    return process, highest
+
+
+def look_after(owner: object, method: str, look: Callable[[], None]) -> None:
+    """Have `look` called after each call of a method, which does what it always does."""
+    original = getattr(owner, method)
+
+    def looked_at(argument: object) -> None:
+        original(argument)
+        look()
+
+    setattr(owner, method, looked_at)
+
+
+def test_articles_in_flight_have_a_bound() -> None:
+    """However much there is to read, no more articles than `max_in_flight` are held, and the bound is used."""
+    world = World()
+    world.put(*[ARTICLE] * 200)
+    process, highest = watched(world, replace(LIMITS, max_in_flight=7))
+    world.steps(process, until=world.done)
+    assert highest["articles"] == 7
+
+
+def test_bytes_in_flight_have_a_bound() -> None:
+    """Above `max_in_flight_bytes` nothing is read; the last poll before it may overshoot by what one poll takes."""
+    world = World()
+    world.put(*[ARTICLE] * 200)
+    size = len(ARTICLE) + len(b"key")
+    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=10 * size))
+    world.steps(process, until=world.done)
+    assert 10 * size <= highest["bytes"] < 10 * size + PER_CALL * CALLS * size
+
+
+def test_documents_that_articles_keep_count_as_bytes_in_flight() -> None:
+    """A document that was made of a smaller record fills the bound as the record does, until both are published."""
+    world = World()
+    world.put(*[ARTICLE] * 200)
+    size, document = len(ARTICLE) + len(b"key"), bytes(9 * len(ARTICLE))
+    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=100 * size))
+    process.intake.read = lambda raw: replace(read(raw), document=document)
+    world.steps(process, until=world.done)
+    each = size + len(document)
+    assert 100 * size <= highest["bytes"] < 100 * size + PER_CALL * CALLS * each
+    assert highest["articles"] < 50
+    assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
+
+
+def test_what_articles_take_beyond_their_records_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many small records one poll returned: they are decoded when others were published."""
+    monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)
+    world = World()
+    world.put(*[ARTICLE] * 50)
+    further = bytes(10_000)
+    process, _ = watched(world, replace(LIMITS, max_in_flight_bytes=5 * len(further)))
+    process.intake.read = lambda raw: replace(read(raw), further=further)
+    highest = [0]
+    look_after(process.tracker, "unpacked", lambda: highest.append(process.tracker.unpacked_bytes))
+    world.steps(process, until=world.done)
+    assert 5 * len(further) <= max(highest) <= 6 * len(further), "one more for the oldest record of its partition"
+    assert 0 == process.tracker.unpacked_bytes
+
+
+def test_queued_tokens_have_a_bound() -> None:
+    """Above `max_queued_tokens` nothing is read; what the tokenizer has at that moment is still queued."""
+    world = World()
+    world.put(*[ARTICLE] * 200)
+    process, highest = watched(world, replace(LIMITS, max_queued_tokens=400))
+    windows = -(-WORDS // 4)
+    largest = WORDS + 6 * windows  # every window repeats at most 4 tokens and has two of its own
+    world.steps(process, until=world.done)
+    assert 400 <= highest["tokens"] < 400 + PER_CALL * CALLS * largest
+
+
+def test_one_article_that_is_larger_than_every_bound_goes_through() -> None:
+    """A bound stops the next article, never the one that is there: nothing waits for capacity that cannot come."""
+    world = World()
+    world.put(SHORT, article_value("title", "word " * 2_000), SHORT)
+    process, _ = watched(world, replace(LIMITS, max_in_flight_bytes=100, max_queued_tokens=50, max_in_flight=1))
+    world.steps(process, until=world.done)
+
+
+def test_without_capacity_for_long_the_source_is_paused_and_polled_and_resumed_with_capacity() -> None:
+    """Not at once, since a pause throws away what is prefetched; then polls go on so that the group sees life."""
+    world = World()
+    process = world.start(limits=replace(LIMITS, max_in_flight=3, engine_timeout_s=1e9))
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 10)
+    world.steps(process, until=lambda: process.engine.busy > 0 and process.tracker.in_flight == 3)
+    pool = process.engine
+    pool.hangs = True
+    full_s, polls = world.clock(), len(process.source.polls)
+    world.steps(process, until=lambda: process.source.paused)
+    paused_s = world.clock() - full_s
+    assert LIMITS.pause_after_s <= paused_s <= LIMITS.pause_after_s + 2 * LIMITS.idle_wait_s
+    assert len(process.source.polls) <= polls + 1
+    world.steps(process, until=lambda: world.clock() >= full_s + 20)
+    polls_per_second = (len(process.source.polls) - polls) / 18
+    assert 1 / LIMITS.idle_wait_s - 1 <= polls_per_second <= 1 / LIMITS.idle_wait_s + 1
+    assert process.counters.read == 3
+    pool.hangs = False
+    process.source.expel()  # what hung is forgotten, so there is capacity again
+    world.steps(process, until=world.done)
+    assert not process.source.paused
+
+
+def test_no_room_for_a_moment_pauses_nothing() -> None:
+    """Under steady load the bound is met all the time, and the prefetched records stay where they are."""
+    world = World()
+    pauses: list[None] = []
+    process = world.start(limits=replace(LIMITS, max_in_flight=5))
+    process.source.pause = lambda: pauses.append(None)  # type: ignore[method-assign]
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 100)
+    world.steps(process, until=world.done)
+    assert pauses == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_counts_return_to_zero(seed: int) -> None:
+    """When all is published nothing is in flight, queued or with a thread."""
+    world = World(seed)
+    world.put(*[SHORT, ARTICLE, None] * 20)
+    process = world.start()
+    process.source.open(process.worker)
+    world.steps(process, until=world.done)
+    assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
+    assert (process.intake.scheduler.queued_windows, process.intake.scheduler.queued_tokens) == (0, 0)
+    assert (process.tokenizer.busy, process.engine.busy, process.intake.busy) == (0, 0, False)

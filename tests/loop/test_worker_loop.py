@@ -1,0 +1,191 @@
+"""The loop on a quiet day: articles in, records out, nothing early, nothing twice, nothing for nothing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import replace
+
+import pytest
+from loop.checker import expected
+from loop.fake_clock import TICK_S
+from loop.fake_sink import DEAD_LETTERS, Output
+from loop.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
+
+from enricher.worker.loop import loop
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.records import Partition
+
+
+def test_the_documented_phases_are_those_of_step() -> None:
+    """The module names them in the order in which a turn goes through them."""
+    documented = re.findall(r"^    (\w+)  ", inspect.getdoc(loop) or "", re.MULTILINE)
+    called = re.findall(r"worked \|?= self\._(\w+)\(\)", inspect.getsource(loop.Worker.step))
+    assert ["admit", "prepare", "collect", "dispatch", "publish"] == documented == called
+
+
+def started(world: World, limits: LoopLimits = LIMITS) -> Process:
+    """One worker that has joined the group."""
+    process = world.start(limits=limits)
+    process.source.open(process.worker)
+    return process
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_articles_come_out_as_records_in_the_order_of_their_offsets(seed: int) -> None:
+    """Whatever the order in which batches come back, the output has the input's order, and all of it is committed."""
+    world = World(seed)
+    offsets = world.put(*[SHORT, LONG] * 10)
+    process = started(world)
+    world.steps(process, until=world.done)
+    outputs = world.outputs()
+    assert [output.offset for output in outputs if isinstance(output, Output)] == offsets
+    assert world.log.committed[Partition(INPUT, 0)] == len(offsets)
+
+
+def test_records_hold_what_their_article_says() -> None:
+    """Across windows and fields: the entities of the output are those that a regular expression finds in the text."""
+    world = World()
+    world.put(LONG)
+    world.steps(started(world), until=world.done)
+    (output,) = world.outputs()
+    assert isinstance(output, Output)
+    assert expected(LONG)[1] == output.content
+    assert [text for _, _, _, text, _ in output.content] == ["Mister " + "Very " * 9 + "Long"] * 3  # type: ignore[attr-defined]
+
+
+def test_every_turn_serves_the_sink_once() -> None:
+    """Also one that has nothing to publish: a client keeps its events until somebody takes them."""
+    process = started(World())
+    for turns in range(1, 6):
+        process.worker.step()
+        assert turns == process.sink.served
+
+
+def test_commits_reach_the_end_past_trailing_transaction_markers() -> None:
+    """A marker is an offset without a record; the committed offset still becomes the end of the topic."""
+    world = World()
+    world.put_transaction(SHORT)
+    world.put_transaction(SHORT, commit=False)
+    world.steps(started(world), until=world.done)
+    assert world.log.committed[Partition(INPUT, 0)] == 4
+    assert len(world.outputs()) == 1
+
+
+def test_commits_reach_the_end_of_a_partition_that_holds_markers_only() -> None:
+    """An aborted transaction leaves nothing to enrich and two offsets to commit."""
+    world = World(partitions=1)
+    world.put_transaction(SHORT, commit=False)
+    world.steps(started(world), until=world.done)
+    assert world.log.committed[Partition(INPUT, 0)] == 2
+
+
+def test_compacted_offsets_are_no_obstacle() -> None:
+    """Offsets that compaction removed are neither waited for nor counted."""
+    world = World()
+    world.put(*[SHORT] * 6)
+    for offset in (0, 2, 3):
+        world.log.compact(Partition(INPUT, 0), offset)
+    world.steps(started(world), until=world.done)
+    assert [output.offset for output in world.outputs() if isinstance(output, Output)] == [1, 4, 5]
+
+
+def test_a_slow_article_holds_back_those_behind_it_and_no_other_partition() -> None:
+    """While the head of a partition is with the device, nothing behind it is published, though it may be finished."""
+    world = World()
+    process = started(world, replace(LIMITS, engine_timeout_s=1e9))
+    process.engine.hangs = True
+    world.put(SHORT)
+    world.steps(process, until=lambda: bool(process.engine.submitted))
+    world.put(INVALID, INVALID)
+    world.put(INVALID, partition=1)
+    world.steps(process, until=lambda: world.log.committed.get(Partition(INPUT, 1)) == 1)
+    for _ in range(20):
+        process.worker.step()
+    assert world.log.committed == {Partition(INPUT, 0): 0, Partition(INPUT, 1): 1}
+    assert len(world.outputs(DEAD_LETTERS, 0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "topic", "content"),
+    [
+        (None, "entities", None),
+        (INVALID, DEAD_LETTERS, "decode"),
+        (UNTOKENIZABLE, DEAD_LETTERS, "tokenize"),
+        (POISONED, DEAD_LETTERS, "inference"),
+    ],
+    ids=["tombstone", "invalid article", "refused by the tokenizer", "failed window"],
+)
+def test_what_cannot_be_enriched_is_one_output_in_the_same_transaction_as_its_neighbours(
+    value: bytes | None, topic: str, content: object
+) -> None:
+    """A bad record is just another output: written once, and committed together with the good ones around it."""
+    world = World()
+    world.put(SHORT, value, SHORT)
+    process = started(world, replace(LIMITS, publish_interval_s=4.0))
+    process.worker.pacing.cadence.tried(0.0)
+    world.steps(process, until=world.done)
+    outputs = [output for output in world.outputs(topic) if isinstance(output, Output) and output.offset == 1]
+    assert [output.content for output in outputs] == [content]
+    assert len([commit for commit in world.log.commits if commit.first_offsets]) == 1
+    assert process.counters.published == 3
+
+
+def test_an_article_without_tokens_is_enriched_with_nothing() -> None:
+    """No windows means that there is nothing to wait for: an empty record comes out."""
+    world = World()
+    world.put(b" \n ")
+    world.steps(started(world), until=world.done)
+    (output,) = world.outputs()
+    assert isinstance(output, Output)
+    assert output.content == []
+
+
+def test_caught_up_ends_the_run() -> None:
+    """`run` returns when the group has committed the ends that there were at the start, and leaves the group."""
+    world = World()
+    world.put(SHORT, LONG, None)
+    world.put_transaction(SHORT, partition=1)
+    process = world.start(until_caught_up=True)
+    process.worker.run()
+    assert world.done()
+    assert world.violations() == []
+    assert world.log.group.members == {}
+    assert process.engine.closed
+    assert process.tokenizer.closed
+
+
+def test_stopping_publishes_what_is_on_the_device_and_leaves_the_rest() -> None:
+    """After `stop` the batches under way are finished and published; what is only queued is left to the next owner."""
+    world = World(partitions=1)
+    process = world.start()
+    world.put(*[SHORT] * 200)
+
+    def stop_when_busy() -> None:
+        if process.engine.busy == 4:
+            process.worker.stop()
+        else:
+            world.clock.after(TICK_S, stop_when_busy)
+
+    world.clock.after(TICK_S, stop_when_busy)
+    process.worker.run()
+    committed = world.log.committed[Partition(INPUT, 0)]
+    assert 0 < committed < 200
+    assert process.engine.busy == 0
+    assert world.violations() == []
+    assert process.counters.published == committed
+    successor = world.start()
+    successor.source.open(successor.worker)
+    world.steps(successor, until=world.done)
+
+
+def test_stopping_does_not_wait_for_a_device_that_hangs() -> None:
+    """The drain has a bound: what does not come back is left to the next owner."""
+    world = World(partitions=1)
+    process = world.start()
+    world.put(SHORT)
+    process.engine.hangs = True
+    world.clock.after(0.5, process.worker.stop)
+    process.worker.run()
+    assert world.clock() <= 0.5 + LIMITS.drain_timeout_s + LIMITS.idle_wait_s
+    assert world.log.committed == {Partition(INPUT, 0): 0}

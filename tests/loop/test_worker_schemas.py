@@ -1,0 +1,356 @@
+"""Articles whose schema is not here yet: they wait, and nothing else does, until the limits are reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from loop.fake_clock import TICK_S
+from loop.fake_model import article_value
+from loop.fake_schemas import with_schema
+from loop.fake_sink import DEAD_LETTERS
+from loop.world import INPUT, LIMITS, LONG, SHORT, Process, World
+
+from enricher.errors import Stalled
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.records import Article, Mark, Partition, RawRecord
+from enricher.worker.rules import long_articles
+
+NEEDY = with_schema("a", SHORT)
+FIRST = Partition(INPUT, 0)
+
+
+def started(world: World, limits: LoopLimits = LIMITS, *, until_caught_up: bool = False) -> Process:
+    """One worker that has joined the group; the registry is away."""
+    world.registry.away = True
+    process = world.start(limits=limits, until_caught_up=until_caught_up)
+    process.source.open(process.worker)
+    return process
+
+
+def wait(world: World, process: Process, seconds: float) -> int:
+    """Let time pass; returns how many turns the worker made."""
+    until_s = world.clock() + seconds
+    return world.steps(process, until=lambda: world.clock() >= until_s, at_most=100_000)
+
+
+def test_other_partitions_and_other_schemas_go_on_while_one_waits() -> None:
+    """Of its own partition everything is held back, in order; nothing of the others is."""
+    world = World()
+    world.put(NEEDY, SHORT, partition=0)
+    world.put(*[SHORT] * 60, with_schema("b", SHORT), partition=1)
+    process = started(world)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 60)
+    assert (0, 2) == (len(world.outputs(partition=0)), process.intake.waiting_articles)
+    world.registry.away = False
+    world.steps(process, until=world.done)
+    assert (2, 61, 0) == (len(world.outputs()), len(world.outputs(partition=1)), process.intake.waiting_articles)
+
+
+def test_a_registry_that_is_away_for_an_hour_is_no_stall_and_no_dead_letter() -> None:
+    """The worker waits, and goes on by itself."""
+    world = World()
+    world.put(NEEDY)
+    process = started(world, replace(LIMITS, idle_wait_s=8.0))
+    wait(world, process, 3_600)
+    assert (1, []) == (process.intake.waiting_articles, world.outputs(DEAD_LETTERS))
+    world.registry.away = False
+    world.steps(process, until=world.done)
+    assert 1 == len(world.outputs())
+
+
+def test_while_a_ticket_waits_the_loop_turns_no_more_than_an_idle_one() -> None:
+    """It waits in the poll, and takes what arrives there at once."""
+    world = World()
+    process = started(world)
+    world.put(NEEDY)
+    world.steps(process, until=lambda: process.intake.waiting_articles == 1)
+    turns = wait(world, process, 60)
+    assert turns <= 60 / LIMITS.idle_wait_s + 2
+    began_s = world.clock()
+    world.clock.after(5 * TICK_S, lambda: world.put(SHORT, partition=1))
+    process.worker.step()
+    assert process.counters.read == 2
+    assert world.clock() <= began_s + 8 * TICK_S
+
+
+def test_with_all_room_taken_by_waiting_tickets_the_loop_sleeps_and_keeps_polling() -> None:
+    """The limit is reached, so the source is paused and polled, and the group keeps the worker."""
+    world = World()
+    world.put(*[NEEDY] * 50, partition=0)
+    world.put(*[NEEDY] * 50, partition=1)
+    process = started(world, replace(LIMITS, max_in_flight=20, waiting_share=1.0))
+    wait(world, process, 10)
+    polls, began_s = len(process.source.polls), world.clock()
+    turns = wait(world, process, 60)
+    assert (20, 20) == (process.tracker.in_flight, process.intake.waiting_articles)
+    assert turns <= 60 / LIMITS.idle_wait_s + 2
+    assert len(process.source.polls) - polls >= turns - 1, "each turn polls, as max.poll.interval.ms demands"
+    world.registry.away = False
+    world.steps(process, until=world.done)
+    assert world.clock() > began_s
+    assert [50, 50] == [len(world.outputs()), len(world.outputs(partition=1))]
+
+
+@pytest.mark.parametrize("behind", [NEEDY, SHORT, with_schema("b", SHORT)])
+def test_a_partition_whose_articles_wait_leaves_room_for_the_others(behind: bytes) -> None:
+    """It has a part of what may be in flight, whatever is behind its first article. Nothing is lost or reordered."""
+    world = World(partitions=3)
+    world.put(NEEDY, *[behind] * 500)
+    process = started(world)
+    wait(world, process, 5)
+    assert {FIRST} == process.worker.pacing.held == process.source.held
+    world.put(*[SHORT] * 200, partition=1)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 200)
+    assert process.tracker.in_flight <= LIMITS.max_in_flight // 2
+    world.registry.away = False
+    world.steps(process, until=world.done, at_most=20_000)
+    assert (501, set()) == (len(world.outputs()), process.source.held)
+
+
+def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
+    """Each of them has its part only, also with little room in all."""
+    world = World(partitions=6)
+    for number in range(5):
+        world.put(*[NEEDY] * 200, partition=number)
+    process = started(world)
+    wait(world, process, 5)
+    world.put(*[SHORT] * 200, partition=5)
+    world.steps(process, until=lambda: len(world.outputs(partition=5)) == 200, at_most=20_000)
+
+
+def test_large_records_that_wait_leave_room_too() -> None:
+    """Bytes are shared as the number of articles is."""
+    large = with_schema("a", article_value("title", "x" * 20_000))
+    world = World(partitions=2)
+    world.put(*[large] * 60)
+    process = started(world)
+    wait(world, process, 5)
+    assert process.tracker.in_flight_bytes < LIMITS.max_in_flight_bytes / 2
+    assert {FIRST} == process.source.held
+    world.put(*[SHORT] * 100, partition=1)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 100)
+
+
+def test_small_records_that_become_large_articles_leave_room_too() -> None:
+    """They may all be here when the first of them is unpacked, so holding their partition comes too late."""
+    world = World(partitions=2)
+    world.put(NEEDY, *[SHORT] * 30)
+    limits = replace(LIMITS, max_in_flight_bytes=8_000_000)
+    process = started(world, limits)
+    process.intake._usual_chars = 10.0  # one poll takes all
+    read = process.schemas.read
+
+    def unpacking(raw: RawRecord) -> Article:
+        article = read(raw)
+        return replace(article, further=b"x" * 500_000) if raw.partition == FIRST else article
+
+    process.intake.read = unpacking
+    wait(world, process, 5)
+    assert (31, {FIRST}) == (process.tracker.in_flight, process.source.held)
+    assert process.tracker.in_flight_bytes < limits.max_in_flight_bytes / 2
+    world.put(*[SHORT] * 20, partition=1)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 20)
+    world.registry.away = False
+    world.steps(process, until=world.done)
+
+
+def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
+    """Also while it is held, when nothing of it is read."""
+    world = World()
+    world.put(*[NEEDY] * 100)
+    process = started(world)
+    wait(world, process, 5)
+    seen = process.worker.snapshots.read()
+    assert (100, {FIRST}) == (seen.lags[FIRST], seen.held)
+    assert seen.waiting == {FIRST: seen.waiting_articles}
+    assert seen.oldest_age_s > 0
+
+
+def test_a_held_partition_that_leaves_is_no_longer_held() -> None:
+    """And when it comes back it is read like any other."""
+    world = World()
+    world.put(*[NEEDY] * 100)
+    process = started(world)
+    wait(world, process, 5)
+    process.source.expel()
+    process.worker.step()
+    world.registry.away = False
+    world.steps(process, until=world.done, at_most=20_000)
+    assert 100 == len(world.outputs())
+
+
+def test_the_age_of_the_oldest_record_grows_while_it_waits() -> None:
+    """The snapshot says how old, how many wait, and that the worker works."""
+    world = World()
+    world.put(NEEDY)
+    process = started(world)
+    wait(world, process, 1)
+    process.worker.snapshots.epoch_clock = world.clock
+    before = process.worker.snapshots.read()
+    wait(world, process, 100)
+    after = process.worker.snapshots.read()
+    assert after.oldest_age_s - before.oldest_age_s == pytest.approx(100, abs=1)
+    assert (1, 1) == (after.waiting_articles, after.schemas.wanted if after.schemas else None)
+
+
+def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
+    """What waits is left to the next owner, who reads it again."""
+    world = World()
+    world.put(SHORT, NEEDY, SHORT)
+    process = started(world)
+    world.steps(process, until=lambda: len(world.outputs()) == 1)
+    began_s = world.clock()
+    process.worker._drain()
+    process.worker._close()
+    assert world.clock() - began_s < 1
+    assert process.schemas.closed
+    world.registry.away = False
+    successor = world.start("worker-1")
+    successor.source.open(successor.worker)
+    world.steps(successor, until=world.done)
+    assert 3 == len(world.outputs())
+
+
+def test_a_worker_that_ends_at_the_end_waits_for_its_schemas() -> None:
+    """`--until-caught-up` means that everything is published."""
+    world = World()
+    world.put(NEEDY)
+    process = started(world, until_caught_up=True)
+    wait(world, process, 30)
+    assert not process.worker._finished()
+    world.registry.away = False
+    world.steps(process, until=process.worker._finished)
+    assert 1 == len(world.outputs())
+
+
+def test_what_waited_is_read_in_its_order_and_before_newer_records() -> None:
+    """Two schemas that settle in the same turn give their tickets back in the order of arrival."""
+    world = World()
+    values = [with_schema(name, SHORT) for name in "abbaab"]
+    world.put(*values)
+    process = started(world)
+    wait(world, process, 1)
+    read_again: list[bytes | None] = []
+    schemas_read = process.schemas.read
+    process.intake.read = lambda raw: read_again.append(raw.value) or schemas_read(raw)  # type: ignore[func-returns-value]
+    world.registry.away = False
+    process.schemas._here |= {"schema:a", "schema:b"}
+    process.schemas._settled += ["schema:b", "schema:a"]
+    world.put(with_schema("b", LONG))
+    process.worker.step()
+    assert values == read_again[:6]
+    world.steps(process, until=world.done)
+
+
+def test_a_schema_nobody_waits_for_is_abandoned() -> None:
+    """After a rebalance there is nothing to fetch for, and nothing in flight here."""
+    world = World()
+    world.put(NEEDY)
+    process = started(world)
+    wait(world, process, 1)
+    assert 1 == process.schemas.state().wanted
+    process.worker.lost(list(process.tracker.partitions))
+    assert (0, 0) == (process.schemas.state().wanted, process.intake.waiting_articles)
+
+
+def test_an_unknown_schema_is_a_dead_letter_and_the_next_article_goes_on() -> None:
+    """The registry answers, and does not have it."""
+    world = World()
+    world.put(with_schema("unknown", SHORT), SHORT)
+    process = started(world)
+    world.registry.away = False
+    world.steps(process, until=world.done)
+    assert (1, 1) == (len(world.outputs(DEAD_LETTERS)), len(world.outputs()))
+
+
+def test_a_long_article_that_waits_holds_back_no_other_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is first again when its schema is here, in its own queue."""
+    monkeypatch.setattr(long_articles, "LONG_BYTES", 1_000)
+    dense = article_value("title", "word " * 3_000)
+    world = World()
+    world.put(with_schema("a", dense), partition=0)
+    world.put(dense, partition=1)
+    process = started(world)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 1, at_most=100_000)
+    assert 1 == process.intake.waiting_articles
+    world.registry.away = False
+    world.steps(process, until=world.done, at_most=100_000)
+    assert (1, False) == (len(world.outputs()), process.intake.busy)
+
+
+def test_a_record_that_is_taken_alone_may_wait_for_its_schema() -> None:
+    """What is behind it waits with it, and it is no dead letter when its schema is here."""
+    world = World()
+    world.put(NEEDY, SHORT)
+    for _ in range(LIMITS.max_deaths_at_offset):
+        process = started(world)
+        world.steps(process, until=lambda process=process: process.intake.waiting_articles > 0)  # type: ignore[misc]
+        process.source.expel()  # it died, with the article waiting
+    process = started(world)
+    wait(world, process, 10)
+    assert (2, 2) == (process.tracker.in_flight, process.intake.waiting_articles)
+    world.registry.away = False
+    world.steps(process, until=world.done)
+    assert (2, []) == (len(world.outputs()), world.outputs(DEAD_LETTERS))
+
+
+def test_processes_that_end_while_a_record_waits_blame_it_for_nothing() -> None:
+    """However many, and also if the partition is suspect: its mark is the one with which each came."""
+    for mark in (Mark(), Mark(LIMITS.max_deaths_at_offset)):
+        world = World(partitions=1)
+        world.put(NEEDY, SHORT)
+        world.log.committed[FIRST], world.log.marks[FIRST] = 0, mark
+        for _ in range(3 * LIMITS.max_deaths_at_offset):
+            process = started(world)
+            wait(world, process, 5)
+            assert (2, mark) == (process.intake.waiting_articles + (not mark.attempts), world.log.marks[FIRST])
+            process.source.expel()
+        process = started(world)
+        world.registry.away = False
+        world.steps(process, until=world.done)
+        assert (2, []) == (len(world.outputs()), world.outputs(DEAD_LETTERS))
+
+
+def test_while_a_record_of_a_suspect_partition_waits_other_partitions_go_on_one_at_a_time() -> None:
+    """Those behind it wait with it, and when the schema is here all are read again, alone."""
+    world = World()
+    world.put(NEEDY, SHORT, None, SHORT)
+    world.put(*[SHORT] * 20, partition=1)
+    world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(LIMITS.max_deaths_at_offset)
+    process = started(world)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 20)
+    wait(world, process, 5)
+    assert (4, 3) == (process.tracker.in_flight, process.intake.waiting_articles)
+    assert (0, Mark(LIMITS.max_deaths_at_offset)) == (world.log.committed[FIRST], world.log.marks[FIRST])
+    assert process.worker.pacing.attempts.suspects
+    world.registry.away = False
+    world.steps(process, until=lambda: process.intake.waiting_articles == 0)
+    while not world.done():
+        process.worker.step()
+        assert process.tracker.in_flight <= 1 or not process.worker.pacing.attempts.suspects
+    assert (4, 20) == (len(world.outputs()), len(world.outputs(partition=1)))
+
+
+def test_an_attempt_is_counted_again_when_the_schema_is_here() -> None:
+    """A record that waited may kill the process when it is read."""
+    world = World(partitions=1)
+    world.put(NEEDY)
+    process = started(world)
+    wait(world, process, 5)
+    assert Mark() == world.log.marks[FIRST]
+    process.engine.hangs = True
+    world.registry.away = False
+    world.steps(process, until=lambda: process.engine.busy > 0)
+    assert Mark(1) == world.log.marks[FIRST]
+
+
+def test_a_ticket_that_is_lost_is_a_stall_although_others_wait() -> None:
+    """Waiting for a schema excuses the tickets that wait, and no other."""
+    world = World()
+    world.put(NEEDY, partition=0)
+    world.put(SHORT, partition=1)
+    process = started(world)
+    process.tokenizer.loses = True
+    with pytest.raises(Stalled, match="in flight"):
+        wait(world, process, 5)

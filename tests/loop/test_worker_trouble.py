@@ -1,0 +1,289 @@
+"""Transactions that fail, or of which nobody knows whether they did: nothing lost, nothing doubled, one way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from loop.fake_clock import TICK_S
+from loop.fake_sink import DEAD_LETTERS, Output
+from loop.faults import Faults, Late
+from loop.world import INPUT, INVALID, LONG, RECOVERY, SHORT, World
+
+from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, RefusedBatch, TransactionTrouble
+from enricher.worker.loop.recovery import RecoveryLimits
+from enricher.worker.records import LetterForm, Partition, RawRecord
+from enricher.worker.runtime.wakeup import StopEvent
+
+STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("visit", [1, 2, 3])
+def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: str, visit: int) -> None:
+    """Before the commit took effect the outputs are written again, after it they are not: the committed offset decides."""
+    world = World(seed=visit)
+    process = world.start(fault=Faults(step, TransactionTrouble(step), visit))
+    process.source.open(process.worker)
+    for index in range(30):
+        world.clock.after(index * 64 * TICK_S, lambda: world.put(SHORT, None, LONG, INVALID))
+    world.steps(process, until=lambda: world.clock() > 2 and world.done())
+    assert process.counters.recoveries == 1
+
+
+@pytest.mark.parametrize("after_ticks", [1, 100])
+def test_a_commit_that_arrives_late_counts_once(after_ticks: int) -> None:
+    """Before the recovery it is the commit after all; behind it the new producer's epoch fences it."""
+    world = World()
+    process = world.start(fault=Faults("commit", Late(after_ticks * TICK_S), 1))
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 20)
+    world.steps(process, until=world.done)
+    assert process.counters.recoveries == 1
+
+
+@pytest.mark.parametrize("step", ["recover", "rewind"])
+def test_a_recovery_that_fails_is_tried_again(step: str) -> None:
+    """Trouble while recovering, even with half of the partitions rewound, only means another attempt."""
+    world = World(partitions=4)
+    faults = Faults("commit", TransactionTrouble("commit"), 1)
+    more = Faults(step, TransactionTrouble(step), 1, 2, 5)
+
+    def fault(at: str) -> None:
+        faults(at)
+        more(at)
+
+    process = world.start(fault=fault)
+    process.source.open(process.worker)
+    for partition in range(4):
+        world.put(*[SHORT] * 10, partition=partition)
+    world.steps(process, until=world.done)
+    assert process.counters.recoveries == 1
+    assert more.seen["recover"] >= 3
+
+
+def test_stopping_in_a_recovery_that_is_half_done_commits_nothing() -> None:
+    """With a new producer and positions that are not rewound, one more transaction would skip what was forgotten."""
+    world = World(partitions=1)
+    process = world.start(fault=Faults("commit", TransactionTrouble("commit"), 1))
+    world.put(*[SHORT] * 10)
+
+    def fail_and_stop() -> None:
+        process.worker.stop()
+        raise TransactionTrouble("no offsets")
+
+    process.source.rewind = fail_and_stop  # type: ignore[method-assign]
+    process.worker.run()
+    assert world.log.committed == {}
+    assert world.outputs() == []
+    assert process.counters.recoveries == 1
+
+
+def test_an_output_that_the_broker_refuses_becomes_a_dead_letter() -> None:
+    """The record is written as a dead letter of the stage `publish`, its neighbours as always."""
+    world = World()
+    process = world.start(refuses=refuses_offset_3)
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 6)
+    while not world.done():
+        process.worker.step()
+        assert world.violations(refuses_offset_3) == []
+    (letter,) = world.outputs(DEAD_LETTERS)
+    assert isinstance(letter, Output)
+    assert (letter.offset, letter.content) == (3, "publish")
+    assert len(world.outputs()) == 5
+
+
+def refuses_offset_3(output: Output) -> bool:
+    """A broker with a rule against one enriched record."""
+    return output.offset == 3 and isinstance(output.content, list)
+
+
+def refuses_every_list(output: Output) -> bool:
+    """A broker with a rule against all enriched records."""
+    return isinstance(output.content, list)
+
+
+def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_letters() -> None:
+    """Each refusal is a step forward: neither do two of them take turns for ever, nor do they count as hopeless."""
+    world = World()
+    process = world.start(refuses=refuses_every_list)
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 20)
+    turns = 0
+    while not world.done():
+        process.worker.step()
+        turns += 1
+        assert turns < 2_000
+    assert world.violations(refuses_every_list) == []
+    assert len(world.outputs(DEAD_LETTERS)) == 20
+    assert process.worker.recovery._refusals == {}
+
+
+def test_refused_batches_are_no_recoveries_in_a_row() -> None:
+    """Each makes the next batches smaller, so more of them than the bound of other trouble dead-letter nothing."""
+    world = World()
+    refused = RefusedBatch("a batch is too large", size_bytes=10_000)
+    process = world.start(fault=Faults("produce", refused, *range(1, 3 * RECOVERY.max_in_a_row)))
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 3)
+    world.steps(process, until=world.done)
+    assert 3 * RECOVERY.max_in_a_row - 1 == process.counters.recoveries
+    assert world.outputs(DEAD_LETTERS) == []
+
+
+def test_a_record_of_a_topic_that_was_made_again_inherits_no_refusal() -> None:
+    """The same partition and offset, and the id of another topic."""
+    world = World(partitions=1)
+    process = world.start(refuses=refuses_offset_3)
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 4)
+    while not process.counters.recoveries:
+        process.worker.step()
+    refused = RawRecord(Partition(INPUT, 0), 3, b"key", SHORT)
+    assert process.worker.recovery.refusal_of(refused) is not None
+    assert process.worker.recovery.refusal_of(replace(refused, topic_id="bmV3IHRvcGljLCBuZXcgaQ")) is None
+
+
+@pytest.mark.parametrize("taken", LetterForm)
+def test_a_dead_letter_that_the_broker_refuses_is_written_in_the_next_smaller_form(taken: LetterForm) -> None:
+    """One record never ends the worker while there is a smaller form; the articles around it are enriched."""
+
+    def refuses(output: Output) -> bool:
+        return output.form is not None and output.form < taken
+
+    world = World()
+    process = world.start(refuses=refuses)
+    process.source.open(process.worker)
+    world.put(SHORT, INVALID, SHORT)
+    world.steps(process, until=world.done)
+    (letter,) = world.outputs(DEAD_LETTERS)
+    assert isinstance(letter, Output)
+    assert ("decode", taken) == (letter.content, letter.form)
+    assert len(world.outputs()) == 2
+    assert process.counters.recoveries == taken
+
+
+def test_a_bare_dead_letter_that_the_broker_refuses_ends_the_process() -> None:
+    """There is nothing left to write instead, so somebody must look: which record, and what to compare."""
+    world = World()
+    process = world.start(refuses=lambda _output: True)
+    world.put(SHORT)
+    with pytest.raises(BrokerError, match=r"articles\[0\] offset 0.*max\.message\.bytes"):
+        process.worker.run()
+    assert world.outputs() == world.outputs(DEAD_LETTERS) == []
+    assert set(world.log.committed.values()) == {0}
+
+
+def test_recovery_is_exhausted_when_its_time_is_over() -> None:
+    """A broker that does not come back ends the process after the bound, not before."""
+    world = World()
+    process = world.start(fault=Faults("commit", TransactionTrouble("commit"), 1))
+    world.put(SHORT)
+
+    def fail_slowly() -> None:
+        world.clock.sleep(7.0)
+        raise TransactionTrouble("still away")
+
+    process.sink.recover = fail_slowly  # type: ignore[method-assign]
+    with pytest.raises(RecoveryExhausted, match="still away"):
+        process.worker.run()
+    assert 60 < world.clock() < 60 + 2 * 7 + 1
+
+
+def test_recovery_is_exhausted_when_no_transaction_succeeds_any_more() -> None:
+    """Recoveries that succeed, each followed by the same trouble, have a bound as well."""
+    world = World()
+    process = world.start(fault=Faults("commit", TransactionTrouble("every time")))
+    world.put(SHORT)
+    with pytest.raises(RecoveryExhausted, match=r"5 recoveries in a row.*every time"):
+        process.worker.run()
+    assert process.counters.recoveries == 6
+
+
+def test_a_transaction_that_succeeds_starts_the_count_of_recoveries_again() -> None:
+    """Trouble now and then, for ever, is no reason to give up."""
+    world = World()
+    process = world.start(fault=Faults("commit", TransactionTrouble("now and then"), *range(1, 60, 2)))
+    process.source.open(process.worker)
+    for index in range(40):
+        world.clock.after(index * 0.5, lambda: world.put(SHORT))
+    world.steps(process, until=lambda: world.clock() > 20 and world.done())
+    assert process.counters.recoveries > 2 * 5
+
+
+@pytest.mark.parametrize("error", [Fenced("rival"), BrokerError("no right")])
+@pytest.mark.parametrize("step", ["commit", "recover"])
+def test_fatal_errors_leave_the_loop(error: EnricherError, step: str) -> None:
+    """No recovery is tried for what only a person can mend; the group is left on the way out."""
+    world = World()
+    faults = [Faults(step, error)] + [Faults("commit", TransactionTrouble("first"))] * (step == "recover")
+
+    def fault(at: str) -> None:
+        for one in faults:
+            one(at)
+
+    process = world.start(fault=fault)
+    world.put(SHORT)
+    with pytest.raises(type(error), match=str(error)):
+        process.worker.run()
+    assert world.log.group.members == {}
+    assert world.log.committed == {}
+
+
+def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
+    """The older process publishes nothing any more and ends; the newer one does the work."""
+    world = World()
+    older = world.start()
+    older.source.open(older.worker)
+    world.put(*[SHORT] * 10)
+    world.steps(older, until=lambda: older.engine.busy > 0)
+    newer = world.start()
+    newer.source.open(newer.worker)
+    with pytest.raises(Fenced):
+        world.steps(older, until=world.done)
+    older.source.expel()
+    world.steps(newer, until=world.done)
+
+
+def test_a_transaction_left_open_by_a_crash_is_settled_by_the_successor() -> None:
+    """Its outputs stay invisible, and reading continues from the offsets before it."""
+    world = World()
+    process = world.start(fault=Faults("commit", KeyboardInterrupt(), 1))  # type: ignore[arg-type]
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 5)
+    with pytest.raises(KeyboardInterrupt):
+        world.steps(process, until=world.done)
+    assert len(world.log.open_transactions) == 1
+    process.source.expel()
+    successor = world.start()
+    successor.source.open(successor.worker)
+    world.steps(successor, until=world.done)
+    assert world.log.committed == {Partition(INPUT, 0): 5, Partition(INPUT, 1): 0}
+
+
+def test_every_attempt_of_a_recovery_serves_the_sink() -> None:
+    """The producer that an attempt has made may have something to say before the next one."""
+    world = World()
+    process = world.start(fault=Faults("recover", TransactionTrouble("away"), 1, 2, 3))
+    process.worker.recovery.run(TransactionTrouble("first"), StopEvent())
+    assert process.sink.served == 4
+
+
+def test_trouble_before_recovery_waits_a_little_longer_each_time() -> None:
+    """The first attempt comes at once; after trouble in a row, and after attempts that fail, the pauses double."""
+    world = World()
+    process = world.start(recovery=RecoveryLimits(60, 30, max_in_a_row=5, first_pause_s=1.0, longest_pause_s=4.0))
+    waits: list[float] = []
+
+    class Stopping:
+        def wait(self, timeout_s: float) -> bool:
+            waits.append(timeout_s)
+            return False
+
+    for _ in range(5):
+        process.worker.recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
+    assert waits == [0.0, 2.0, 4.0, 4.0, 4.0]
+    process.worker.recovery.succeeded({})
+    process.worker.recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
+    assert waits[-1] == 0.0

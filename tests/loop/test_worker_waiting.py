@@ -1,0 +1,182 @@
+"""When the loop waits, where, for how long, and when it gives up waiting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+from loop.fake_clock import TICK_S
+from loop.world import LIMITS, LONG, RULES, SHORT, Process, World
+
+from enricher.errors import Stalled
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.rules.load import Load
+
+
+def started(world: World, limits: LoopLimits = LIMITS) -> Process:
+    """One worker that has joined the group."""
+    process = world.start(limits=limits)
+    process.source.open(process.worker)
+    return process
+
+
+def test_publishing_keeps_its_interval() -> None:
+    """Between the beginnings of two transactions lies at least the interval, however many articles are ready."""
+    world = World()
+    process = started(world)
+    random = Random(1)
+    for _ in range(50):
+        world.clock.after(random.random() * 4, lambda: world.put(SHORT))
+    world.steps(process, until=lambda: world.clock() > 4 and world.done())
+    gaps = [
+        later - earlier for earlier, later in pairwise(process.sink.published_s[2:])
+    ]  # the first one commits where empty partitions stand, the second one counts the attempt
+    assert len(gaps) > 3
+    assert min(gaps) >= LIMITS.publish_interval_s
+
+
+def test_at_low_load_an_article_waits_neither_for_company_nor_for_the_interval() -> None:
+    """An idle thread takes it at once, and its transaction begins as soon as its batch is back."""
+    world = World()
+    process = started(world, replace(LIMITS, publish_share=0.5))
+    world.steps(process, until=lambda: world.clock() > 4)
+    world.clock.after(1.0, lambda: world.put(SHORT))
+    began_s = world.clock() + 1.0
+    world.steps(process, until=lambda: world.outputs() != [])
+    tokenizer_s, model_s, transaction_s = 16 * TICK_S, 64 * TICK_S, 4 * TICK_S
+    assert world.clock() - began_s <= tokenizer_s + model_s + transaction_s
+
+
+def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
+    """Under a backlog transactions are as large as without early publishing."""
+    world = World()
+    process = started(world, replace(LIMITS, publish_share=0.5, max_in_flight=4_000))
+    process.worker.pacing.load = Load(threads=1, now_s=-60.0)
+    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
+    for _ in range(40):
+        world.put(*[SHORT] * 10)
+    world.steps(process, until=world.done)
+    gaps_s = [later - earlier for earlier, later in pairwise(process.sink.published_s[2:-1])]
+    assert len(gaps_s) > 3
+    assert min(gaps_s) >= 0.9 * LIMITS.publish_interval_s
+
+
+def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:
+    """With a long idle wait a single article still goes to the device after `max_wait`, and out at the next transaction."""
+    world = World()
+    process = started(world, replace(LIMITS, idle_wait_s=64.0))
+    process.worker.step()
+    world.clock.after(1.0, lambda: world.put(SHORT))
+    world.steps(process, until=lambda: world.outputs() != [])
+    slowest_s = 16 * TICK_S + RULES.max_wait_s + 64 * TICK_S + LIMITS.publish_interval_s + 2 * TICK_S
+    assert world.clock() <= 1.0 + slowest_s
+
+
+def test_with_nothing_to_do_the_loop_waits_in_the_poll() -> None:
+    """An idle worker makes as many turns as its longest wait allows, and spends them in the source's poll."""
+    world = World()
+    process = started(world)
+    process.worker.step()
+    turns = world.steps(process, until=lambda: world.clock() >= 10)
+    assert turns <= 10 / LIMITS.idle_wait_s + 2
+    assert process.wakeup.waits_s == []
+    assert all(wait_s == LIMITS.idle_wait_s for _, wait_s in process.source.polls[1:])
+
+
+def test_a_record_ends_the_wait_in_the_poll() -> None:
+    """An idle worker takes a new record at once, not at the end of its wait."""
+    world = World()
+    process = started(world)
+    process.worker.step()
+    began_s = world.clock()
+    world.clock.after(5 * TICK_S, lambda: world.put(SHORT))
+    process.worker.step()
+    assert process.counters.read == 1
+    assert world.clock() == began_s + 5 * TICK_S + 2 * TICK_S, (
+        "only the transaction that counts the attempt comes first"
+    )
+
+
+def test_with_work_under_way_the_loop_waits_for_the_wakeup() -> None:
+    """While the device works nobody waits in the poll, and the loop turns only for results and for new articles."""
+    world = World()
+    process = started(world, replace(LIMITS, engine_timeout_s=1e9))
+    world.put(SHORT)
+    world.steps(process, until=lambda: process.engine.busy > 0)
+    process.engine.hangs = True
+    began_s, polls = world.clock(), len(process.source.polls)
+    turns = world.steps(process, until=lambda: world.clock() >= began_s + 2)
+    assert all(wait_s == 0 for _, wait_s in process.source.polls[polls:])
+    assert max(process.wakeup.waits_s[1:]) <= LIMITS.poll_interval_s
+    assert turns <= 2 / (LIMITS.poll_interval_s / 4) + 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_loop_never_spins(seed: int) -> None:
+    """Every turn either moves something or lets time pass."""
+    world = World(seed)
+    process = started(world, replace(LIMITS, max_in_flight=5))
+    for index in range(40):
+        world.clock.after(index * 100 * TICK_S, lambda: world.put(SHORT, LONG))
+    idle = 0
+    while world.clock() < 4.5 or not world.done():
+        before = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
+        process.worker.step()
+        after = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
+        idle += before == after
+    # A result that came in while a transaction was under way: its wakeup is set in the turn that takes it anyway.
+    assert idle <= 2 * len(process.engine.submitted)
+
+
+def test_a_device_that_hangs_is_a_stall() -> None:
+    """No batch within the bound while some are running: the process must end."""
+    world = World()
+    process = started(world)
+    world.put(SHORT)
+    process.engine.hangs = True
+    with pytest.raises(Stalled, match="model"):
+        world.steps(process, until=lambda: world.clock() > LIMITS.engine_timeout_s + 1)
+    assert world.clock() >= LIMITS.engine_timeout_s
+
+
+def test_a_tokenizer_that_hangs_is_a_stall() -> None:
+    """The same for the tokenizer: otherwise its partitions would be held for ever."""
+    world = World()
+    process = started(world)
+    world.put(SHORT)
+    process.tokenizer.hangs = True
+    with pytest.raises(Stalled, match="tokenizer"):
+        world.steps(process, until=lambda: world.clock() > LIMITS.engine_timeout_s + 1, at_most=5_000)
+    assert world.clock() >= LIMITS.engine_timeout_s
+
+
+def test_a_device_that_works_for_long_is_no_stall() -> None:
+    """Batch after batch for longer than the bound is progress, and so is a batch after a long rest."""
+    world = World()
+    process = started(world, replace(LIMITS, engine_timeout_s=0.25))
+    for index in range(100):
+        world.clock.after(index * 0.0625 + (4.0 if index > 50 else 0), lambda: world.put(LONG, LONG))
+    world.steps(process, until=lambda: world.clock() > 11 and world.done())
+
+
+def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
+    """Under full load it always has something to do, and gives something back all the time."""
+    world = World()
+    process = started(world, replace(LIMITS, engine_timeout_s=0.5, max_in_flight=1_000))
+    process.tokenizer._longest_ticks = 400
+    world.put(*[SHORT] * 300)
+    world.steps(process, until=world.done)
+    assert world.clock() > 2
+
+
+@pytest.mark.parametrize("pool", ["tokenizer", "engine"])
+def test_work_that_goes_missing_is_a_stall(pool: str) -> None:
+    """An article that nobody has any more would hold its partition for ever: it is noticed in the same turn."""
+    world = World()
+    process = started(world)
+    world.put(SHORT)
+    (process.tokenizer if pool == "tokenizer" else process.engine).loses = True
+    with pytest.raises(Stalled, match="in flight"):
+        world.steps(process, until=lambda: world.clock() > 1)

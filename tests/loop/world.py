@@ -1,0 +1,205 @@
+"""A world to run workers in: a fake log, a fake clock, articles, and processes that are started, stepped and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from loop import checker
+from loop.fake_clock import TICK_S, FakeClock, FakePool, FakeWakeup
+from loop.fake_log import FakeLog
+from loop.fake_model import DEADLY, article_value
+from loop.fake_schemas import FakeRegistry, FakeSchemas
+from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
+from loop.fake_source import FakeRivals, FakeSource
+from loop.fake_tasks import ONE_PASS, Setup
+from loop.faults import Fault, no_fault
+
+from enricher.worker.loop.budget import Budget
+from enricher.worker.loop.intake import Intake
+from enricher.worker.loop.isolation import Isolation
+from enricher.worker.loop.loop import Worker
+from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.ports import Tokenized
+from enricher.worker.loop.recovery import Recovery, RecoveryLimits
+from enricher.worker.loop.snapshot import SnapshotReader
+from enricher.worker.records import Batch, BatchResult, Partition, Ticket
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.offsets import OffsetTracker
+from enricher.worker.stats.counters import Counters
+from enricher.worker.telemetry.tracing import PassingOn
+
+INPUT = "articles"
+
+LIMITS = LoopLimits(
+    max_in_flight=64,
+    max_in_flight_bytes=1_000_000,
+    waiting_share=0.5,
+    max_queued_tokens=400,
+    publish_interval_s=256 * TICK_S,
+    publish_share=0.0,
+    poll_interval_s=32 * TICK_S,
+    idle_wait_s=256 * TICK_S,
+    pause_after_s=2.0,
+    engine_timeout_s=30.0,
+    stall_timeout_s=60.0,
+    drain_timeout_s=4.0,
+    max_deaths_at_offset=3,
+)
+RULES = BatchRules(
+    (4, 6, 8, 10), max_batch_tokens=40, max_wait_s=64 * TICK_S, run_overhead_tokens=2, early_overhead=0.2
+)
+# No pauses: the loop waits them out on an event of its own, in real time.
+RECOVERY = RecoveryLimits(timeout_s=60.0, attempt_timeout_s=30.0, max_in_a_row=5, first_pause_s=0.0)
+
+SHORT = article_value("news of Ada", "today Ada Lovelace met Charles in London")
+LONG = article_value("long read", " ".join(f"then Mister {'Very ' * 9}Long said so" for _ in range(3)))
+"""About 50 tokens in windows of 8: its names of eleven words stand across seams."""
+INVALID = b"no second line"
+UNTOKENIZABLE = article_value("strange", "untokenizable words")
+KILLER = article_value("beware", f"a {DEADLY} word")
+"""Ends the process whose engine is `killed_by_deadly`."""
+POISONED = article_value("bad", "some poison " + "and words after it " * 5)
+
+
+@contextmanager
+def unguarded(_what: str, _limit_s: float) -> Iterator[None]:
+    """A guard that never barks."""
+    yield
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A running worker and what it was given."""
+
+    worker: Worker
+    source: FakeSource
+    sink: FakeSink
+    tokenizer: FakePool[list[Ticket], Tokenized]
+    engine: FakePool[Batch, BatchResult]
+    wakeup: FakeWakeup
+    intake: Intake
+    schemas: FakeSchemas
+    tracker: OffsetTracker
+    counters: Counters
+
+
+class World:
+    """Everything outside the workers, and the seeds of all chance in it."""
+
+    def __init__(self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_PASS) -> None:
+        self.setup = setup
+        self.random = Random(seed)
+        self.clock = FakeClock()
+        self.registry = FakeRegistry()
+        self.started: list[Process] = []
+        """Every process that there ever was."""
+        self._judged: tuple[object, list[str]] = None, []
+        self.log = FakeLog({INPUT: partitions, OUTPUT: partitions, DEAD_LETTERS: partitions}, input=INPUT)
+
+    def put(self, *values: bytes | None, partition: int = 0) -> list[int]:
+        """Append input records; returns their offsets."""
+        return [self.log.append(Partition(INPUT, partition), (b"key", value)) for value in values]
+
+    def put_transaction(self, *values: bytes | None, partition: int = 0, commit: bool = True) -> None:
+        """Append input records as a transaction of the publisher, committed or aborted: a marker follows them."""
+        producer = self.log.init_transactions("publisher")
+        producer.begin()
+        for value in values:
+            producer.produce(Partition(INPUT, partition), (b"key", value))
+        if commit:
+            producer.commit()
+        else:
+            self.log.init_transactions("publisher")
+
+    def start(
+        self,
+        name: str = "worker-0",
+        *,
+        fault: Fault = no_fault,
+        refuses: checker.Refuses = checker.accept_all,
+        until_caught_up: bool = False,
+        tracker: Callable[[], OffsetTracker] = OffsetTracker,
+        recovery: RecoveryLimits = RECOVERY,
+        limits: LoopLimits = LIMITS,
+        infer: Callable[[Batch], BatchResult] | None = None,
+        forgets: float = 0.0,
+    ) -> Process:
+        """Start a worker: connected, and a member of the group."""
+        random, setup = Random(self.random.random()), self.setup
+        wakeup, counters = FakeWakeup(self.clock), Counters()
+        source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
+        sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
+        rivals = FakeRivals(source)
+        tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
+        engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)
+        scheduler = setup.scheduler(RULES)
+        schemas = FakeSchemas(self.registry, self.clock, wakeup, random, forgets=forgets)
+        intake = Intake(
+            schemas.read,
+            tokenizer.as_pool(),
+            setup.cutters,
+            scheduler,
+            setup.heads,
+            chars_per_call=1_024,
+            clock=self.clock,
+            schemas=schemas,
+            cards=setup.cards,
+        )
+        counters.name_tasks([[head.task.name for head in heads if head.task] for heads in setup.heads])
+        offsets, pool = tracker(), engine.as_pool()
+        pacing = Pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
+        worker = Worker(
+            source=source,
+            sink=sink,
+            tracker=offsets,
+            intake=intake,
+            scheduler=scheduler,
+            engine=pool,
+            heads=setup.heads,
+            padded_tokens=lambda batch: batch.padded_tokens,
+            budget=Budget(scheduler),
+            pacing=pacing,
+            isolation=Isolation(source, sink, pacing, counters),
+            recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
+            snapshots=SnapshotReader(source, scheduler, pool, offsets, self.clock, intake, pacing, self.clock()),
+            counters=counters,
+            tracing=PassingOn(),
+            clock=self.clock,
+            wakeup=wakeup,
+            guard=unguarded,
+            limits=limits,
+        )
+        sink.open()
+        rivals.begin()
+        self.started.append(
+            Process(worker, source, sink, tokenizer, engine, wakeup, intake, schemas, worker.tracker, counters)
+        )
+        return self.started[-1]
+
+    def steps(self, *processes: Process, until: Callable[[], bool], at_most: int = 2_000) -> int:
+        """Step workers in turn until something holds; returns how many turns it took. The judge looks on all the time."""
+        for turns in range(at_most):
+            if until():
+                return turns
+            for process in processes:
+                process.worker.step()
+                assert self.violations() == []
+        raise AssertionError(f"still not after {at_most} turns: {checker.unfinished(self.log)}")
+
+    def violations(self, refuses: checker.Refuses = checker.accept_all) -> list[str]:
+        """What the judge finds wrong at this moment. It reads the whole log, so only if that has changed."""
+        asked = (self.log.changes, refuses)
+        if asked != self._judged[0]:
+            self._judged = asked, checker.violations(self.log, refuses, self.setup.expected)
+        return self._judged[1]
+
+    def done(self) -> bool:
+        """True when everything is committed, up to the very end."""
+        return not checker.unfinished(self.log)
+
+    def outputs(self, topic: str = OUTPUT, partition: int = 0) -> Sequence[object]:
+        """What a downstream reader sees."""
+        return [payload for _, payload in self.log.read_committed(Partition(topic, partition))]

@@ -1,0 +1,134 @@
+"""A run's arrays hold windows of many articles, and junk between them: each article gets what its own windows said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from rules.building import raw, spans_of_words
+
+from enricher.worker.records import (
+    Article,
+    Batch,
+    BatchResult,
+    DeadLetter,
+    EnrichedRecord,
+    RunOutput,
+    Ticket,
+    TokenizedArticle,
+    TokenizedField,
+    TokenLabels,
+    Window,
+    WindowFailure,
+)
+from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.windowing import WindowCutter
+
+LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+HEADS = (EntityHead.of(LABELS),)
+CUTTER = WindowCutter(7, 2, before=(101,), after=(102,))
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """An article whose every word is a letter and a token, with the right labels."""
+
+    ticket: Ticket
+    windows: list[Window]
+    labels: list[int]
+
+    def spans(self) -> list[tuple[int, int, str]]:
+        """The rule, word by word: word `n` stands at `2 n`."""
+        spans: list[tuple[int, int, str]] = []
+        for word, label in enumerate(LABELS[label] for label in self.labels):
+            if label == "O":
+                continue
+            start = 2 * word
+            if spans and label == f"I-{spans[-1][2]}" and spans[-1][1] == start - 1:
+                start = spans.pop()[0]
+            spans.append((start, 2 * word + 1, label[2:]))
+        return spans
+
+
+@st.composite
+def truths(draw: st.DrawFn) -> Truth:
+    """Articles of one window and of several."""
+    labels = draw(st.lists(st.integers(0, len(LABELS) - 1), min_size=1, max_size=25))
+    body = " ".join("a" * len(labels))
+    ticket = Ticket(raw(0), 0.0, Article("id", "", body))
+    part = TokenizedField("body", np.zeros(len(labels), np.int32), spans_of_words(body))
+    return Truth(ticket, CUTTER.cut(ticket, TokenizedArticle((part,)), 0.0), labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """What happens to articles: batches of their windows in any order and company, and windows that fail."""
+
+    truths: list[Truth]
+    batches: list[list[Window]]
+    failing: set[int]
+    """Windows by `id`."""
+    forgotten: dict[int, int]
+    """How many batches come back before a ticket is forgotten, by its index."""
+
+
+@st.composite
+def lots(draw: st.DrawFn) -> Lot:
+    """Some of everything."""
+    articles = draw(st.lists(truths(), min_size=1, max_size=5))
+    windows = draw(st.permutations([window for article in articles for window in article.windows]))
+    batches, rest = [], list(windows)
+    while rest:
+        size = draw(st.integers(1, len(rest)))
+        batches.append(rest[:size])
+        rest = rest[size:]
+    failing = draw(st.sets(st.sampled_from([id(window) for window in windows]), max_size=2))
+    forgotten = draw(st.dictionaries(st.integers(0, len(articles) - 1), st.integers(0, len(batches)), max_size=2))
+    return Lot(articles, batches, failing, forgotten)
+
+
+def answered(batch: list[Window], lot: Lot, dice: np.random.Generator) -> BatchResult:
+    """The right labels where a window owns tokens; elsewhere, and between windows, any label with a NaN for its score."""
+    right = {id(truth.ticket): truth.labels for truth in lot.truths}
+    gaps = dice.integers(0, 4, len(batch) + 1)
+    starts = (np.cumsum([len(window.ids) for window in batch]) - [len(window.ids) for window in batch]) + np.cumsum(
+        gaps
+    )[:-1]
+    total = int(sum(len(window.ids) for window in batch) + gaps.sum())
+    labels, scores = dice.integers(0, len(LABELS), total).astype(np.int32), np.full(total, np.nan, np.float32)
+    for window, start in zip(batch, starts.tolist(), strict=True):
+        shift = start + window.specials_before - window.start
+        owned = slice(window.own_start + shift, window.own_stop + shift)
+        labels[owned] = right[id(window.ticket)][window.own_start : window.own_stop]
+        scores[owned] = 0.5
+    good = [place for place, window in enumerate(batch) if id(window) not in lot.failing]
+    run = RunOutput([batch[place] for place in good], [starts[place] for place in good], [TokenLabels(labels, scores)])
+    failures = [WindowFailure(window, "Broken", "it is") for window in batch if id(window) in lot.failing]
+    return BatchResult(Batch(tuple(batch)), [run], failures)
+
+
+@given(lots(), st.integers(0, 2**32))
+def test_every_article_has_the_entities_of_its_own_labels(lot: Lot, seed: int) -> None:
+    """In whatever order and company its batches come back. One that failed is a dead letter, a forgotten one is nothing."""
+    dice = np.random.default_rng(seed)
+    finished_before: set[int] = set()
+    for number, batch in enumerate(lot.batches):
+        for index, after in lot.forgotten.items():
+            if after == number:
+                lot.truths[index].ticket.forgotten = True
+                finished_before |= {index} if lot.truths[index].ticket.outcome else set()
+        settle(answered(batch, lot, dice), HEADS)
+    for index, truth in enumerate(lot.truths):
+        outcome = truth.ticket.outcome
+        if truth.ticket.forgotten and index not in finished_before:
+            assert outcome is None
+        elif any(id(window) in lot.failing for window in truth.windows):
+            assert outcome == DeadLetter("inference", "Broken", "it is")
+        else:
+            assert isinstance(outcome, EnrichedRecord)
+            assert truth.spans() == [(each["start"], each["end"], each["label"]) for each in outcome.entities]
+            assert all(each["score"] == 0.5 for each in outcome.entities)
+            assert truth.ticket.answers == []

@@ -1,0 +1,197 @@
+"""The scheduler, rule by rule. What holds for any traffic is in the two files beside this one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rules.building import window_of
+
+from enricher.worker.records import Batch, Window
+from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
+
+RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
+
+
+def lengths(batch: Batch | None) -> list[int]:
+    """Lengths of a batch's windows, in its order."""
+    assert batch is not None
+    return [window.length_tokens for window in batch.windows]
+
+
+def scheduler_with(*windows: Window, rules: BatchRules = RULES) -> LengthBucketScheduler:
+    """A scheduler in which these windows wait."""
+    scheduler = LengthBucketScheduler(rules)
+    scheduler.add(windows)
+    return scheduler
+
+
+def test_a_batch_is_due_when_its_oldest_window_has_waited() -> None:
+    """Not a moment before, and the windows that came later go along."""
+    scheduler = scheduler_with(window_of(8, 0.0), window_of(7, 0.09))
+    assert scheduler.next_batch(0.0999) is None
+    assert [8, 7] == lengths(scheduler.next_batch(0.1))
+
+
+def test_the_timer_does_not_start_again_when_a_window_is_added() -> None:
+    """A trickle of windows cannot put the first one off."""
+    scheduler = scheduler_with(window_of(8, 0.0))
+    for step in range(1, 10):
+        scheduler.add([window_of(8, step / 100)])
+        assert scheduler.next_due_s() == (0.1 if step < 7 else 0.0)
+
+
+@pytest.mark.parametrize(("arrived_s", "max_wait_s"), [(0.1, 0.2), (1.1, 0.7), (3e6 + 0.1, 0.05)])
+def test_what_is_due_at_a_time_is_given_at_that_time(arrived_s: float, max_wait_s: float) -> None:
+    """To the last bit: otherwise the loop would wake, find nothing, and wait for no time at all, again and again."""
+    scheduler = scheduler_with(window_of(8, arrived_s), rules=replace(RULES, max_wait_s=max_wait_s))
+    due_s = scheduler.next_due_s()
+    assert due_s is not None
+    assert [8] == lengths(scheduler.next_batch(due_s))
+
+
+def test_a_full_bucket_does_not_wait() -> None:
+    """Four windows of 16 fill a batch of 64 tokens at once."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
+    assert scheduler.next_batch(5.0) is None
+    scheduler.add([window_of(16, 5.0)])
+    assert [16] * 4 == lengths(scheduler.next_batch(5.0))
+
+
+def test_a_window_that_could_take_no_other_along_does_not_wait() -> None:
+    """With 40 of 64 tokens used a second window of its bucket does not fit, so there is nothing to wait for."""
+    assert [40] == lengths(scheduler_with(window_of(40, 5.0)).next_batch(5.0))
+
+
+def test_a_window_above_the_budget_goes_alone() -> None:
+    """The only batch that may be larger than allowed has one window."""
+    scheduler = scheduler_with(window_of(100, 0.0), window_of(100, 0.0))
+    assert [100] == lengths(scheduler.next_batch(0.0))
+    assert [100] == lengths(scheduler.next_batch(0.0))
+    assert scheduler.next_batch(10.0) is None
+
+
+def test_of_several_ready_buckets_the_one_with_the_oldest_head_goes_first() -> None:
+    """A full bucket does not overtake a window that has waited longer and is due."""
+    due, full = window_of(30, 0.0), [window_of(8, 0.05) for _ in range(8)]
+    scheduler = scheduler_with(due, *full, rules=replace(RULES, run_overhead_tokens=0))
+    assert [30] == lengths(scheduler.next_batch(0.1))
+    assert [8] * 8 == lengths(scheduler.next_batch(0.1))
+
+
+def test_a_window_comes_along_where_padding_it_costs_less_than_a_run_of_its_own() -> None:
+    """Nothing else waits: alone 20 would pay a run, 10 tokens; an eighth of 20 is cheap. 32 - 20 is less, 33 - 20 not."""
+    rules = replace(RULES, run_overhead_tokens=10)
+    assert [32, 20] == lengths(scheduler_with(window_of(32, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
+    assert [33] == lengths(scheduler_with(window_of(33, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
+
+
+def test_a_window_that_would_share_a_later_run_with_others_pays_only_its_share_of_it() -> None:
+    """With 64 tokens left for the later run, of the same 10 tokens, 20 is worth padding to 25, and not to 32."""
+    rules = replace(RULES, run_overhead_tokens=10)
+    others = [window_of(4, 0.06) for _ in range(11)]
+    assert [32] == lengths(
+        scheduler_with(window_of(32, 0.0), window_of(20, 0.05), *others, rules=rules).next_batch(0.1)
+    )
+    assert [25, 20] == lengths(
+        scheduler_with(window_of(25, 0.0), window_of(20, 0.05), *others, rules=rules).next_batch(0.1)
+    )
+
+
+def test_the_nearest_lengths_come_along_first() -> None:
+    """If one more window fits, it is the one that needs the least padding."""
+    rules = replace(RULES, run_overhead_tokens=30)
+    scheduler = scheduler_with(window_of(30, 0.0), window_of(7, 0.01), window_of(15, 0.02), rules=rules)
+    assert [30, 15] == lengths(scheduler.next_batch(0.1))
+
+
+def test_longer_windows_come_along_where_that_is_cheaper() -> None:
+    """Two of 20 padded to 21 cost two tokens, one of 17 padded to 20 costs three: 21 is nearer, and makes the longest."""
+    rules = replace(RULES, run_overhead_tokens=30)
+    waiting = [window_of(20, 0.0), window_of(17, 0.01), window_of(20, 0.02), window_of(21, 0.03)]
+    assert [20, 20, 21] == lengths(scheduler_with(*waiting, rules=rules).next_batch(0.1))
+
+
+def test_a_longer_window_comes_along_only_where_the_budget_holds_all_padded_to_it() -> None:
+    """Three of 20 use 60 of 64 tokens; with one of 21 there would be 84."""
+    waiting = [*[window_of(20, 0.0)] * 2, window_of(32, 0.0)]
+    assert [20, 20] == lengths(scheduler_with(*waiting, rules=replace(RULES, run_overhead_tokens=99)).next_batch(0.1))
+
+
+def test_a_full_batch_has_no_room_for_shorter_windows() -> None:
+    """Topping up keeps the budget."""
+    scheduler = scheduler_with(window_of(32, 0.0), window_of(32, 0.0), window_of(31, 0.0), window_of(15, 0.0))
+    assert [32, 32] == lengths(scheduler.next_batch(0.0))
+
+
+def test_windows_of_one_bucket_go_in_the_order_of_their_arrival() -> None:
+    """First come, first served."""
+    windows = [window_of(16, index / 1000) for index in range(10)]
+    scheduler = scheduler_with(*windows)
+    taken = [window for _ in range(3) for window in (scheduler.next_batch(1.0) or Batch(())).windows]
+    assert windows == taken
+
+
+def test_the_longest_of_a_bucket_counts_only_while_it_waits() -> None:
+    """With the 32 gone, one of 20 does not fill a batch of 64: it waits for company."""
+    scheduler = scheduler_with(window_of(32, 0.0), window_of(20, 0.05), rules=replace(RULES, run_overhead_tokens=0))
+    assert scheduler.next_due_s() == 0.0
+    assert [32] == lengths(scheduler.next_batch(0.1))
+    assert scheduler.next_due_s() == 0.05 + RULES.max_wait_s
+
+
+def test_a_window_that_is_added_late_counts_from_its_own_arrival() -> None:
+    """One that comes back after a failed run is as old as it was, and goes before those that arrived after it."""
+    back, younger = window_of(8, 0.0), window_of(30, 0.05)
+    scheduler = scheduler_with(younger, rules=replace(RULES, run_overhead_tokens=0))
+    scheduler.add([back])
+    assert scheduler.next_due_s() == 0.1
+    assert [8] == lengths(scheduler.next_batch(0.16))
+    assert [30] == lengths(scheduler.next_batch(0.16))
+
+
+def test_a_lower_budget_counts_for_windows_already_queued() -> None:
+    """Eight of 16 would have been two batches of 64 tokens; with 32 they are four, and full ones at once."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 8)
+    scheduler.limit_budget(32)
+    assert [[16, 16]] * 4 == [lengths(scheduler.next_batch(5.0)) for _ in range(4)]
+    assert scheduler.queued_windows == 0
+
+
+def test_a_lower_budget_can_make_a_bucket_full() -> None:
+    """Three of 16 wait for a fourth; if only two fit, there is nothing to wait for."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
+    assert scheduler.next_due_s() == 5.1
+    scheduler.limit_budget(32)
+    assert scheduler.next_due_s() == 5.0
+
+
+def test_a_budget_rises_up_to_that_of_the_rules() -> None:
+    """A batch that was full waits for more again; no caller gets past the rules."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
+    scheduler.limit_budget(32)
+    assert scheduler.next_due_s() == 5.0
+    scheduler.limit_budget(1_000)
+    assert scheduler.max_batch_tokens == RULES.max_batch_tokens
+    assert scheduler.next_due_s() == 5.1
+
+
+def test_below_the_longest_window_the_budget_lets_it_go_alone() -> None:
+    """A window is not cut any more: one that is above the budget is the smallest batch there is."""
+    scheduler = scheduler_with(*[window_of(32, 0.0)] * 2)
+    scheduler.limit_budget(1)
+    assert [[32], [32]] == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
+
+
+def test_nothing_is_due_where_nothing_waits() -> None:
+    """An empty scheduler has no due time and no batch."""
+    assert scheduler_with().next_due_s() is None
+    assert scheduler_with().next_batch(1e9) is None
+
+
+@pytest.mark.parametrize("edges", [(), (8, 8), (16, 8)])
+def test_bucket_edges_must_grow(edges: tuple[int, ...]) -> None:
+    """Anything else is a bug of the caller."""
+    with pytest.raises(AssertionError):
+        replace(RULES, bucket_edges=edges)

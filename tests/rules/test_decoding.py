@@ -1,0 +1,224 @@
+"""Labels -> entities: the rule, one small case each; the reference; and what must hold for any labels."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rules.building import GivenSpans, answer, entities_of, spans_of_words, ticket_of
+
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.records import Article, Entity, Ticket
+from enricher.worker.rules.decoding import LabelScheme
+
+DATA = Path(__file__).parent.parent / "data"
+GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
+MODELS = Path(__file__).parent.parent.parent / "enricher" / "models"
+LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+SCHEME = LabelScheme.from_labels(LABELS)
+
+
+def labelled(body: str, labels: str, title: str = "") -> Ticket:
+    """One token a word; `labels` names each word's label, title first."""
+    ticket = ticket_of(title, body, spans_of_words(title), spans_of_words(body))
+    answer(ticket, [LABELS.index(label) for label in labels.split()])
+    return ticket
+
+
+def found(ticket: Ticket) -> list[tuple[str, str]]:
+    """Text and label of each entity."""
+    return [(entity["text"], entity["label"]) for entity in entities_of(ticket, SCHEME)]
+
+
+def test_a_begin_opens_an_entity_and_insides_continue_it() -> None:
+    """The plain case."""
+    assert [("Ada Lovelace", "PER")] == found(labelled("so Ada Lovelace said", "O B-PER I-PER O"))
+
+
+def test_a_begin_right_after_an_entity_opens_another_one() -> None:
+    """Two people in a row are two, though their types are equal."""
+    assert [("Ada", "PER"), ("Charles", "PER")] == found(labelled("Ada Charles", "B-PER B-PER"))
+
+
+def test_an_inside_of_another_type_opens_an_entity() -> None:
+    """It continues only what is of its own type."""
+    assert [("Ada", "PER"), ("London", "LOC")] == found(labelled("Ada London", "B-PER I-LOC"))
+
+
+def test_an_inside_after_a_word_without_label_opens_an_entity() -> None:
+    """It continues only the word just before; nothing is thrown away for the want of a begin."""
+    assert [("Ada", "PER"), ("Charles", "PER")] == found(labelled("Ada and Charles", "B-PER O I-PER"))
+    assert [("Ada", "PER")] == found(labelled("Ada", "I-PER"))
+
+
+def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
+    """Later pieces neither end, nor open, nor change anything; the span reaches to the end of the last piece."""
+    pieces = GivenSpans([0, 0, 1, 1, 1], [(0, 2), (2, 8), (9, 11), (11, 13), (13, 14)])
+    ticket = ticket_of("", "Lovelace wrote", spans_of_words(""), pieces)
+    answer(ticket, [1, 3, 0, 1, 1])
+    assert [("Lovelace", "PER")] == found(ticket)
+
+
+def test_title_and_body_are_never_joined() -> None:
+    """An entity at the end of the title and one of the same type at the start of the body are two, each in its field."""
+    ticket = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
+    assert [("title", 6, 9, "Ada"), ("body", 0, 8, "Lovelace")] == [
+        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in entities_of(ticket, SCHEME)
+    ]
+
+
+def test_white_space_at_the_ends_of_a_span_is_not_part_of_the_entity() -> None:
+    """Some tokenizers count the space before a word as the word's own."""
+    ticket = ticket_of(
+        "", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([0, 1, 2, 3], [(0, 2), (2, 7), (7, 14), (14, 18)])
+    )
+    answer(ticket, [0, 3, 4, 0])
+    (entity,) = entities_of(ticket, SCHEME)
+    assert (4, 12, "New York") == (entity["start"], entity["end"], entity["text"])
+
+
+def test_an_entity_of_white_space_alone_is_none() -> None:
+    """Nothing is left of it."""
+    ticket = ticket_of("", "a   b", spans_of_words(""), GivenSpans([0, 1, 2], [(0, 1), (1, 4), (4, 5)]))
+    answer(ticket, [0, 1, 0])
+    assert found(ticket) == []
+
+
+@pytest.mark.parametrize("name", ["Zoe\u0301", "👩‍👩‍👧 Family", "Ａｄａ", "\U0001d4d0da"])
+def test_offsets_count_code_points(name: str) -> None:
+    """Combining characters, joined emoji and letters beyond the basic plane: the span cuts the original text exactly."""
+    text = f"here {name} is"
+    words = len(name.split())
+    (entity,) = entities_of(labelled(text, "O " + "B-PER " + "I-PER " * (words - 1) + "O"), SCHEME)
+    assert (name, 5, 5 + len(name)) == (entity["text"], entity["start"], entity["end"])
+
+
+def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
+    """0.5 and 1.0 make 0.75."""
+    ticket = labelled("Ada Lovelace", "B-PER I-PER")
+    answer(ticket, [1, 2], [0.5, 1.0])
+    (entity,) = entities_of(ticket, SCHEME)
+    assert entity["score"] == 0.75
+
+
+@given(score=st.floats(0, 1, width=32))
+def test_scores_are_told_to_the_fourth_decimal(score: float) -> None:
+    """As Python itself rounds it, whatever float32 the model gave; a number of Python, which JSON takes."""
+    ticket = labelled("Ada", "B-PER")
+    answer(ticket, [1], [score])
+    (entity,) = entities_of(ticket, SCHEME)
+    assert (float, round(score, 4)) == (type(entity["score"]), entity["score"])
+
+
+def test_a_score_a_little_above_one_is_one() -> None:
+    """Devices compute probabilities with rounding errors; no indexer shall see more than 1."""
+    ticket = labelled("Ada", "B-PER")
+    answer(ticket, [1], [1.00003])
+    (entity,) = entities_of(ticket, SCHEME)
+    assert entity["score"] == 1.0
+
+
+def test_an_entity_has_its_names_in_the_order_in_which_they_are_written() -> None:
+    """The bytes of a record are a contract, and this very dictionary is written."""
+    (entity,) = entities_of(labelled("Ada", "B-PER"), SCHEME)
+    assert list(Entity.__annotations__) == [*entity, "task"]
+
+
+def test_labels_without_a_prefix_count_as_insides() -> None:
+    """`PER` is an `I-PER`; a name with another prefix is taken as it stands."""
+    scheme = LabelScheme.from_labels(["O", "PER", "B-LOC", "X-RAY"])
+    assert (("", False), ("PER", False), ("LOC", True), ("X-RAY", False)) == scheme.meanings
+    assert [False, True, True, True] == scheme.inside.tolist()
+
+
+def reference_runs(labels: list[str]) -> list[tuple[int, int]]:
+    """The rule once more, word by word, as it is written in the reference's description."""
+    runs: list[tuple[int, int]] = []
+    for word, label in enumerate(labels):
+        if label == "O":
+            continue
+        continued = runs and runs[-1][1] == word and label == "I-" + labels[word - 1][2:]
+        runs[-1:] = [(runs[-1][0], word + 1)] if continued else [*runs[-1:], (word, word + 1)]
+    return runs
+
+
+@given(st.lists(st.sampled_from(LABELS)))
+def test_runs_of_words_follow_the_rule(labels: list[str]) -> None:
+    """What is decoded is what the rule gives word by word: with words of one letter, word `n` stands at `2 n`."""
+    entities = entities_of(labelled(" ".join("a" * len(labels)), " ".join(labels)), SCHEME)
+    runs = [(entity["start"] // 2, (entity["end"] + 1) // 2) for entity in entities]
+    assert reference_runs(labels) == runs
+
+
+CHARACTERS = st.sampled_from("aB \u0301\u00a0\n👩\u200d中\U0001d4d0")
+
+
+@st.composite
+def any_tickets(draw: st.DrawFn) -> Ticket:
+    """Texts of any characters, cut into any tokens and words, with any labels."""
+    parts = []
+    for _ in range(2):
+        text = "".join(draw(st.lists(CHARACTERS, max_size=30)))
+        cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=12)))
+        chars = [(start, draw(st.integers(start, stop))) for start, stop in pairwise(cuts)]
+        new_word = draw(st.lists(st.booleans(), min_size=len(chars), max_size=len(chars)))
+        parts.append((text, GivenSpans(np.cumsum(np.array(new_word, np.int32)).tolist(), chars)))
+    (title, title_spans), (body, body_spans) = parts
+    ticket = ticket_of(title, body, title_spans, body_spans)
+    length = len(title_spans.words) + len(body_spans.words)
+    answer(ticket, draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)))
+    return ticket
+
+
+@given(any_tickets())
+def test_spans_are_ordered_apart_and_inside_their_field(ticket: Ticket) -> None:
+    """Whatever the labels: half-open, not empty, trimmed, in order, never overlapping, and the text is the field's."""
+    assert ticket.article is not None
+    ends = {"title": 0, "body": 0}
+    entities = entities_of(ticket, SCHEME)
+    assert sorted(entities, key=lambda entity: entity["field"] != "title") == entities
+    for entity in entities:
+        text = ticket.article.text(entity["field"])
+        assert ends[entity["field"]] <= entity["start"] < entity["end"] <= len(text)
+        assert entity["text"] == text[entity["start"] : entity["end"]] == entity["text"].strip()
+        ends[entity["field"]] = entity["end"]
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Checkpoint:
+    """The model that comes with the package."""
+    return Checkpoint.open(MODELS / "newswire-minilm")
+
+
+def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpoint) -> None:
+    """1,000 sentences through the real tokenizer, with the reference's logits: every span, label and text is the same."""
+    sentences = [json.loads(line) for line in (GOLD / "pud.jsonl").read_text("utf-8").splitlines()]
+    wanted = [json.loads(line) for line in (DATA / "reference" / "pud_spans.jsonl").read_text("utf-8").splitlines()]
+    arrays = np.load(DATA / "reference" / "pud_logits.npz")
+    labels = np.split(arrays["logits"].argmax(axis=1).astype(np.int32), np.cumsum(arrays["lengths"])[:-1])
+    tokenizer = ArticleTokenizer(embedded, max_article_tokens=100_000, too_long="truncate")
+    articles = [Article(sentence["id"], "", sentence["text"]) for sentence in sentences]
+    scheme = LabelScheme.from_labels(embedded.labels)
+    counts: Counter[str] = Counter()
+    for article, tokens, its_labels, its_wanted in zip(
+        articles, tokenizer.tokenize(articles), labels, wanted, strict=True
+    ):
+        assert not isinstance(tokens, Exception)
+        ticket = ticket_of("", article.body, spans_of_words(""), spans_of_words(""))
+        ticket.article, ticket.tokens = article, tokens
+        answer(ticket, its_labels[1:-1].tolist())
+        spans = [
+            {"start": entity["start"], "end": entity["end"], "label": entity["label"], "text": entity["text"]}
+            for entity in entities_of(ticket, scheme)
+        ]
+        assert its_wanted == {"id": article.id, "entities": spans}
+        counts.update(entity["label"] for entity in its_wanted["entities"])
+    assert counts.total() > 1_000
+    assert len(counts) == 3
