@@ -24,7 +24,7 @@ from enricher.worker.articles import record_as_json
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import data_console, remark_console, write_line
 from enricher.worker.records import RawRecord
-from enricher.worker.rules.assembly import NER
+from enricher.worker.rules.heads import KINDS
 from enricher.worker.settings import load_settings
 from enricher.worker.stats.counters import MOST_LABELS
 from enricher.worker.telemetry.baseline import (
@@ -107,11 +107,14 @@ class Found:
 
 def labels_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Task and label of each entity and each class of an enriched record. Raises LookupError, TypeError, AttributeError."""
-    tasks = [task["name"] for task in document.get("tasks", ()) if task["kind"] == "ner"]
-    # Entities name their task only where several tasks find entities.
-    task = tasks[0] if tasks else NER
-    entities = [(entity.get("task", task), entity["label"]) for entity in document["entities"]]
-    return entities + [(each["task"], each["label"]) for each in document.get("classifications", ())]
+    found: list[tuple[str, str]] = []
+    for kind in KINDS.values():
+        if kind.labelled:
+            # Entities name their task only where several tasks find entities.
+            names = [task["name"] for task in document.get("tasks", ()) if task["kind"] == kind.kind]
+            only = names[0] if names else kind.kind
+            found += [(each.get("task", only), each["label"]) for each in document.get(kind.listed_in, ())]
+    return found
 
 
 def counted(reader: TopicReader) -> Found:

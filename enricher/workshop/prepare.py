@@ -36,6 +36,7 @@ from enricher.worker.inference.run.selection import (
     unquantised,
 )
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.rules.heads import KINDS
 from enricher.worker.runtime.devices import parse_device
 from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
 from enricher.workshop.calibrating import (
@@ -129,8 +130,9 @@ def model_prepare(  # noqa: PLR0913  the options of the command
         variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
     path = out.absolute()
-    setting = f"ENRICHER_MODEL__SOURCE={quote(str(path))}" if original.head.kind == "ner" else f'source = "{path}"'
-    where = "" if original.head.kind == "ner" else "in [tasks.NAME]: "
+    needs_task = KINDS[original.head.kind].needs_task
+    setting = f'source = "{path}"' if needs_task else f"ENRICHER_MODEL__SOURCE={quote(str(path))}"
+    where = "in [tasks.NAME]: " if needs_task else ""
     console.print(f"{out}: {variant.name} on {request.device}. To run it: {where}{setting}", markup=False)
 
 

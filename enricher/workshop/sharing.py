@@ -12,6 +12,7 @@ from enricher.worker.build.tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.inference.checkpoint.sharing import encoder_digest
 from enricher.worker.inference.run.selection import choose_for
+from enricher.worker.rules.heads import KINDS
 from enricher.worker.settings import Settings, TaskSettings
 
 if TYPE_CHECKING:
@@ -22,20 +23,15 @@ if TYPE_CHECKING:
     from enricher.worker.inference.device.session import Device
     from enricher.worker.inference.run.selection import Precision
 
-_POOLING = {"mean": "mean of all tokens", "first": "first token (CLS)"}
-
 
 def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What the head finds, and the digest of the encoder below it; None for what this kind does not have."""
     head = checkpoint.head
-    embeds = head.kind == "embedding"
     return {
         "kind": head.kind,
         "labels": list(head.labels) or None,
-        "multi_label": head.multi_label if head.kind == "classification" else None,
-        "pooling": _POOLING[head.reads] if embeds else None,
-        "dimensions": head.dimensions if embeds else None,
-        "normalised": head.normalised if embeds else None,
+        **dict.fromkeys(("multi_label", "pooling", "dimensions", "normalised")),
+        **KINDS[head.kind].facts(head),
         "digest": checkpoint.digest,
         "encoder_digest": encoder_digest(checkpoint),
     }
@@ -90,7 +86,11 @@ def print_passes(shown: dict[str, Any]) -> None:
     models = Table("model", "kind", "finds", "digest", "encoder")
     for each in shown["models"]:
         models.add_row(
-            escape(each["name"]), each["kind"], escape(_finds(each)), each["digest"][:12], each["encoder_digest"][:12]
+            escape(each["name"]),
+            each["kind"],
+            escape(KINDS[each["kind"]].finds(each)),
+            each["digest"][:12],
+            each["encoder_digest"][:12],
         )
     console.print(models)
     for number, each in enumerate(shown["passes"]):
@@ -100,11 +100,3 @@ def print_passes(shown: dict[str, Any]) -> None:
         console.print(escape(f"pass {number}: {', '.join(each['models'])}: {serves}"), soft_wrap=True)
         for line in (*apart, *slower):
             console.print(escape(f"  {line}"), soft_wrap=True)
-
-
-def _finds(facts: dict[str, Any]) -> str:
-    if facts["kind"] == "embedding":
-        normalised = ", normalised" if facts["normalised"] else ""
-        return f"vectors of {facts['dimensions']}, {facts['pooling']}{normalised}"
-    several = " (several may hold)" if facts["multi_label"] else ""
-    return ", ".join(facts["labels"]) + several

@@ -132,7 +132,7 @@ def test_a_vector_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord, re
     """The encoder never raises because of what was found in an article."""
     task = TaskCard("meaning", "embedding", ModelCard("m", "sha256:0", "fp32"), "mean", "list")
     vector = Embedding(task, np.full(3, np.inf, np.float32))
-    odd = replace(record, embeddings=[vector], tasks=[TaskReport(task, record.coverage)])
+    odd = replace(record, findings={"embeddings": [vector]}, tasks=[TaskReport(task, record.coverage)])
     message = encoder().outgoing(finished(raw, odd))
     said = "the vector of task 'meaning' is not finite"
     assert ("dead_letter", raw.value) == (message.kind, message.value)

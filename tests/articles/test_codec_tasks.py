@@ -26,7 +26,6 @@ from enricher.worker.articles import (
     encode_record,
     record_as_json,
     record_writer,
-    write_embeddings,
     write_found,
 )
 from enricher.worker.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
@@ -44,6 +43,7 @@ from enricher.worker.records import (
     TaskReport,
     Ticket,
 )
+from enricher.worker.rules.heads.embedding import write_embeddings
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
@@ -74,8 +74,8 @@ def test_a_record_of_tasks_says_in_every_format_what_its_json_says(
 def test_vectors_are_read_back_exactly(record: EnrichedRecord) -> None:
     """A float32 to the last bit, whoever parses its text as a double; a float16 as numpy rounds to it."""
     read = orjson.loads(encode_record(record, CARD))["embeddings"]
-    kept = write_embeddings(record.embeddings)
-    for embedding, found, again in zip(record.embeddings, read, kept, strict=True):
+    kept = write_embeddings(record.findings["embeddings"])
+    for embedding, found, again in zip(record.findings["embeddings"], read, kept, strict=True):
         if embedding.task.vector_format == "list":
             values, wanted = np.array(found["vector"], np.float64).astype(np.float32), embedding.vector
         else:
@@ -114,7 +114,7 @@ def test_model_is_that_of_the_entities_if_a_task_found_some(ran: tuple[bool, boo
     reports = [
         TaskReport(card, SEEN if each else None) for card, each in zip((TOPIC, NAMES), reversed(ran), strict=True)
     ]
-    record = replace(record_of_tasks(), entities=[], classifications=[], embeddings=[], tasks=reports)
+    record = replace(record_of_tasks(), entities=[], findings={}, tasks=reports)
     for output_format in ALL:
         value = record_as_json(written(record, output_format), CONTENT_TYPES[output_format])
         assert {"name": model.name, "digest": model.digest, "precision": model.precision} == orjson.loads(value)[
@@ -168,7 +168,7 @@ PROTOBUF = "d8d4a81ad010e4421d9edbb6e2ccdc232cb181cd9356b27a8cc37045a95e19e3"
 
 def test_protobuf_without_tasks_is_what_it_was() -> None:
     """Absent fields take no bytes there. In Avro each takes one, by the schema that the record names."""
-    record = replace(record_of_tasks(), classifications=[], embeddings=[], tasks=[])
+    record = replace(record_of_tasks(), findings={}, tasks=[])
     assert PROTOBUF == hashlib.sha256(written(record, "protobuf")).hexdigest()
 
 
@@ -217,7 +217,7 @@ def test_a_vector_that_cannot_be_written_is_a_dead_letter(
 ) -> None:
     """It names the task; the record is kept as it is until then, and the largest float16 is written."""
     vector = np.array([0.5, value], np.float32)
-    record = write_found(replace(record_of_tasks(), embeddings=[Embedding(card, vector)]))
+    record = write_found(replace(record_of_tasks(), findings={"embeddings": [Embedding(card, vector)]}))
     with pytest.raises(InvalidArticle) as refused:
         written(record, output_format)
     assert (said, "publish") == (str(refused.value), refused.value.stage)
@@ -252,13 +252,14 @@ def test_a_record_that_vectors_make_too_large_says_so(output_format: RecordForma
     vector[:] = np.float32(-1.2345678e-10)
     text = len(orjson.dumps(vector, option=orjson.OPT_SERIALIZE_NUMPY))
     size = text if output_format == "json" else vector_bytes
-    large = replace(record_of_tasks(), embeddings=[Embedding(SIMILAR, vector)])
+    large = record_of_tasks()
+    large = replace(large, findings={**large.findings, "embeddings": [Embedding(SIMILAR, vector)]})
     for record in (large, write_found(large)):
         letter = letter_of(record, 8192, output_format)
         assert letter is not None
         assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)
         assert f" ({size} of them are vectors: vector=float16 makes them smaller), " in letter.message
-    halves = replace(large, embeddings=[Embedding(HALVES, vector)])
+    halves = replace(large, findings={**large.findings, "embeddings": [Embedding(HALVES, vector)]})
     letter = letter_of(halves, 4096 if output_format == "json" else 8000, output_format)
     assert letter is not None
     assert "of them are vectors)" in letter.message
@@ -272,4 +273,6 @@ def test_a_score_that_is_no_probability_is_a_bug() -> None:
     """As it is for entities."""
     record = record_of_tasks()
     with pytest.raises(AssertionError):
-        encode_record(replace(record, classifications=[{"task": "topic", "label": "x", "score": 1.5}]), CARD)
+        encode_record(
+            replace(record, findings={"classifications": [{"task": "topic", "label": "x", "score": 1.5}]}), CARD
+        )

@@ -225,7 +225,9 @@ def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
     """A line for each task that finds no entities; nobody reads the numbers of a vector."""
     record = record_of_tasks()
     reports = [*record.tasks[:3], TaskReport(record.tasks[3].task, None)]
-    record = replace(record, embeddings=record.embeddings[:1], tasks=reports)
+    record = replace(
+        record, findings={**record.findings, "embeddings": record.findings["embeddings"][:1]}, tasks=reports
+    )
     document = orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))
     lines = [line.plain for line in enriched(document, record.article, "now", colours=False)]
     assert [

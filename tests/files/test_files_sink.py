@@ -95,7 +95,7 @@ def test_record_that_cannot_be_written_is_a_dead_letter() -> None:
     coverage = Coverage(tokens=1, windows=1, truncated=False)
     task = TaskCard("meaning", "embedding", CARD, "mean", "list")
     vector = Embedding(task, np.full(3, np.inf, np.float32))
-    odd = EnrichedRecord(Article("1", "", "b"), (), coverage, (), [vector], [TaskReport(task, coverage)])
+    odd = EnrichedRecord(Article("1", "", "b"), (), coverage, {"embeddings": [vector]}, [TaskReport(task, coverage)])
     fine = EnrichedRecord(Article("2", "", "b", document=b"[]"), (), coverage)
     sink = LineSink(records, dead_letters, card=CARD, committed=lambda _: None)
     released = release(fine, odd, fine)

@@ -12,7 +12,6 @@ from inference import packed_reference
 from support.layout import rows_of
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.head import reads_of
 from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.catalogue import variants_for
@@ -22,6 +21,7 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.records import OwnedRow, Window
+from enricher.worker.rules.heads import reads_of
 from enricher.worker.rules.pooling import pooled
 from tools.head_references.folders import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 

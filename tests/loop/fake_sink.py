@@ -182,7 +182,10 @@ def _content_of_tasks(record: EnrichedRecord) -> object:
             (each["field"], each["start"], each["end"], each["text"], each["label"], each["task"])
             for each in record.entities
         ],
-        [(each["task"], each["label"]) for each in record.classifications],
-        [(each.task.name, *(round(float(value), 3) for value in each.vector)) for each in record.embeddings],
+        [(each["task"], each["label"]) for each in record.findings.get("classifications", ())],
+        [
+            (each.task.name, *(round(float(value), 3) for value in each.vector))
+            for each in record.findings.get("embeddings", ())
+        ],
         [(report.task.name, report.coverage is not None) for report in record.tasks],
     )

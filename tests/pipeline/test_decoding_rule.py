@@ -24,7 +24,6 @@ from tokenizers import Tokenizer
 
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.labels import label_names
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import (
@@ -38,6 +37,7 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.assembly import finish_enriched, settle
 from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.heads.label_names import label_names
 from enricher.worker.rules.windowing import WindowCutter
 
 if TYPE_CHECKING:

@@ -93,10 +93,10 @@ def check(ticket: Ticket, words: int, language: str | None) -> None:
     assert expected == [(each["task"], each["label"], each["start"]) for each in record.entities]
     places = {("later", "B"): -(-words // 4), ("first", "A"): -(-words // 3)}
     classes = [("topic", "odd" if words > 1 else "even")] if german and words else []
-    assert classes == [(each["task"], each["label"]) for each in record.classifications]
+    assert classes == [(each["task"], each["label"]) for each in record.findings.get("classifications", [])]
     assert {key: count for key, count in places.items() if count} | dict.fromkeys(classes, 1) == record.labels
     vectors = [(words - 1) / 2] if german and words else []
-    assert vectors == pytest.approx([float(each.vector[0]) for each in record.embeddings])
+    assert vectors == pytest.approx([float(each.vector[0]) for each in record.findings.get("embeddings", [])])
     assert [("later", True), ("topic", german), ("first", True), ("vector", german)] == [
         (report.task.name, report.coverage is not None) for report in record.tasks
     ]
@@ -186,7 +186,7 @@ def test_vectors_count_among_what_the_article_takes() -> None:
         for branch in Splitter(HEADS, CARDS).split(ticket)
     ]
     assert isinstance(ticket.outcome, EnrichedRecord)
-    [vector] = ticket.outcome.embeddings
+    [vector] = ticket.outcome.findings["embeddings"]
     assert [3 * vector.vector.nbytes, 0] == added
     assert sum(added) == ticket.unpacked_bytes
 
@@ -207,7 +207,7 @@ def test_one_pass_says_which_of_its_tasks_ran() -> None:
     assert isinstance(ticket.outcome, EnrichedRecord)
     coverage = Coverage(tokens=6, windows=2, truncated=False)
     assert [TaskReport(FIRST, coverage), TaskReport(VECTOR, None)] == ticket.outcome.tasks
-    assert [] == ticket.outcome.embeddings
+    assert {} == ticket.outcome.findings
     assert coverage == ticket.outcome.coverage
 
 
@@ -291,5 +291,5 @@ def test_a_head_that_fails_on_a_window_costs_the_articles_that_it_is_for(
         assert DeadLetter("inference", "NotFinite", "no number") == ticket.outcome
     else:
         assert isinstance(ticket.outcome, EnrichedRecord)
-        assert [] == ticket.outcome.embeddings
+        assert {} == ticket.outcome.findings
         assert len(ticket.outcome.entities) > 2

@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import P0, raw
 
-from enricher.worker.records import ModelCard, Owned, OwnedRow, Pooling, TaskCard
-from enricher.worker.rules.heads import ClassHead, EmbeddingHead, probabilities
+from enricher.worker.records import ModelCard, OwnedRow, Pooling, TaskCard, Ticket
+from enricher.worker.rules.heads import ClassHead, EmbeddingHead
+from enricher.worker.rules.heads.classification import probabilities
 from enricher.worker.rules.languages import Languages
 from enricher.worker.rules.pooling import pooled
 
 MODEL = ModelCard("model", "0", "fp32")
+TICKET = Ticket(raw(0), 0.0)
 MEAN = TaskCard("task", "classification", MODEL, "mean")
 
 
-def rows(*values: tuple[int, list[float]]) -> list[Owned]:
+def rows(*values: tuple[int, list[float]]) -> list[OwnedRow]:
     """The answers of windows that own so many tokens, in the order of the article."""
     starts = np.cumsum([0, *(tokens for tokens, _ in values)]).tolist()
     return [
@@ -29,17 +31,12 @@ def rows(*values: tuple[int, list[float]]) -> list[Owned]:
     ]
 
 
-def own(answers: list[Owned]) -> list[OwnedRow]:
-    """As rows."""
-    return [each for each in answers if isinstance(each, OwnedRow)]
-
-
 @pytest.mark.parametrize(
     ("pooling", "expected"), [("mean", [2.5, 0.5]), ("first_window", [1.0, 2.0]), ("max", [3.0, 2.0])]
 )
 def test_an_articles_row_follows_from_those_of_its_windows(pooling: Pooling, expected: list[float]) -> None:
     """In whatever order they came back: the mean is weighted by owned tokens."""
-    answers = own(rows((1, [1.0, 2.0]), (3, [3.0, 0.0])))
+    answers = rows((1, [1.0, 2.0]), (3, [3.0, 0.0]))
     assert expected == pooled(answers, pooling).tolist()
     assert expected == pooled(answers[::-1], pooling).tolist()
 
@@ -49,7 +46,7 @@ def test_the_mean_of_means_is_the_mean_of_all_tokens(values: list[float], cuts: 
     """However the article is cut: each token counts once."""
     bounds = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     parts = [values[start:stop] for start, stop in pairwise(bounds)]
-    answers = own(rows(*((len(part), [float(np.mean(part))]) for part in parts)))
+    answers = rows(*((len(part), [float(np.mean(part))]) for part in parts))
     assert pooled(answers, "mean").tolist() == pytest.approx([np.mean(values)], abs=1e-5)
 
 
@@ -59,16 +56,16 @@ def test_one_of_several_labels_is_the_most_probable_one() -> None:
     answers = rows((1, [0.0, 4.0, 0.0]), (3, [2.0, 0.0, 0.0]))
     values = [math.exp(logit) for logit in (1.5, 1.0, 0.0)]
     best = round(values[0] / sum(values), 4)
-    assert [{"task": "task", "label": "sport", "score": best}] == head.classifications(answers)
-    assert [] == head.classifications([])
+    assert [{"task": "task", "label": "sport", "score": best}] == head.find(TICKET, answers)
+    assert [] == head.find(TICKET, [])
 
 
 def test_labels_that_may_hold_together_are_all_those_above_the_threshold() -> None:
     """The most probable first."""
     head = ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.5)
     answers = rows((2, [0.1, -0.1, 3.0]))
-    assert ["c", "a"] == [each["label"] for each in head.classifications(answers)]
-    assert [] == ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.99).classifications(answers)
+    assert ["c", "a"] == [each["label"] for each in head.find(TICKET, answers)]
+    assert [] == ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.99).find(TICKET, answers)
 
 
 def test_extreme_logits_have_probabilities_too() -> None:
@@ -82,17 +79,14 @@ def test_extreme_logits_have_probabilities_too() -> None:
 def test_a_normalised_vector_has_length_one() -> None:
     """After the mean, not before; a vector of zeros stays as it is."""
     task = TaskCard("task", "embedding", MODEL, "mean")
-    found = EmbeddingHead(task, normalised=True).embedding(rows((1, [6.0, 0.0]), (1, [0.0, 8.0])))
-    assert found is not None
+    (found,) = EmbeddingHead(task, normalised=True).find(TICKET, rows((1, [6.0, 0.0]), (1, [0.0, 8.0])))
     assert found.vector.tolist() == pytest.approx([0.6, 0.8])
     assert found.vector.dtype == np.float32
-    zeros = EmbeddingHead(task, normalised=True).embedding(rows((1, [0.0, 0.0])))
-    assert zeros is not None
+    (zeros,) = EmbeddingHead(task, normalised=True).find(TICKET, rows((1, [0.0, 0.0])))
     assert [0.0, 0.0] == zeros.vector.tolist()
-    plain = EmbeddingHead(task).embedding(rows((1, [6.0, 8.0])))
-    assert plain is not None
+    (plain,) = EmbeddingHead(task).find(TICKET, rows((1, [6.0, 8.0])))
     assert [6.0, 8.0] == plain.vector.tolist()
-    assert EmbeddingHead(task).embedding([]) is None
+    assert [] == EmbeddingHead(task).find(TICKET, [])
 
 
 @pytest.mark.parametrize(

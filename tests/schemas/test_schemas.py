@@ -186,8 +186,10 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
         article,
         (found,),
         coverage,
-        [Classification(task="topic", label="sports", score=0.5)],
-        [Embedding(card, np.ones(2, np.float32)) for card in vectors],
+        {
+            "classifications": [Classification(task="topic", label="sports", score=0.5)],
+            "embeddings": [Embedding(card, np.ones(2, np.float32)) for card in vectors],
+        },
         [TaskReport(card, coverage) for card in vectors],
     )
     written = orjson.loads(encode_record(record, CARD))

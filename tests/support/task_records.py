@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 from hypothesis import strategies as st
@@ -41,8 +42,10 @@ def record_of_tasks() -> EnrichedRecord:
         Article("a-1", "", "Oslo, 1905", {"language": "nb"}),
         [entity],
         SEEN,
-        [Classification(task="topic", label="history", score=0.75)],
-        [Embedding(SIMILAR, VECTOR), Embedding(HALVES, VECTOR)],
+        {
+            "classifications": [Classification(task="topic", label="history", score=0.75)],
+            "embeddings": [Embedding(SIMILAR, VECTOR), Embedding(HALVES, VECTOR)],
+        },
         [TaskReport(card, SEEN) for card in (NAMES, TOPIC, SIMILAR, HALVES)],
     )
 
@@ -57,7 +60,7 @@ _poolings: st.SearchStrategy[Pooling] = st.sampled_from(get_args(Pooling))
 def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
     """Draw a record of any tasks; float32 vectors have any finite values, float16 ones those that float16 can hold."""
     names = draw(st.lists(_names, min_size=1, max_size=5, unique=True))
-    kinds: list[TaskKind] = [draw(st.sampled_from(get_args(TaskKind))) for _ in names]
+    kinds: list[TaskKind] = [draw(st.sampled_from(("ner", "classification", "embedding"))) for _ in names]
     several = kinds.count("ner") > 1
     reports: list[TaskReport] = []
     entities: list[Entity] = []
@@ -86,4 +89,5 @@ def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
             )
             embeddings.append(Embedding(card, draw(arrays.arrays(np.float32, st.integers(1, 9), elements=values))))
     article = Article(draw(_names), "", "Oslo, 1905")
-    return EnrichedRecord(article, entities, SEEN, classes, embeddings, reports)
+    findings: dict[str, Sequence[Any]] = {"classifications": classes, "embeddings": embeddings}
+    return EnrichedRecord(article, entities, SEEN, findings, reports)

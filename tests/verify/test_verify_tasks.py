@@ -50,7 +50,8 @@ def test_whatever_the_worker_writes_is_consistent_and_alike_in_every_format(
 def test_the_smallest_numbers_are_alike_in_every_format(output_format: RecordFormat) -> None:
     """JSON has their shortest text, which as a double is another number."""
     record = record_of_tasks()
-    record = replace(record, embeddings=[replace(record.embeddings[0], vector=np.array([1e-45], np.float32))])
+    smallest = [replace(record.findings["embeddings"][0], vector=np.array([1e-45], np.float32))]
+    record = replace(record, findings={**record.findings, "embeddings": smallest})
     assert alike(document(record, output_format), orjson.loads(encode_record(record, CARD)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.heads import KINDS, EntityHead
 from enricher.worker.settings import Settings
 
 _SENTENCE = "Angela Merkel met Siemens engineers in Berlin."
@@ -120,14 +121,12 @@ def _sentence(passes: Sequence[Pass]) -> Finding:
         took_ms += 1000 * (time.monotonic() - began_s)
         if not isinstance(ticket.outcome, EnrichedRecord):
             return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
-        found += _found(ticket.outcome, entities=any(card.head.kind == "ner" for card in model.prepared.checkpoints))
+        found += _found(ticket.outcome, {checkpoint.head.kind for checkpoint in model.prepared.checkpoints})
     return _report.ok("one sentence", f"'{_SENTENCE}': {'; '.join(found)}, in {took_ms:.1f} ms")
 
 
-def _found(record: EnrichedRecord, *, entities: bool) -> Iterator[str]:
-    if entities:
-        yield ", ".join(f"{entity['text']} {entity['label']}" for entity in record.entities) or "no entity"
-    for each in record.classifications:
-        yield f"{each['task']} {each['label']} {each['score']:.2f}"
-    for vector in record.embeddings:
-        yield f"{vector.task.name} of {vector.vector.size} dimensions"
+def _found(record: EnrichedRecord, kinds: Collection[str]) -> Iterator[str]:
+    findings = {EntityHead.listed_in: record.entities, **record.findings}
+    for kind in KINDS.values():
+        if kind.kind in kinds:
+            yield from kind.summaries(findings.get(kind.listed_in, ()))

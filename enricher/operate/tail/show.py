@@ -12,6 +12,7 @@ from rich.text import Text
 from enricher.operate.tail.excerpts import Excerpt, marks_in, printable, sentences
 from enricher.worker.articles import record_as_json
 from enricher.worker.records import Article, RawRecord
+from enricher.worker.rules.heads import KINDS
 
 _COLOURS = {"PER": "green", "LOC": "cyan", "ORG": "magenta", "MISC": "yellow"}
 _OTHER_COLOURS = ("blue", "red", "bright_green", "bright_cyan", "bright_magenta", "bright_yellow")
@@ -65,17 +66,13 @@ def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *
 def _tasks(document: Mapping[str, Any]) -> Iterator[Text]:
     """A line for each task that ran and finds no entities: its classes, or the dimensions of its vector."""
     for task in document.get("tasks", ()):
-        name, kind = task["name"], task["kind"]
+        name = task["name"]
         if task["coverage"] is None:
             yield Text(printable(f"  {name}: not for the article's language"), style="dim")
-        elif kind == "classification":
-            classes = [each for each in document["classifications"] if each["task"] == name]
-            found = ", ".join(f"{each['label']} {each['score']:.2f}" for each in classes)
-            yield Text(printable(f"  {name}: {found or 'no class'}"))
-        elif kind == "embedding":
-            vectors = [each for each in document["embeddings"] if each["task"] == name]
-            found = ", ".join(f"vector of {each['dimensions']} dimensions" for each in vectors)
-            yield Text(printable(f"  {name}: {found or 'no vector'}"))
+        elif kind := KINDS.get(task["kind"]):  # a later version may know more kinds
+            found = kind.shown([each for each in document[kind.listed_in] if each.get("task") == name])
+            if found is not None:
+                yield Text(printable(f"  {name}: {found}"))
 
 
 def foreign(record: RawRecord) -> Text:

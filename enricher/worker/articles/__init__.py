@@ -1,14 +1,13 @@
 """Bytes <-> records, as `schemas/` specifies.
 
 `reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON,
-`embeddings` their vectors, and `writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of
+and `writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of
 events, `encoder` makes the message of a finished ticket; `written` reads records again. No Kafka client, no settings, no
 files but those that protoc reads; the wall clock is an argument.
 """
 
 from enricher.worker.articles.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article
 from enricher.worker.articles.cloudevents import EventHeaders, default_source
-from enricher.worker.articles.embeddings import WrittenEmbeddings, write_embeddings
 from enricher.worker.articles.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
 from enricher.worker.articles.enriched import (
     SCHEMA_VERSION,
@@ -46,7 +45,6 @@ __all__ = [
     "FieldMapping",
     "Outgoing",
     "RecordWriter",
-    "WrittenEmbeddings",
     "WrittenEntities",
     "as_line",
     "bare",
@@ -59,7 +57,6 @@ __all__ = [
     "record_as_json",
     "record_headers",
     "record_writer",
-    "write_embeddings",
     "write_entities",
     "write_found",
 ]

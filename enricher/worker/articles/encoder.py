@@ -22,6 +22,7 @@ from enricher.worker.records import (
     Tombstone,
     hot_record,
 )
+from enricher.worker.rules.heads import kind_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,10 +150,9 @@ class Encoder:
         shares = []
         if record.article.document:
             shares.append(f"{len(record.article.document)} of them are its article: output.article=whole")
-        if record.embeddings:
-            smaller = any(each.task.vector_format == "list" for each in record.embeddings)
-            way_out = ": vector=float16 makes them smaller" if smaller else ""
-            shares.append(f"{self._writer.vector_bytes(record)} of them are vectors{way_out}")
+        for field, findings in record.findings.items():
+            if share := kind_of_field(field).large_share(findings, as_text=self._writer.writes_text):
+                shares.append(share)
         return shares
 
     def _tombstone(self, ticket: Ticket) -> Outgoing:

@@ -6,18 +6,17 @@ Only the value: `headers` makes the headers, and `encoder` handles records that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.embeddings import write_embeddings
 from enricher.worker.records import EnrichedRecord, Entity, hot_record, principal
+from enricher.worker.rules.heads import kind_of_field, kinds_in_records
 
 if TYPE_CHECKING:
-    from enricher.worker.records import Article, Classification, Coverage, ModelCard, TaskReport
+    from enricher.worker.records import Article, Coverage, ModelCard, TaskReport
 
 SCHEMA_VERSION = 1
 
@@ -58,19 +57,13 @@ def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntit
 
 
 def write_found(record: EnrichedRecord) -> EnrichedRecord:
-    """The record with its entities and vectors serialised.
-
-    Vectors that cannot be written stay as they are, so that `encode_record` says why.
-    """
-    embeddings = record.embeddings
-    if embeddings:
-        with suppress(InvalidArticle):
-            embeddings = write_embeddings(embeddings)
+    """The record with its entities serialised, and its other findings as their kinds keep them."""
+    findings = record.findings
+    if findings:
+        findings = {field: kind_of_field(field).kept(each) for field, each in findings.items()}
     entities = write_entities(record.article, record.entities)
     # Not `replace`, which takes several times as long.
-    return EnrichedRecord(
-        record.article, entities, record.coverage, record.classifications, embeddings, record.tasks, record.labels
-    )
+    return EnrichedRecord(record.article, entities, record.coverage, findings, record.tasks, record.labels)
 
 
 def bare(article: Article) -> Article:
@@ -121,8 +114,8 @@ def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     fields["model"] = _model_values(_model_of(record.tasks) or card)
     fields["coverage"] = _coverage_values(record.coverage)
     if record.tasks:
-        fields["classifications"] = _checked_classes(record)
-        fields["embeddings"] = orjson.Fragment(write_embeddings(record.embeddings).json)
+        for kind in kinds_in_records(kinds_of(record.tasks)):
+            fields[kind.listed_in] = kind.as_json(record.findings.get(kind.listed_in, ()))
         fields["tasks"] = [_task_values(report) for report in record.tasks]
     if article.document is not None:
         fields["article"] = orjson.Fragment(article.document)
@@ -133,6 +126,11 @@ def _model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
     """The value of `model` in a record; None for a worker without tasks."""
     chosen = principal(tasks)
     return chosen.task.model if chosen else None
+
+
+def kinds_of(tasks: Sequence[TaskReport]) -> set[str]:
+    """The kinds of a record's tasks."""
+    return {report.task.kind for report in tasks}
 
 
 def _model_values(card: ModelCard) -> dict[str, Any]:
@@ -169,8 +167,3 @@ def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
         assert texts[entity["field"]][start:end] == text, "offsets count in the original text of their field"
         assert 0.0 <= entity["score"] <= 1.0, "a score is a probability, never NaN"
     return entities
-
-
-def _checked_classes(record: EnrichedRecord) -> Sequence[Classification]:
-    assert all(0.0 <= each["score"] <= 1.0 for each in record.classifications), "a score is a probability, never NaN"
-    return record.classifications

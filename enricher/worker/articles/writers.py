@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enricher.errors import SettingsError
-from enricher.worker.articles.embeddings import write_embeddings
 from enricher.worker.articles.enriched import encode_record
 from enricher.worker.articles.framing import FIRST_MESSAGE, MAX_SCHEMA_ID, id_prefix
 from enricher.worker.articles.schemas import Schema
@@ -59,12 +58,10 @@ class RecordWriter:
         value = self._serialise(record, card)
         return self._prefix + value if self._prefix else value
 
-    def vector_bytes(self, record: EnrichedRecord) -> int:
-        """The bytes of a record's value that are its vectors."""
-        if self.schema is None or self.schema.type == "JSON":
-            return write_embeddings(record.embeddings).vector_bytes
-        sizes = {"list": 4, "float16": 2}
-        return sum(len(each.vector) * sizes[each.task.vector_format] for each in record.embeddings)
+    @property
+    def writes_text(self) -> bool:
+        """Whether numbers are written as text."""
+        return self.schema is None or self.schema.type == "JSON"
 
 
 def record_writer(output_format: RecordFormat) -> RecordWriter:

@@ -125,7 +125,7 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         cards=tasks.cards,
     )
     engine = engine_pool(models, wakeup)
-    counters.name_tasks([[head.task.name for head in of_pass if head.task] for of_pass in heads])
+    counters.name_tasks([[head.task.name for head in of_pass if head.task.named] for of_pass in heads])
     pacing = Pacing(source, intake, scheduler, engine, tracker, limits, clock)
     return Worker(
         source=source,

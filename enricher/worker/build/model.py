@@ -129,17 +129,20 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
         ),
         max_wait_s=batching.max_wait_ms / 1000,
         # 0 is a valid value of the next two.
-        run_overhead_tokens=_first(
-            batching.run_overhead_tokens, advice.run_overhead_tokens, DEFAULT_RUN_OVERHEAD_TOKENS[variant.runtime]
+        run_overhead_tokens=first_set(
+            batching.run_overhead_tokens,
+            advice.run_overhead_tokens,
+            default=DEFAULT_RUN_OVERHEAD_TOKENS[variant.runtime],
         ),
-        early_overhead=_first(
-            batching.early_overhead, advice.early_overhead, DEFAULT_EARLY_OVERHEAD[model.prepared.device]
+        early_overhead=first_set(
+            batching.early_overhead, advice.early_overhead, default=DEFAULT_EARLY_OVERHEAD[model.prepared.device]
         ),
     )
 
 
-def _first(setting: Value | None, advised: Value | None, default: Value) -> Value:
-    return next((value for value in (setting, advised) if value is not None), default)
+def first_set(*values: Value | None, default: Value) -> Value:
+    """The first value that is not None: 0 counts as set."""
+    return next((value for value in values if value is not None), default)
 
 
 def window_cutter(settings: Settings, model: Model) -> WindowCutter:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from enricher.errors import SettingsError
-from enricher.worker.build.model import Model, exempt_from_collection, load_pass
+from enricher.worker.build.model import Model, exempt_from_collection, first_set, load_pass
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.head import HeadSpec
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.run.sharing import Grouping, PassRequest, grouped, windows_of
 from enricher.worker.records import ModelCard, TaskCard
-from enricher.worker.rules.assembly import NER
-from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head
+from enricher.worker.rules.heads import KINDS, NER, EntityHead, Head, HeadSpec, only_task
 from enricher.worker.rules.languages import Languages
 from enricher.worker.settings import Settings, TaskSettings
 
@@ -48,7 +47,8 @@ class Tasks:
     @classmethod
     def of(cls, settings: Settings, model: Model) -> Tasks:
         """Entities only, by this model; records name no tasks."""
-        return cls((Pass((NER,), model, (EntityHead.of(model.engine.labels),), settings),))
+        head = EntityHead.of(model.engine.labels, only_task(model.card))
+        return cls((Pass((NER,), model, (head,), settings),))
 
     @property
     def first(self) -> Model:
@@ -74,7 +74,7 @@ def load_tasks(settings: Settings) -> Tasks:
         exempt_from_collection()
         return Tasks.of(settings, model)
     plan = plan_tasks(settings)
-    several = sum(each.head.kind == "ner" for each in plan.checkpoints) > 1
+    kinds = Counter(each.head.kind for each in plan.checkpoints)
     passes: list[Pass] = []
     for number, group in enumerate(plan.grouping.groups):
         names = [plan.names[index] for index in group]
@@ -86,11 +86,9 @@ def load_tasks(settings: Settings) -> Tasks:
         first = passes[0].model if passes else None
         chosen = _settings_of_pass(settings, requests, settings.tasks[names[0]], first)
         model = load_pass(chosen, [plan.checkpoints[index] for index in group])
-        passes.append(
-            replace(_with_heads(settings, chosen, names, model, several=several), why_not_shared=why_not_shared)
-        )
+        passes.append(replace(_with_heads(settings, chosen, names, model, kinds), why_not_shared=why_not_shared))
     exempt_from_collection()
-    by_name = {head.task.name: head.task for each in passes for head in each.heads if head.task}
+    by_name = {head.task.name: head.task for each in passes for head in each.heads}
     return Tasks(tuple(passes), tuple(by_name[name] for name in plan.names))
 
 
@@ -120,7 +118,7 @@ def _opened(name: str, task: TaskSettings) -> Checkpoint:
     for setting in sorted(_useless(checkpoint.head)):
         if getattr(task, setting) != TaskSettings.model_fields[setting].default:
             raise SettingsError(
-                f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; {_USES[setting]}"
+                f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; it is for {_uses(setting)}"
             )
     if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
         raise SettingsError(
@@ -130,18 +128,14 @@ def _opened(name: str, task: TaskSettings) -> Checkpoint:
     return checkpoint
 
 
-_USES = {
-    "pooling": "it is for classification and embedding",
-    "threshold": "it is for classification with several labels at once (`problem_type` of the checkpoint)",
-    "vector": "it is for embedding",
-}
-"""What each setting that not all kinds of tasks have is for."""
-
-
 def _useless(head: HeadSpec) -> set[str]:
-    """Settings without effect on a task with this head."""
-    used = {"ner": set[str](), "classification": {"pooling"}, "embedding": {"pooling", "vector"}}[head.kind]
-    return _USES.keys() - used - ({"threshold"} if head.multi_label else set())
+    """Settings of some kind without effect on a task with this head."""
+    return {setting for kind in KINDS.values() for setting in kind.settings} - KINDS[head.kind].settings_of(head)
+
+
+def _uses(setting: str) -> str:
+    """The models that a setting is for, in words."""
+    return " and ".join(kind.settings[setting] for kind in KINDS.values() if setting in kind.settings)
 
 
 def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> PassRequest:
@@ -150,14 +144,10 @@ def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> 
     overlaps = (task.overlap_tokens, batching.overlap_tokens)
     chosen = any(each is not None for each in (*lengths, *overlaps)) or (checkpoint.folder / ADVICE_FILE).is_file()
     windows = (
-        _first(*lengths, default=advice.max_window_tokens),
-        _first(*overlaps, default=advice.overlap_tokens),
+        first_set(*lengths, default=advice.max_window_tokens),
+        first_set(*overlaps, default=advice.overlap_tokens),
     )
     return PassRequest(checkpoint, windows if chosen else None, task.precision)
-
-
-def _first(*values: int | None, default: int) -> int:
-    return next((value for value in values if value is not None), default)
 
 
 def _why_not_shared(plan: Plan, number: int) -> tuple[str, ...]:
@@ -188,23 +178,21 @@ def _settings_of_pass(
     )
 
 
-def _with_heads(settings: Settings, chosen: Settings, names: Sequence[str], model: Model, *, several: bool) -> Pass:
-    """The pass of these tasks. `several`: more than one task of the worker finds entities, so each entity names its task."""
+def _with_heads(settings: Settings, chosen: Settings, names: Sequence[str], model: Model, kinds: Counter[str]) -> Pass:
+    """The pass of these tasks. `kinds`: how many tasks of the worker are of each kind."""
     checkpoints = model.prepared.checkpoints
     heads = tuple(
-        _head(name, settings.tasks[name], checkpoint.head, card, names_task=several)
+        _head(name, settings.tasks[name], checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1)
         for name, checkpoint, card in zip(names, checkpoints, model.prepared.cards, strict=True)
     )
     return Pass(tuple(names), model, heads, chosen)
 
 
-def _head(name: str, task: TaskSettings, spec: HeadSpec, model: ModelCard, *, names_task: bool) -> Head:
+def _head(name: str, task: TaskSettings, spec: HeadSpec, model: ModelCard, *, several: bool) -> Head:
     languages = None
     if task.languages is not None:
         languages = Languages(frozenset(each.lower() for each in task.languages), default=task.default)
-    if spec.kind == "ner":
-        return EntityHead.of(spec.labels, TaskCard(name, "ner", model), languages, names_task=names_task)
-    card = TaskCard(name, spec.kind, model, task.pooling, task.vector)
-    if spec.kind == "classification":
-        return ClassHead(card, spec.labels, spec.multi_label, task.threshold, languages)
-    return EmbeddingHead(card, spec.normalised, languages)
+    kind = KINDS[spec.kind]
+    pooling = task.pooling if "pooling" in kind.settings else None
+    card = TaskCard(name, spec.kind, model, pooling, task.vector)
+    return kind.serving(spec, card, languages, task, several=several)

@@ -3,9 +3,10 @@
 Nothing here is exactly-once: a file has no transactions, so after a crash a run starts again from the first line.
 """
 
+from enricher.worker.files.finite import FiniteSource
 from enricher.worker.files.lines import Line, read_lines
 from enricher.worker.files.sink import LineSink
 from enricher.worker.files.source import STDIN, LineSource
 from enricher.worker.files.whole import partial_name, whole_file
 
-__all__ = ["STDIN", "Line", "LineSink", "LineSource", "partial_name", "read_lines", "whole_file"]
+__all__ = ["STDIN", "FiniteSource", "Line", "LineSink", "LineSource", "partial_name", "read_lines", "whole_file"]

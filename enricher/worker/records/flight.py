@@ -5,9 +5,11 @@ Everything is frozen but `Ticket`, which is filled in step by step and finished 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import numpy.typing as npt
 
 from enricher.worker.records.articles import (
     Article,
@@ -19,7 +21,10 @@ from enricher.worker.records.articles import (
     TokenizedArticle,
     hot_record,
 )
-from enricher.worker.records.outcomes import Outcome
+from enricher.worker.records.outcomes import EnrichedRecord, Outcome
+
+Keep = Callable[[EnrichedRecord], EnrichedRecord]
+"""Converts a record to the form in which it is kept until it is published."""
 
 
 class OwnedLabels(NamedTuple):
@@ -77,6 +82,15 @@ class Ticket:
         """Set the outcome, which is final."""
         assert self.outcome is None, "a ticket is finished once"
         self.outcome = outcome
+
+    def conclude(self, record: EnrichedRecord, keep: Keep | None = None) -> None:
+        """Finish with what all heads of its pass found. `keep` converts the record of a whole article."""
+        self.finish(keep(record) if keep else record)
+
+    @property
+    def whole(self) -> Ticket:
+        """The ticket of the whole article, which is read, released and committed."""
+        return self
 
     @property
     def live(self) -> bool:
@@ -145,15 +159,64 @@ class TokenLabels:
     Values between windows are undefined.
     """
 
+    names: ClassVar[tuple[str, ...]] = ("labels", "scores")
+    """The graph's outputs that it is made of."""
     labels: Int32Array
     scores: Float32Array
+
+    @classmethod
+    def of(cls, outputs: Iterator[npt.NDArray[Any]]) -> TokenLabels:
+        """Take the next outputs of a run."""
+        return cls(next(outputs).reshape(-1), next(outputs).reshape(-1))
+
+    @property
+    def numbers(self) -> Float32Array:
+        """What must be finite."""
+        return self.scores
+
+    def owned(self, window: Window, _index: int, start: int) -> OwnedLabels:
+        """The labels of the tokens that a window owns; its first token is at `start`."""
+        tokens = window.owned_tokens(start)
+        return OwnedLabels(window.own_start, self.labels[tokens], self.scores[tokens])
+
+    def numbers_about(self, window: Window, _index: int, start: int) -> Float32Array:
+        """Those of `numbers` that are about one window."""
+        return self.scores[start : start + len(window.ids)]
+
+    def chosen(self, _indices: Sequence[int]) -> TokenLabels:
+        """The output about some windows: the same, because windows are found by their starts."""
+        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowRows:
     """What a head says about each window of a run as a whole: `rows float32 [windows, values]`, logits or vectors."""
 
+    names: ClassVar[tuple[str, ...]] = ("rows",)
+    """The graph's outputs that it is made of."""
     rows: Float32Array
+
+    @classmethod
+    def of(cls, outputs: Iterator[npt.NDArray[Any]]) -> WindowRows:
+        """Take the next outputs of a run."""
+        return cls(next(outputs))
+
+    @property
+    def numbers(self) -> Float32Array:
+        """What must be finite."""
+        return self.rows
+
+    def owned(self, window: Window, index: int, _start: int) -> OwnedRow:
+        """The row of the window at `index` of the run."""
+        return OwnedRow(window.own_start, window.own_stop - window.own_start, self.rows[index])
+
+    def numbers_about(self, _window: Window, index: int, _start: int) -> Float32Array:
+        """Those of `numbers` that are about one window."""
+        return self.rows[index : index + 1]
+
+    def chosen(self, indices: Sequence[int]) -> WindowRows:
+        """The output about some windows of the run."""
+        return WindowRows(self.rows[indices])
 
 
 HeadOutput = TokenLabels | WindowRows

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from enricher.worker.records.articles import Article, FieldName, Float32Array, hot_record
 
-TaskKind = Literal["ner", "classification", "embedding"]
+TaskKind = str
+"""The name of a kind of head (rules/heads)."""
 Pooling = Literal["mean", "first_window", "max"]
 """How an article's answer follows from those of its windows: their mean weighted by owned tokens, the first, the largest."""
 
@@ -36,6 +37,8 @@ class TaskCard:
     """None for `ner`, whose tokens each have one owner."""
     vector_format: Literal["list", "float16"] = "list"
     """How records contain vectors: numbers, or float16 in base64."""
+    named: bool = True
+    """False for the only task of a worker without tasks in its settings: records do not name it."""
 
 
 class Entity(TypedDict):
@@ -98,15 +101,15 @@ def principal(tasks: Sequence[TaskReport]) -> TaskReport | None:
 
 @hot_record()
 class EnrichedRecord:
-    """The findings of the model in one article. The lists are empty for a worker without tasks in its settings."""
+    """The findings of the model in one article."""
 
     article: Article
     entities: Sequence[Entity]
     coverage: Coverage
-    classifications: Sequence[Classification] = ()
-    embeddings: Sequence[Embedding] = ()
+    findings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """What tasks found that find no entities, by the field of the record that lists it (rules/heads)."""
     tasks: Sequence[TaskReport] = ()
-    """One for each task of the worker, in the order of the settings."""
+    """One for each task of the settings, in their order."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How often each label was found, by task and label: of entities and of classes. For telemetry, not for the record."""
 

@@ -7,28 +7,22 @@ the whole article is decoded at once, so that no entity is cut, doubled or merge
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from enricher.worker.records import (
     BatchResult,
-    Classification,
     DeadLetter,
-    Embedding,
     EnrichedRecord,
-    Entity,
+    Keep,
     Owned,
     RunOutput,
     TaskReport,
     Ticket,
     WindowFailure,
 )
-from enricher.worker.rules.branches import Branch
-from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head, Keep, is_for
+from enricher.worker.rules.heads import EntityHead, Head, is_for
+from enricher.worker.rules.heads.head import Findings
 from enricher.worker.rules.windowing import coverage_of
-
-_BYTES_AS_TEXT = 3
-"""A vector's number takes 4 bytes, and about so many times that as text, in which finished records keep it."""
-NER = "ner"
-"""What the task of a worker without tasks in its settings is called, also in its metrics."""
 
 
 def settle(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:
@@ -52,12 +46,12 @@ def _matters(failure: WindowFailure, heads: Sequence[Head]) -> bool:
 def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int:
     """Store the answers of one run; finish tickets that are complete. Returns what `settle` does."""
     held_bytes = 0
-    pairs = [*zip(heads, run.heads, strict=True)]
+    assert len(heads) == len(run.heads), "each head has an output"
     for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
         ticket = window.ticket
         if not ticket.live:
             continue
-        ticket.answers.append([head.owned(output, window, index, start) for head, output in pairs])
+        ticket.answers.append([output.owned(window, index, start) for output in run.heads])
         ticket.windows_left -= 1
         if ticket.windows_left == 0:
             held_bytes += finish_enriched(ticket, heads, keep)
@@ -69,50 +63,40 @@ def finish_enriched(ticket: Ticket, heads: Sequence[Head], keep: Keep | None = N
 
     Returns what `settle` does.
     """
-    trunk = ticket.trunk if isinstance(ticket, Branch) else None
-    record = _record(ticket, heads)
-    held_bytes = _BYTES_AS_TEXT * sum([each.vector.nbytes for each in record.embeddings])
-    (trunk.ticket if trunk else ticket).unpacked_bytes += held_bytes
-    ticket.finish(keep(record) if keep and not trunk else record)
+    record, held_bytes = _record(ticket, heads)
+    ticket.whole.unpacked_bytes += held_bytes
     # The ticket may wait behind a slower one, and needs its arrays no longer.
     ticket.answers, ticket.tokens = [], None
-    if trunk and (joined := trunk.joined(keep)):
-        trunk.ticket.finish(joined)
+    ticket.conclude(record, keep)
     return held_bytes
 
 
-def _record(ticket: Ticket, heads: Sequence[Head]) -> EnrichedRecord:
-    """The answers of a pass's heads for an article."""
+def _record(ticket: Ticket, heads: Sequence[Head]) -> tuple[EnrichedRecord, int]:
+    """The answers of a pass's heads for an article, and the memory of findings that take much."""
     article = ticket.article
     assert article is not None
     coverage = coverage_of(ticket)
     by_head: Sequence[list[Owned]] = [*map(list, zip(*ticket.answers, strict=True))] or [[] for _ in heads]
-    entities: list[Entity] = []
-    classifications: list[Classification] = []
-    embeddings: list[Embedding] = []
+    found: dict[str, Findings] = {}
     tasks: list[TaskReport] = []
     labels: dict[tuple[str, str], int] = {}
+    held_bytes = 0
     for head, answers in zip(heads, by_head, strict=True):
-        if head.task is not None:
-            runs = is_for(head, article)
+        runs = is_for(head, article)
+        if head.task.named:
             tasks.append(TaskReport(head.task, coverage if runs else None))
-            if not runs:
-                continue
-        match head:
-            case EntityHead():
-                found = head.entities(ticket, answers)
-                entities = [*entities, *found] if entities else found
-                _count(found, head.task.name if head.task else NER, labels)
-            case ClassHead():
-                classifications += (classes := head.classifications(answers))
-                _count(classes, head.task.name, labels)
-            case EmbeddingHead():
-                if embedding := head.embedding(answers):
-                    embeddings.append(embedding)
-    return EnrichedRecord(article, entities, coverage, classifications, embeddings, tasks, labels)
+        if not runs:
+            continue
+        mine, field = head.find(ticket, answers), head.listed_in
+        found[field] = [*found[field], *mine] if field in found else mine
+        held_bytes += head.held_bytes(mine)
+        if head.labelled:
+            _count(mine, head.task.name, labels)
+    entities = found.pop(EntityHead.listed_in, [])
+    return EnrichedRecord(article, entities, coverage, found, tasks, labels), held_bytes
 
 
-def _count(found: Iterable[Entity | Classification], task: str, labels: dict[tuple[str, str], int]) -> None:
+def _count(found: Iterable[Any], task: str, labels: dict[tuple[str, str], int]) -> None:
     for each in found:
         key = task, each["label"]
         labels[key] = labels.get(key, 0) + 1

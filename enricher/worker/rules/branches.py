@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
     EnrichedRecord,
+    Keep,
     Outcome,
     TaskCard,
     TaskReport,
     Ticket,
     principal,
 )
-from enricher.worker.rules.heads import Head, Keep, is_for
+from enricher.worker.rules.heads import EntityHead, Head, is_for, kind_of_field
 
 
 class Splitter:
@@ -29,7 +31,7 @@ class Splitter:
     def __init__(self, heads: Sequence[Sequence[Head]], cards: Sequence[TaskCard] = ()) -> None:
         assert heads, "a worker has a pass"
         self._heads = heads
-        self.cards = cards or [head.task for of_pass in heads for head in of_pass if head.task is not None]
+        self.cards = cards or [head.task for of_pass in heads for head in of_pass if head.task.named]
         self._ranks = {card.name: rank for rank, card in enumerate(self.cards)}
         self._never_splits = len(heads) == 1 and any(head.languages is None for head in heads[0])
 
@@ -60,21 +62,24 @@ class Splitter:
         by_name = {report.task.name: report for part in parts for report in part.tasks}
         reports = [by_name.get(card.name) or TaskReport(card, None) for card in self.cards]
         named = principal(reports)
-        entities = [entity for part in parts for entity in part.entities]
-        if any("task" in entity for entity in entities):
-            entities.sort(key=lambda entity: self._ranks[entity["task"]])
-        classes = [each for part in parts for each in part.classifications]
-        embeddings = [each for part in parts for each in part.embeddings]
+        listed: dict[str, list[Any]] = {}
+        for part in parts:
+            for listed_in, findings in part.findings.items():
+                listed.setdefault(listed_in, []).extend(findings)
+        entities = self._sorted(EntityHead, [entity for part in parts for entity in part.entities])
         record = EnrichedRecord(
             parts[0].article,
             entities,
             (named and named.coverage) or parts[0].coverage,
-            sorted(classes, key=lambda each: self._ranks[each["task"]]),
-            sorted(embeddings, key=lambda each: self._ranks[each.task.name]),
+            {name: self._sorted(kind_of_field(name), findings) for name, findings in listed.items()},
             reports,
             {key: count for part in parts for key, count in part.labels.items()},
         )
         return keep(record) if keep else record
+
+    def _sorted(self, kind: type[Head], findings: Sequence[Any]) -> list[Any]:
+        """In the order of the tasks; entities that name no task are all of one."""
+        return sorted(findings, key=lambda each: self._ranks.get(kind.task_of(each), 0))
 
     def _nothing(self, article: Article) -> EnrichedRecord:
         tasks = [TaskReport(card, None) for card in self.cards]
@@ -122,6 +127,17 @@ class Branch(Ticket):
         elif isinstance(outcome, DeadLetter):
             trunk.ticket.pass_index = self.pass_index  # the pass that failed
             trunk.ticket.finish(outcome)
+
+    def conclude(self, record: EnrichedRecord, keep: Keep | None = None) -> None:
+        """Finish with what this pass found; the last branch also finishes the trunk."""
+        self.finish(record)
+        if joined := self.trunk.joined(keep):
+            self.trunk.ticket.finish(joined)
+
+    @property
+    def whole(self) -> Ticket:
+        """The trunk's ticket."""
+        return self.trunk.ticket
 
     @property
     def live(self) -> bool:

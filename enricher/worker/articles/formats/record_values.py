@@ -6,16 +6,14 @@ whole article.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import orjson
 
-from enricher.worker.articles.embeddings import embedding_values, write_embeddings
-from enricher.worker.articles.enriched import WrittenEntities, record_fields, write_entities
+from enricher.worker.articles.enriched import WrittenEntities, kinds_of, record_fields, write_entities
 from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.rules.heads import KINDS, kinds_in_records
 
 
 def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
@@ -26,7 +24,8 @@ def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     values = record_fields(record, card)
     values["entities"] = orjson.loads(entities.json)
     if record.tasks:
-        values["embeddings"] = embedding_values(write_embeddings(record.embeddings))
+        for kind in kinds_in_records(kinds_of(record.tasks)):
+            values[kind.listed_in] = kind.as_values(record.findings.get(kind.listed_in, ()))
     if article.further:
         further = orjson.loads(article.further)
         values["metadata"] = {name: orjson.dumps(value).decode() for name, value in further.items()}
@@ -38,16 +37,20 @@ def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
 def json_of(values: Mapping[str, Any]) -> bytes:
     """The record as JSON, with the text of its article unchanged. Raises ValueError if a text in it is not JSON."""
     record = _without_nulls(values)
-    for name in ("entities", "classifications", "embeddings", "tasks"):
-        if name in record:
-            record[name] = [_without_nulls(each) for each in record[name]]
-    if record.get("tasks"):
-        record |= {name: record.get(name, []) for name in ("classifications", "embeddings")}
-        record["embeddings"] = [_in_json(each) for each in record["embeddings"]]
-        record["tasks"] = [each | {"coverage": each.get("coverage")} for each in record["tasks"]]
+    tasks = [_without_nulls(each) for each in record.get("tasks", ())]
+    record["entities"] = [_without_nulls(each) for each in record["entities"]]
+    present = [*kinds_in_records({each["kind"] for each in tasks})] if tasks else []
+    for kind in present:
+        listed = [_without_nulls(each) for each in record.get(kind.listed_in, ())]
+        record[kind.listed_in] = [kind.value_as_json(each) for each in listed]
+    kept = {"entities", *(kind.listed_in for kind in present)}
+    for kind in KINDS.values():  # Protobuf cannot tell an empty list from none
+        if kind.listed_in not in kept:
+            record.pop(kind.listed_in, None)
+    if tasks:
+        record["tasks"] = [each | {"coverage": each.get("coverage")} for each in tasks]
     else:
-        for name in ("classifications", "embeddings", "tasks"):  # Protobuf cannot tell an empty list from none
-            record.pop(name, None)
+        record.pop("tasks", None)
     if metadata := record.pop("metadata", None):
         record["metadata"] = {name: _fragment(text) for name, text in metadata.items()}
     if "article" in record:
@@ -57,16 +60,6 @@ def json_of(values: Mapping[str, Any]) -> bytes:
 
 def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _in_json(embedding: Mapping[str, Any]) -> dict[str, Any]:
-    """A vector as JSON has it: with the digits of float32, or in base64."""
-    values = dict(embedding)
-    if isinstance(halves := values.get("vector_float16"), bytes):
-        values["vector_float16"] = b64encode(halves).decode()
-    vector = values.pop("vector", None)
-    # Protobuf cannot tell an empty list from none.
-    return values if "vector_float16" in values else values | {"vector": np.array(vector or [], np.float32)}
 
 
 def _fragment(text: str) -> orjson.Fragment:

@@ -1,12 +1,10 @@
 """A model's folder on disk. Builds nothing and runs nothing.
 
 folder.py        a Hugging Face folder: configuration, head, digest, and weights one at a time
-configuration.py config.json: what determines the graph, and the kind of the head
-head.py          what a head finds, and what it reads of the encoder's output
-vectors.py       the pooling of sentence-transformers
+configuration.py config.json: what determines the graph, and the kind of the head (rules/heads)
+head.py          what only makes sense with some heads
 sharing.py       whether two checkpoints have the same encoder
 onnx_folder.py   a folder whose model is ONNX already
-labels.py        the ways in which models write label names, all read as IOB2
 families.py      what each encoder family calls its weights
 links.py         symbolic links that lead out of the folder are refused
 gate_report.py   the quality gate's report: its schema, reading and writing

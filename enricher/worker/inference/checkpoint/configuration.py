@@ -9,17 +9,13 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.rules.heads import KINDS, HeadFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enricher.worker.records import TaskKind
-
-FOR_TOKENS, FOR_SEQUENCES = "ForTokenClassification", "ForSequenceClassification"
-"""The ends of the architectures with heads that we build."""
-MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"
-"""With either of them sentence-transformers saved the folder. The first names its modules, the second is their pooling's."""
+    from enricher.worker.rules.heads import Head
 
 
 class EncoderConfig(BaseModel):
@@ -45,7 +41,7 @@ class EncoderConfig(BaseModel):
     is_decoder: bool = False
     id2label: dict[int, str] = Field(default_factory=dict)
     problem_type: str | None = None
-    """Says of sequence classification whether several labels may hold at once."""
+    """Says what the values of sequence classification mean: classes, one or several of which hold, or a number."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -72,11 +68,13 @@ def read_object(path: Path) -> dict[str, Any]:
     return values
 
 
-def read_encoder(folder: Path) -> tuple[EncoderConfig, TaskKind]:
+def read_encoder(folder: Path) -> tuple[EncoderConfig, type[Head]]:
     """The configuration of a model that we build, and the kind of its head. Raises ModelError."""
     values = read_config(folder)
     architecture = _architecture(values)
-    kind = _kind(folder, str(values.get("model_type")), architecture)  # others may lack the keys that are checked next
+    kind = _kind(
+        folder, str(values.get("model_type")), head_files(folder, architecture, values)
+    )  # others may lack the keys that are checked next
     try:
         config = EncoderConfig.model_validate({**values, "architectures": [architecture]})
     except ValidationError as error:
@@ -95,13 +93,26 @@ def read_encoder(folder: Path) -> tuple[EncoderConfig, TaskKind]:
     return config, kind
 
 
+def head_files(folder: Path, architecture: str, config: Mapping[str, Any]) -> HeadFiles:
+    """What the folder says about its head, with these values of config.json."""
+    return HeadFiles(
+        folder,
+        architecture,
+        config,
+        has=lambda name: (folder / name).is_file(),
+        read=lambda name: (folder / name).read_bytes(),
+        read_object=lambda name: read_object(folder / name),
+    )
+
+
 def _architecture(values: Mapping[str, Any]) -> str:
     architectures = values.get("architectures")
     return str(architectures[0]) if isinstance(architectures, list) and architectures else "model without a name"
 
 
-def _kind(folder: Path, model_type: str, architecture: str) -> TaskKind:
+def _kind(folder: Path, model_type: str, files: HeadFiles) -> type[Head]:
     """The kind of the head. Raises ModelError if there is none that we build."""
+    architecture = files.architecture
     if model_type not in FAMILIES:
         raise ModelError(
             f"{folder}: {architecture} ({model_type}) is not supported. Supported are checkpoints of "
@@ -109,14 +120,12 @@ def _kind(folder: Path, model_type: str, architecture: str) -> TaskKind:
             f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
             f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
         )
-    if architecture.endswith(FOR_TOKENS):
-        return "ner"
-    if architecture.endswith(FOR_SEQUENCES):
-        return "classification"
-    if any((folder / name).is_file() for name in (MODULES_FILE, POOLING_FILE)):
-        return "embedding"
+    for kind in reversed(KINDS.values()):
+        if kind.recognises(files):
+            return kind
     raise ModelError(
         f"{folder}: this checkpoint is a {architecture}: it has no token classification head, none for sequences, and no "
-        f"{POOLING_FILE} of sentence-transformers. Fine-tune it for named entities or classes, or choose one whose "
-        f"architecture ends in {FOR_TOKENS} or {FOR_SEQUENCES}; for vectors, download all files of its folder."
+        f"1_Pooling/config.json of sentence-transformers. Fine-tune it for named entities or classes, or choose one whose "
+        f"architecture ends in ForTokenClassification or ForSequenceClassification; for vectors, download "
+        f"all files of its folder."
     )

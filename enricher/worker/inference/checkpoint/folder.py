@@ -15,16 +15,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.configuration import EncoderConfig, read_encoder
+from enricher.worker.inference.checkpoint.configuration import EncoderConfig, head_files, read_encoder
 from enricher.worker.inference.checkpoint.families import FAMILIES, Family
-from enricher.worker.inference.checkpoint.head import HeadSpec
-from enricher.worker.inference.checkpoint.labels import class_names, label_names
-from enricher.worker.inference.checkpoint.vectors import vector_head
+from enricher.worker.rules.heads import HeadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from enricher.worker.records import Float32Array, TaskKind
+    from enricher.worker.records import Float32Array
 
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
@@ -62,16 +60,17 @@ class Checkpoint:
         config, kind = read_encoder(folder)
         file_of = _weight_files(folder, config.architectures[0])
         index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
-        head, described_in = _head(folder, config, kind)
-        files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described_in)
+        head, described_in = kind.describe(head_files(folder, config.architectures[0], config.model_dump()))
+        described = (folder / name for name in described_in)
+        files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described)
         opened = cls(folder, config, head, files, digest_of(folder, files), file_of)
-        for module in opened.family.classes.modules if kind == "classification" else ():
+        for module in opened.family.classes.modules if kind.layers == "classifier" else ():
             opened._stored_name(f"{module}.weight")  # refuses a folder without it
         return opened
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Label names by id: IOB2 for `ner`, plain for `classification`, none for `embedding`."""
+        """Label names by id: IOB2 for `ner`, plain for `classification`, else none."""
         return self.head.labels
 
     @property
@@ -123,26 +122,6 @@ class Checkpoint:
             f"{self.folder}: no weight {name!r} among {len(self._file_of)}. "
             f"Is this a complete {self.config.architectures[0]}?"
         )
-
-
-def _head(folder: Path, config: EncoderConfig, kind: TaskKind) -> tuple[HeadSpec, tuple[Path, ...]]:
-    """The head, and the files beside config.json that describe it. Raises ModelError."""
-    if kind == "ner":
-        return HeadSpec.of_entities(label_names(config.id2label)), ()
-    if kind == "embedding":
-        return vector_head(folder, config)
-    several = config.problem_type == "multi_label_classification"
-    if config.problem_type not in {None, "single_label_classification", "multi_label_classification"} or (
-        not several and len(config.id2label) == 1
-    ):
-        raise ModelError(
-            f"{folder}: its head gives numbers and no classes (problem_type {config.problem_type!r}, "
-            f"{len(config.id2label)} labels): regression is not supported. Choose a checkpoint of "
-            f"single_label_classification or multi_label_classification; for one label that holds or does not, write the "
-            f"latter into config.json."
-        )
-    names = class_names(config.id2label, multi_label=several)
-    return HeadSpec("classification", names, several, "first", normalised=False, dimensions=len(names)), ()
 
 
 def _weight_files(folder: Path, architecture: str) -> dict[str, Path]:

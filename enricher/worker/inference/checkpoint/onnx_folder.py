@@ -14,8 +14,8 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, read_config
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, Checkpoint, digest_of
-from enricher.worker.inference.checkpoint.head import HeadSpec
-from enricher.worker.inference.checkpoint.labels import label_names
+from enricher.worker.rules.heads import EntityHead
+from enricher.worker.rules.heads.label_names import label_names
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
@@ -48,7 +48,7 @@ class OnnxModel(Checkpoint):
         if missing := sorted(each.name for each in weights if not each.is_file()):
             raise ModelError(f"{path}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
         files = (folder / "config.json", path, *weights)
-        head = HeadSpec.of_entities(label_names(config.id2label))
+        head = EntityHead.spec_of(label_names(config.id2label))
         return cls(folder, config, head, files, digest_of(folder, files), onnx_path=path)
 
 

@@ -1,7 +1,7 @@
 """Heads: hidden states -> outputs of the graph, in float32 for every variant.
 
-A single NER head has outputs without a prefix: its graph is that of a worker without tasks. checkpoint/head.py says what a
-head reads, and checkpoint/families.py what its weights are called.
+A single NER head has outputs without a prefix: its graph is that of a worker without tasks. rules/heads says what a head
+reads and which layers it has, and checkpoint/families.py what its weights are called.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from onnx import TensorProto
 from enricher.worker.inference.checkpoint.families import CLASSIFIER
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.weights import Weights
+from enricher.worker.rules.heads import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.checkpoint.head import Reads
     from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.rules.heads import Reads
 
 HALF_PRECISIONS = frozenset({"fp16"})
 """Written as float16. OpenVINO makes bf16 from a float32 graph, and quantisation/qdq.py makes int8."""
@@ -29,7 +30,7 @@ _ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 
 def add_heads(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxWriter, hidden: str) -> None:
     """Add the head of each checkpoint over the same hidden states. Raises ModelError if a weight does not fit."""
-    alone = len(checkpoints) == 1 and checkpoints[0].head.kind == "ner"
+    alone = len(checkpoints) == 1 and KINDS[checkpoints[0].head.kind].layers == "labels"
     states = _States(variant, writer, hidden)
     for index, checkpoint in enumerate(checkpoints):
         head = _Head(checkpoint, variant, writer, "" if alone else f"head.{index}.")
@@ -69,10 +70,11 @@ class _Head:
     def add(self, values: str) -> None:
         """Its nodes over what it reads, and its outputs."""
         head, rows = self._checkpoint.head, f"{self._prefix}rows"
-        if head.kind == "ner":
+        layers = KINDS[head.kind].layers
+        if layers == "labels":
             self._answers(self._linear(CLASSIFIER, values, "logits"))
             return
-        if head.kind == "classification":
+        if layers == "classifier":
             self._linear(self._checkpoint.family.classes.output, self._dense(values), "rows")
         else:
             self._writer.node("Identity", [values], rows)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.head import reads_of
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.worker.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names, without
@@ -32,6 +31,7 @@ from enricher.worker.records import (
     Window,
     WindowFailure,
 )
+from enricher.worker.rules.heads import reads_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

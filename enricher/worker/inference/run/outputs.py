@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.checkpoint.head import HeadSpec
-    from enricher.worker.records import Float32Array, HeadOutput, Window
+    from enricher.worker.records import HeadOutput, Window
+    from enricher.worker.rules.heads import HeadSpec
 
 NOT_FINITE = "NotFinite"
 """The `error_type` of a window about which a head gives NaN or infinite numbers. Other types are names of exceptions, or
@@ -23,24 +23,19 @@ OUT_OF_MEMORY."""
 
 def output_names(heads: Sequence[HeadSpec]) -> list[str]:
     """The outputs of a graph with these heads that a run needs: two for each `ner`, one for each other."""
-    if len(heads) == 1 and heads[0].reads == "tokens":
-        return ["labels", "scores"]
-    return [
-        f"head.{index}.{name}"
-        for index, head in enumerate(heads)
-        for name in (("labels", "scores") if head.reads == "tokens" else ("rows",))
-    ]
+    if len(heads) == 1 and _type_of(heads[0]) is TokenLabels:
+        return [*TokenLabels.names]
+    return [f"head.{index}.{name}" for index, head in enumerate(heads) for name in _type_of(head).names]
 
 
 def answers_of(outputs: Sequence[npt.NDArray[Any]], heads: Sequence[HeadSpec]) -> list[HeadOutput]:
     """The answers of each head, from the outputs that `output_names` names."""
     arrays = iter(outputs)
-    return [
-        TokenLabels(next(arrays).reshape(-1), next(arrays).reshape(-1))
-        if head.reads == "tokens"
-        else WindowRows(next(arrays))
-        for head in heads
-    ]
+    return [_type_of(head).of(arrays) for head in heads]
+
+
+def _type_of(head: HeadSpec) -> type[HeadOutput]:
+    return TokenLabels if head.reads == "tokens" else WindowRows
 
 
 def finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
@@ -48,11 +43,11 @@ def finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
 
     They are searched for only if there is one (maybe at padding). `models`: the name of each head's model, for messages.
     """
-    if all(np.isfinite(_numbers(head)).all() for head in run.heads):
+    if all(np.isfinite(head.numbers).all() for head in run.heads):
         return BatchResult(batch, [run])
     good, failures = list[int](), list[WindowFailure]()
     for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
-        parts = (_numbers(head)[_part(head, index, start, window)] for head in run.heads)
+        parts = (head.numbers_about(window, index, start) for head in run.heads)
         failed = [number for number, part in enumerate(parts) if not np.isfinite(part).all()]
         if failed:
             by = f" (of {', '.join(models[number] for number in failed)})" if len(models) > 1 else ""
@@ -74,14 +69,5 @@ def chosen(run: RunOutput, indices: Sequence[int]) -> RunOutput:
     """The answers of a run for some of its windows."""
     if len(indices) == len(run.windows):
         return run
-    rows = [WindowRows(head.rows[indices]) if isinstance(head, WindowRows) else head for head in run.heads]
-    return RunOutput([run.windows[index] for index in indices], [run.starts[index] for index in indices], rows)
-
-
-def _numbers(head: HeadOutput) -> Float32Array:
-    return head.rows if isinstance(head, WindowRows) else head.scores
-
-
-def _part(head: HeadOutput, index: int, start: int, window: Window) -> slice:
-    """The place of a window's numbers."""
-    return slice(index, index + 1) if isinstance(head, WindowRows) else slice(start, start + len(window.ids))
+    heads = [head.chosen(indices) for head in run.heads]
+    return RunOutput([run.windows[index] for index in indices], [run.starts[index] for index in indices], heads)

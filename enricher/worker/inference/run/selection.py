@@ -19,6 +19,7 @@ from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.catalogue import variant_named, variants_for
 from enricher.worker.inference.graph.external import padded_variant
 from enricher.worker.inference.graph.recipe import RECIPE_FILE, read_recipe
+from enricher.worker.rules.heads import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +110,7 @@ def unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | No
     calibrated, kind = "int8 is calibrated for a single token classification head", checkpoints[0].head.kind
     if len(checkpoints) > 1:
         return f"{calibrated}, and this pass has {len(checkpoints)} heads"
-    return None if kind == "ner" else f"{calibrated}, and this model is for {kind}"
+    return None if KINDS[kind].calibrates else f"{calibrated}, and this model is for {kind}"
 
 
 def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enricher.errors import ModelError
 
@@ -35,6 +35,11 @@ class _Tag(NamedTuple):
 
     letter: str
     kind: str
+
+
+def names_by_id(config: Mapping[str, Any]) -> dict[int, str]:
+    """The `id2label` of a config.json that was checked, with its ids as numbers."""
+    return {int(key): str(name) for key, name in dict(config.get("id2label") or {}).items()}
 
 
 def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:

@@ -1,0 +1,52 @@
+"""Heads: what is made of a model's output for one article. A pass has one encoder and the heads of all tasks that share it.
+
+One file per kind has everything that a worker, its records and the commands need to know of the kind. head.py says what they
+may ask. A kind is added by its file, and by its line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from enricher.worker.rules.heads.classification import ClassHead
+from enricher.worker.rules.heads.embedding import EmbeddingHead
+from enricher.worker.rules.heads.head import Findings, Head, is_for
+from enricher.worker.rules.heads.ner import NER, EntityHead, only_task
+from enricher.worker.rules.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
+
+__all__ = [
+    "KINDS",
+    "NER",
+    "TOKENS",
+    "ClassHead",
+    "EmbeddingHead",
+    "EntityHead",
+    "Findings",
+    "Head",
+    "HeadFiles",
+    "HeadSpec",
+    "Layers",
+    "Reads",
+    "is_for",
+    "kind_of_field",
+    "kinds_in_records",
+    "only_task",
+    "reads_of",
+]
+
+KINDS: dict[str, type[Head]] = {head.kind: head for head in (EntityHead, ClassHead, EmbeddingHead)}
+"""All kinds by name, in the order of their lists in records. A checkpoint is of the last kind that recognises it."""
+
+
+def kind_of_field(field: str) -> type[Head]:
+    """The kind whose findings a field of the record lists."""
+    return next(kind for kind in KINDS.values() if kind.listed_in == field)
+
+
+def kinds_in_records(tasks: Collection[str]) -> Iterator[type[Head]]:
+    """The kinds that have a list beside the entities, in records of a worker whose `tasks` are of these kinds."""
+    return (
+        kind
+        for kind in KINDS.values()
+        if kind.listed_in != EntityHead.listed_in and (kind.every_record or kind.kind in tasks)
+    )

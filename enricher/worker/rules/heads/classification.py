@@ -1,0 +1,131 @@
+"""Classes of an article: sequence classification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from enricher.errors import ModelError
+from enricher.worker.records import Classification, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
+from enricher.worker.rules.decoding import SCORE_STEPS
+from enricher.worker.rules.heads.head import Findings, Head, HeadSettings, article_row
+from enricher.worker.rules.heads.label_names import class_names, names_by_id
+from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers
+from enricher.worker.rules.languages import Languages
+
+ARCHITECTURE = "ForSequenceClassification"
+_SEVERAL = "multi_label_classification"
+_PROBLEM_TYPES = (None, "single_label_classification", _SEVERAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassHead(Head):
+    """Finds classes. `multi_label`: every label above `threshold` holds; else the most probable one does."""
+
+    labels: tuple[str, ...]
+    multi_label: bool = False
+    threshold: float = 0.5
+
+    kind: ClassVar[TaskKind] = "classification"
+    listed_in: ClassVar[str] = "classifications"
+    layers: ClassVar[Layers] = "classifier"
+    settings: ClassVar[Mapping[str, str]] = {
+        "pooling": "classification",
+        "threshold": "classification with several labels at once (`problem_type` of the checkpoint)",
+    }
+    every_record: ClassVar[bool] = True
+    labelled: ClassVar[bool] = True
+
+    @classmethod
+    def recognises(cls, files: HeadFiles) -> bool:
+        """By the architecture."""
+        return files.architecture.endswith(ARCHITECTURE)
+
+    @classmethod
+    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+        """The classes, and whether several may hold."""
+        problem_type, labels = files.config.get("problem_type"), names_by_id(files.config)
+        several = problem_type == _SEVERAL
+        if problem_type not in _PROBLEM_TYPES or (not several and len(labels) == 1):
+            raise ModelError(
+                f"{files.folder}: its head gives numbers and no classes (problem_type {problem_type!r}, {len(labels)} "
+                f"labels): regression is not supported. Choose a checkpoint of single_label_classification or "
+                f"multi_label_classification; for one label that holds or does not, write the latter into config.json."
+            )
+        names = class_names(labels, multi_label=several)
+        return HeadSpec(cls.kind, names, several, "first", normalised=False, dimensions=len(names)), ()
+
+    @classmethod
+    def facts(cls, spec: HeadSpec) -> Mapping[str, Any]:
+        """Whether several may hold."""
+        return {"multi_label": spec.multi_label}
+
+    @classmethod
+    def finds(cls, facts: Mapping[str, Any]) -> str:
+        """The classes."""
+        return ", ".join(facts["labels"]) + (" (several may hold)" if facts["multi_label"] else "")
+
+    @classmethod
+    def settings_of(cls, spec: HeadSpec) -> frozenset[str]:
+        """A threshold has an effect only where several may hold."""
+        return frozenset(cls.settings if spec.multi_label else {"pooling"})
+
+    @classmethod
+    def serving(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    ) -> ClassHead:
+        """The head of a task."""
+        del several
+        return cls(task, spec.labels, spec.multi_label, settings.threshold, languages=languages)
+
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[Classification]:
+        """The classes of an article, the most probable first; none if it has no tokens."""
+        del ticket
+        row = article_row(answers, self.task)
+        if row is None:
+            return []
+        shares = probabilities(row, multi_label=self.multi_label)
+        ranked = sorted(zip(shares, self.labels, strict=True), key=lambda each: -each[0])
+        chosen = [each for each in ranked if each[0] >= self.threshold] if self.multi_label else ranked[:1]
+        return [
+            {"task": self.task.name, "label": label, "score": round(share * SCORE_STEPS) / SCORE_STEPS}
+            for share, label in chosen
+        ]
+
+    @classmethod
+    def as_json(cls, findings: Findings) -> Findings:
+        """The classes as they are."""
+        assert all(0.0 <= each["score"] <= 1.0 for each in findings), "a score is a probability, never NaN"
+        return findings
+
+    @classmethod
+    def summaries(cls, findings: Findings) -> Iterator[str]:
+        """A line for each class."""
+        return (f"{each['task']} {each['label']} {each['score']:.2f}" for each in findings)
+
+    @classmethod
+    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+        """The classes with their scores."""
+        return ", ".join(f"{each['label']} {each['score']:.2f}" for each in listed) or "no class"
+
+
+def probabilities(logits: Float32Array, *, multi_label: bool) -> list[float]:
+    """Label probabilities: sigmoid if several labels may hold, else softmax."""
+    shares: list[float] = shares_of(logits, multi_label=multi_label).tolist()
+    return shares
+
+
+def shares_of(logits: Float32Array, *, multi_label: bool) -> npt.NDArray[np.float64]:
+    """The probabilities of labels, which are the last axis of `logits`."""
+    exact = logits.astype(np.float64)
+    if multi_label:
+        # Far before `exp` overflows, a sigmoid is 0 or 1 to four decimals.
+        alone: npt.NDArray[np.float64] = 1 / (1 + np.exp(-exact.clip(-500, 500)))
+        return alone
+    values = np.exp(exact - exact.max(axis=-1, keepdims=True))
+    shares: npt.NDArray[np.float64] = values / values.sum(axis=-1, keepdims=True)
+    return shares

@@ -1,0 +1,160 @@
+"""What a kind of head says to everything that asks: one subclass of `Head` per kind, in a file of its own.
+
+Nothing else switches over kinds. An instance is the head of one task: it turns the answers for an article's windows into
+what the article's record says. The class knows how such findings are kept, written, read again and shown, what a checkpoint
+of the kind looks like, and which settings it takes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from enricher.worker.records import Article, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
+from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers
+from enricher.worker.rules.languages import Languages
+from enricher.worker.rules.pooling import pooled
+
+Findings = Sequence[Any]
+"""What a head finds in one article, in the order of the record. Each kind has its own type of finding."""
+
+
+class HeadSettings(Protocol):
+    """The settings of a task that heads read."""
+
+    @property
+    def threshold(self) -> float:
+        """Least probability of a label, where several may hold."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head(ABC):
+    """The head of a task. `languages`: None if the task is for all articles."""
+
+    task: TaskCard
+    languages: Languages | None = field(default=None, kw_only=True)
+
+    kind: ClassVar[TaskKind]
+    """Its name, in settings and records."""
+    listed_in: ClassVar[str]
+    """The field of a record that lists what such heads find, of all tasks together."""
+    layers: ClassVar[Layers]
+    """What the graph computes for it, of what the encoder gives."""
+    settings: ClassVar[Mapping[str, str]] = {}
+    """The settings of a task that not every kind has, each with the models that it is for, in words."""
+    every_record: ClassVar[bool] = False
+    """True if each record of a worker with tasks has the list, whether or not one of them is of this kind."""
+    labelled: ClassVar[bool] = False
+    """True if findings have a `label`, whose frequency telemetry counts."""
+    needs_task: ClassVar[bool] = True
+    """False if a worker without tasks in its settings can serve such a model."""
+    calibrates: ClassVar[bool] = False
+    """True if int8 can be calibrated for it."""
+
+    # ---- checkpoints
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, files: HeadFiles) -> bool:
+        """Whether a checkpoint has a head of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+        """The head, and the files beside config.json that say so. Raises ModelError if it is not one that we build."""
+
+    @classmethod
+    def facts(cls, spec: HeadSpec) -> Mapping[str, Any]:
+        """What `model inspect --json` says beside kind and labels."""
+        del spec
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def finds(cls, facts: Mapping[str, Any]) -> str:
+        """What the model finds, for people. `facts`: its labels, and what `facts` gives."""
+
+    # ---- tasks
+
+    @classmethod
+    def settings_of(cls, spec: HeadSpec) -> frozenset[str]:
+        """Which of `settings` have an effect on a task with this model."""
+        del spec
+        return frozenset(cls.settings)
+
+    @classmethod
+    @abstractmethod
+    def serving(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    ) -> Head:
+        """The head of a task. `several`: more than one task of the worker is of this kind."""
+
+    # ---- articles
+
+    @abstractmethod
+    def find(self, ticket: Ticket, answers: list[Any]) -> Findings:
+        """What the record says of an article. `answers`: what the model said of the parts that its windows own."""
+
+    @classmethod
+    def task_of(cls, finding: Any) -> str:  # noqa: ANN401  each kind has its own type
+        """The name of the task that made a finding."""
+        name: str = finding["task"]
+        return name
+
+    @classmethod
+    def held_bytes(cls, findings: Findings) -> int:
+        """Memory that findings take while their record waits, if it is much."""
+        del findings
+        return 0
+
+    @classmethod
+    def summaries(cls, findings: Findings) -> Iterator[str]:
+        """What was found, in words, for `doctor`."""
+        return map(str, findings)
+
+    # ---- records
+
+    @classmethod
+    def kept(cls, findings: Findings) -> Findings:
+        """The form in which findings wait for their transaction: cheaper to keep, such as text."""
+        return findings
+
+    @classmethod
+    def as_json(cls, findings: Findings) -> Any:  # noqa: ANN401  whatever orjson writes
+        """The list in a record, for orjson. Raises InvalidArticle, of stage `publish`, for what cannot be written."""
+        return findings
+
+    @classmethod
+    def as_values(cls, findings: Findings) -> list[Any]:
+        """The list as values for Avro and Protobuf. Raises as `as_json`."""
+        return [*findings]
+
+    @classmethod
+    def value_as_json(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What JSON has for one of these values, without its nulls."""
+        return value
+
+    @classmethod
+    def large_share(cls, findings: Findings, *, as_text: bool) -> str | None:
+        """How many bytes of a record are findings, and how to make them fewer; None if they are never many."""
+        del findings, as_text
+        return None
+
+    @classmethod
+    @abstractmethod
+    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> str | None:
+        """What `tail` shows of a task's findings, as the record has them; None for what it shows elsewhere."""
+
+
+def is_for(head: Head, article: Article) -> bool:
+    """Whether a head is for an article, by its language."""
+    return head.languages is None or head.languages.include(article.language)
+
+
+def article_row(answers: Sequence[OwnedRow], task: TaskCard) -> Float32Array | None:
+    """The article's row, from those of its windows; None if it has no tokens."""
+    assert task.pooling is not None
+    return pooled(answers, task.pooling) if answers else None

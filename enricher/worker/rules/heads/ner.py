@@ -1,0 +1,108 @@
+"""Named entities: token classification. Each token has a label, from the window that owns it.
+
+worker/articles/enriched.py checks and writes entities, because every record has them, whatever the worker's tasks are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
+from enricher.worker.rules.decoding import LabelScheme, decode_entities
+from enricher.worker.rules.heads.head import Findings, Head, HeadSettings
+from enricher.worker.rules.heads.label_names import label_names, names_by_id
+from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers
+from enricher.worker.rules.languages import Languages
+
+ARCHITECTURE = "ForTokenClassification"
+NER = "ner"
+
+
+def only_task(model: ModelCard) -> TaskCard:
+    """The task of a worker without tasks in its settings: its records do not name it, its metrics call it `ner`."""
+    return TaskCard(NER, NER, model, named=False)
+
+
+_NO_TASK = only_task(ModelCard("", "", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class EntityHead(Head):
+    """Finds entities. `names_task`: each carries the name of the task, because the worker has several that find entities."""
+
+    scheme: LabelScheme
+    names_task: bool = False
+
+    kind: ClassVar[TaskKind] = NER
+    listed_in: ClassVar[str] = "entities"
+    layers: ClassVar[Layers] = "labels"
+    every_record: ClassVar[bool] = True
+    labelled: ClassVar[bool] = True
+    needs_task: ClassVar[bool] = False
+    calibrates: ClassVar[bool] = True
+
+    @classmethod
+    def of(
+        cls,
+        labels: Sequence[str],
+        task: TaskCard = _NO_TASK,
+        languages: Languages | None = None,
+        *,
+        names_task: bool = False,
+    ) -> EntityHead:
+        """The head with these label names. Without a task: for runs whose records nobody writes."""
+        assert task.named or not (languages or names_task), "only a task of the settings has languages and a name"
+        return cls(task, LabelScheme.from_labels(labels), names_task, languages=languages)
+
+    @classmethod
+    def recognises(cls, files: HeadFiles) -> bool:
+        """By the architecture."""
+        return files.architecture.endswith(ARCHITECTURE)
+
+    @classmethod
+    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+        """The labels, read as IOB2."""
+        return cls.spec_of(label_names(names_by_id(files.config))), ()
+
+    @classmethod
+    def spec_of(cls, labels: tuple[str, ...]) -> HeadSpec:
+        """A head with these labels, also of a model that is ONNX already."""
+        return HeadSpec(NER, labels, multi_label=False, reads="tokens", normalised=False, dimensions=len(labels))
+
+    @classmethod
+    def finds(cls, facts: Mapping[str, Any]) -> str:
+        """The labels."""
+        return ", ".join(facts["labels"])
+
+    @classmethod
+    def serving(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    ) -> EntityHead:
+        """The head of a task; entities name it if several tasks find some."""
+        del settings
+        return cls.of(spec.labels, task, languages, names_task=several)
+
+    def find(self, ticket: Ticket, answers: list[OwnedLabels]) -> list[Entity]:
+        """The entities of an article whose windows are all labelled."""
+        found = decode_entities(ticket, answers, self.scheme)
+        if self.names_task:
+            for entity in found:
+                entity["task"] = self.task.name
+        return found
+
+    @classmethod
+    def task_of(cls, finding: Entity) -> str:
+        """The name in the entity; without one, all are of one task."""
+        return finding.get("task", "")
+
+    @classmethod
+    def summaries(cls, findings: Findings) -> Iterator[str]:
+        """All entities in one line."""
+        yield ", ".join(f"{entity['text']} {entity['label']}" for entity in findings) or "no entity"
+
+    @classmethod
+    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> None:
+        """Return None: entities are shown in their sentences."""
+        del listed

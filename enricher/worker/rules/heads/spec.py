@@ -1,0 +1,56 @@
+"""Facts about a checkpoint's head: what its folder says, and what it reads of the encoder's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from enricher.worker.records import TaskKind
+
+Reads = Literal["tokens", "first", "mean"]
+"""What a head reads of the last hidden states: those of every token, of a window's first token (special tokens included),
+or their mean over the tokens that the window owns."""
+TOKENS: frozenset[Reads] = frozenset({"tokens"})
+"""What a pass with nothing but NER reads."""
+Layers = Literal["labels", "classifier", "none"]
+"""What the graph computes of that: a label and its score for each token; the two layers of a `ForSequenceClassification`
+head; nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSpec:
+    """One head. `labels` are names by id: IOB2 for `ner`, as config.json has them for `classification`, else none."""
+
+    kind: TaskKind
+    labels: tuple[str, ...]
+    multi_label: bool
+    """True if each label has its own probability (sigmoid); False if they share one (softmax)."""
+    reads: Reads
+    normalised: bool
+    """True if the article's vector has length 1. The graph normalises nothing: windows are pooled first."""
+    dimensions: int
+    """Values per token (`ner`) or window, such as the number of labels, or the width of the vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFiles:
+    """What a checkpoint's folder says, without its weights. Names are relative to it; nothing else here reads files."""
+
+    folder: Path
+    """For messages."""
+    architecture: str
+    config: Mapping[str, Any]
+    """The values of config.json; once a head is described, those of the encoder were checked."""
+    has: Callable[[str], bool]
+    """Whether a file is there."""
+    read: Callable[[str], bytes]
+    """The content of a file. Raises OSError."""
+    read_object: Callable[[str], Mapping[str, Any]]
+    """The values of a JSON object. Raises ModelError."""
+
+
+def reads_of(heads: Sequence[HeadSpec]) -> frozenset[Reads]:
+    """What the heads of a pass read together: the `reads` of `Variant.feeds` and `Variant.declare_inputs`."""
+    return frozenset(head.reads for head in heads)
