@@ -23,8 +23,8 @@ from enricher.operate.inspect.follow import TopicReader
 from enricher.worker.articles import record_as_json
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import data_console, remark_console, write_line
+from enricher.worker.heads import KINDS
 from enricher.worker.records import RawRecord
-from enricher.worker.rules.heads import KINDS
 from enricher.worker.settings import load_settings
 from enricher.worker.stats.counters import MOST_LABELS
 from enricher.worker.telemetry.baseline import (

@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import remark_console, remark_table
+from enricher.worker.heads import KINDS
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
 from enricher.worker.inference.graph.catalogue import variants_for
@@ -36,7 +37,6 @@ from enricher.worker.inference.run.selection import (
     unquantised,
 )
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.rules.heads import KINDS
 from enricher.worker.runtime.devices import parse_device
 from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
 from enricher.workshop.calibrating import (

@@ -29,6 +29,7 @@ from enricher.worker.articles import (
     write_found,
 )
 from enricher.worker.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
+from enricher.worker.heads.embedding import write_embeddings
 from enricher.worker.records import (
     Article,
     Coverage,
@@ -43,7 +44,6 @@ from enricher.worker.records import (
     TaskReport,
     Ticket,
 )
-from enricher.worker.rules.heads.embedding import write_embeddings
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")

@@ -18,12 +18,12 @@ from support.answers import WindowLabels, batch_result
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import Encoder, decode_article
+from enricher.worker.heads import EntityHead
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, Batch, ModelCard, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.assembly import finish_enriched, settle
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.windowing import WindowCutter
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

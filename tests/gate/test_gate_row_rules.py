@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from enricher.errors import FatalError
+from enricher.worker.heads import HeadSpec
 from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
-from enricher.worker.rules.heads import HeadSpec
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldText
 from enricher.workshop.gate.gold_classes import gold_for

@@ -12,12 +12,12 @@ from commands.model_app import tiny_model
 from gate.conftest import SENTENCES, Damaged, Twin
 from support.heads import class_model, vector_model
 
+from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import GateReport, read_reports, report_path, write_report
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
-from enricher.worker.rules.heads import TOKENS, Reads
 from enricher.workshop.gate import verdict_rows
 from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.gold import GoldSet

@@ -11,6 +11,8 @@ import pytest
 from inference import packed_reference
 from support.layout import rows_of
 
+from enricher.worker.heads import reads_of
+from enricher.worker.heads.pooling import pooled
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.graph.builder import build
@@ -21,8 +23,6 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.records import OwnedRow, Window
-from enricher.worker.rules.heads import reads_of
-from enricher.worker.rules.pooling import pooled
 from tools.head_references.folders import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
+from enricher.worker.heads import reads_of
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.cuda import cuda_problem
@@ -21,7 +22,6 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.records import Batch
-from enricher.worker.rules.heads import reads_of
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
 from tools.head_references.folders import HEADS, OUTPUTS, write_folder
 

@@ -10,10 +10,10 @@ import pytest
 from inference.test_tokenizer_files import loaded
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from enricher.worker.heads.decoding import LabelScheme, decode_entities
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, OwnedLabels, Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
-from enricher.worker.rules.decoding import LabelScheme, decode_entities
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,7 @@ from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.errors import ModelError
+from enricher.worker.heads import EntityHead
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
@@ -30,7 +31,6 @@ from enricher.worker.records import (
     TokenLabels,
 )
 from enricher.worker.rules.assembly import settle
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.windowing import WindowCutter
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"

@@ -17,6 +17,8 @@ from loop.fake_clock import TICK_S
 from loop.fake_model import AFTER, BEFORE, DEADLY, DEADLY_TOKEN, LABELS, NAME_TOKEN, infer, tokenize
 from loop.fake_sink import DEAD_LETTERS, OUTPUT
 
+from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, Head
+from enricher.worker.heads.languages import Languages
 from enricher.worker.loop.ports import Scheduler, Tokenized
 from enricher.worker.records import (
     Batch,
@@ -37,8 +39,6 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
-from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head
-from enricher.worker.rules.languages import Languages
 from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.rules.passes import PassScheduler
 from enricher.worker.rules.windowing import WindowCutter

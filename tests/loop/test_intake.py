@@ -15,13 +15,13 @@ from loop.fake_clock import FakeClock, FakePool, FakeWakeup
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from loop.world import INVALID, RULES
 
+from enricher.worker.heads import EntityHead
 from enricher.worker.loop import intake as intake_module
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.waiting import Waiting
 from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.batching import LengthBucketScheduler
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.long_articles import LONG_BYTES
 from enricher.worker.rules.windowing import WindowCutter
 

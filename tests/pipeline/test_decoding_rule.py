@@ -22,6 +22,8 @@ from rules.building import GivenSpans
 from support.answers import WindowLabels, batch_result
 from tokenizers import Tokenizer
 
+from enricher.worker.heads import EntityHead
+from enricher.worker.heads.label_names import label_names
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
@@ -36,8 +38,6 @@ from enricher.worker.records import (
     TokenizedField,
 )
 from enricher.worker.rules.assembly import finish_enriched, settle
-from enricher.worker.rules.heads import EntityHead
-from enricher.worker.rules.heads.label_names import label_names
 from enricher.worker.rules.windowing import WindowCutter
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from registry.server import Registry, serving, silent
 from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.build.registry import check_registry, registry_decoders
+from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Article, DeadLetter, Partition, RawRecord, Ticket
 from enricher.worker.registry import queue as queue_module
 from enricher.worker.rules.batching import LengthBucketScheduler
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.runtime.wakeup import Wakeup
 from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings

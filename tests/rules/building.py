@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from enricher.worker.heads.decoding import LabelScheme, decode_entities
 from enricher.worker.records import (
     Article,
     Entity,
@@ -20,7 +21,6 @@ from enricher.worker.records import (
     TokenizedField,
     Window,
 )
-from enricher.worker.rules.decoding import LabelScheme, decode_entities
 
 P0, P1, P2 = (Partition("articles", number) for number in range(3))
 

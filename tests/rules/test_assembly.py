@@ -10,6 +10,7 @@ import pytest
 from rules.building import raw, spans_of_words
 from support.answers import WindowLabels, batch_result
 
+from enricher.worker.heads import EntityHead
 from enricher.worker.records import (
     Article,
     DeadLetter,
@@ -21,7 +22,6 @@ from enricher.worker.records import (
     WindowFailure,
 )
 from enricher.worker.rules.assembly import finish_enriched, settle
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.windowing import WindowCutter
 
 HEADS = (EntityHead.of(["O", "B-PER", "I-PER"]),)

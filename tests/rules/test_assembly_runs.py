@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, spans_of_words
 
+from enricher.worker.heads import EntityHead
 from enricher.worker.records import (
     Article,
     Batch,
@@ -24,7 +25,6 @@ from enricher.worker.records import (
     WindowFailure,
 )
 from enricher.worker.rules.assembly import settle
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.windowing import WindowCutter
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, spans_of_words
 
+from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, Head
+from enricher.worker.heads.languages import Languages
 from enricher.worker.records import (
     Article,
     Batch,
@@ -33,8 +35,6 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.assembly import finish_enriched, settle
 from enricher.worker.rules.branches import Branch, Splitter, Trunk
-from enricher.worker.rules.heads import ClassHead, EmbeddingHead, EntityHead, Head
-from enricher.worker.rules.languages import Languages
 from enricher.worker.rules.windowing import WindowCutter
 
 MODEL = ModelCard("model", "0", "fp32")

@@ -12,11 +12,11 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.reports import failing, missing_for
 from enricher.worker.build.model import Model, window_cutter
 from enricher.worker.build.tasks import Pass, load_tasks
+from enricher.worker.heads import KINDS, EntityHead
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import settle
-from enricher.worker.rules.heads import KINDS, EntityHead
 from enricher.worker.settings import Settings
 
 _SENTENCE = "Angela Merkel met Siemens engineers in Berlin."

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from enricher.operate.tail.excerpts import Excerpt, marks_in, printable, sentences
 from enricher.worker.articles import record_as_json
+from enricher.worker.heads import KINDS
 from enricher.worker.records import Article, RawRecord
-from enricher.worker.rules.heads import KINDS
 
 _COLOURS = {"PER": "green", "LOC": "cyan", "ORG": "magenta", "MISC": "yellow"}
 _OTHER_COLOURS = ("blue", "red", "bright_green", "bright_cyan", "bright_magenta", "bright_yellow")

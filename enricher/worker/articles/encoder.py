@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from enricher.errors import InvalidArticle, SettingsError
 from enricher.worker.articles.headers import dead_letter_headers, omitted_header, record_headers
 from enricher.worker.articles.writers import RecordWriter, record_writer
+from enricher.worker.heads import kind_of_field
 from enricher.worker.records import (
     DeadLetter,
     EnrichedRecord,
@@ -22,7 +23,6 @@ from enricher.worker.records import (
     Tombstone,
     hot_record,
 )
-from enricher.worker.rules.heads import kind_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

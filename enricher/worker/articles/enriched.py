@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 import orjson
 
 from enricher.errors import InvalidArticle
+from enricher.worker.heads import kind_of_field, kinds_in_records
 from enricher.worker.records import EnrichedRecord, Entity, hot_record, principal
-from enricher.worker.rules.heads import kind_of_field, kinds_in_records
 
 if TYPE_CHECKING:
     from enricher.worker.records import Article, Coverage, ModelCard, TaskReport

@@ -10,13 +10,13 @@ from typing import Any
 
 from enricher.errors import SettingsError
 from enricher.worker.build.model import Model, exempt_from_collection, first_set, load_pass
+from enricher.worker.heads import KINDS, NER, EntityHead, Head, HeadSpec, only_task
+from enricher.worker.heads.languages import Languages
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.run.sharing import Grouping, PassRequest, grouped, windows_of
 from enricher.worker.records import ModelCard, TaskCard
-from enricher.worker.rules.heads import KINDS, NER, EntityHead, Head, HeadSpec, only_task
-from enricher.worker.rules.languages import Languages
 from enricher.worker.settings import Settings, TaskSettings
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from math import ceil
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import letter_for, write_found
+from enricher.worker.heads import Head
 from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
@@ -18,7 +19,6 @@ from enricher.worker.loop.waiting import Waiting, beyond_the_record, text_chars,
 from enricher.worker.records import Article, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.rules.assembly import finish_enriched
 from enricher.worker.rules.branches import Splitter
-from enricher.worker.rules.heads import Head
 from enricher.worker.rules.long_articles import LongArticles
 from enricher.worker.rules.windowing import WindowCutter
 

@@ -27,6 +27,7 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.worker.articles import write_found
+from enricher.worker.heads import Head
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
@@ -37,7 +38,6 @@ from enricher.worker.loop.recovery import Recovery
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.assembly import settle
-from enricher.worker.rules.heads import Head
 from enricher.worker.rules.offsets import OffsetTracker, names_of
 from enricher.worker.runtime.wakeup import StopEvent, Wakeup
 from enricher.worker.runtime.watchdog import Guard

@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from enricher.worker.records.articles import Article, FieldName, Float32Array, hot_record
 
 TaskKind = str
-"""The name of a kind of head (rules/heads)."""
+"""The name of a kind of head (worker/heads)."""
 Pooling = Literal["mean", "first_window", "max"]
 """How an article's answer follows from those of its windows: their mean weighted by owned tokens, the first, the largest."""
 
@@ -107,7 +107,7 @@ class EnrichedRecord:
     entities: Sequence[Entity]
     coverage: Coverage
     findings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """What tasks found that find no entities, by the field of the record that lists it (rules/heads)."""
+    """What tasks found that find no entities, by the field of the record that lists it (worker/heads)."""
     tasks: Sequence[TaskReport] = ()
     """One for each task of the settings, in their order."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from enricher.worker.heads import EntityHead, Head, is_for
+from enricher.worker.heads.head import Findings
 from enricher.worker.records import (
     BatchResult,
     DeadLetter,
@@ -20,8 +22,6 @@ from enricher.worker.records import (
     Ticket,
     WindowFailure,
 )
-from enricher.worker.rules.heads import EntityHead, Head, is_for
-from enricher.worker.rules.heads.head import Findings
 from enricher.worker.rules.windowing import coverage_of
 
 

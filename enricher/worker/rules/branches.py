@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from enricher.worker.heads import EntityHead, Head, is_for, kind_of_field
 from enricher.worker.records import (
     Article,
     Coverage,
@@ -22,7 +23,6 @@ from enricher.worker.records import (
     Ticket,
     principal,
 )
-from enricher.worker.rules.heads import EntityHead, Head, is_for, kind_of_field
 
 
 class Splitter:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from enricher.worker.heads.classification import shares_of
 from enricher.worker.inference.checkpoint.gate_figures import Agreement, ClassComparison, ClassComposition, Row
-from enricher.worker.rules.heads.classification import shares_of
 from enricher.workshop.gate.measure import largest, length_buckets, logit_differences, row_of
 from enricher.workshop.gate.scoring import CountArray, mean_delta_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.worker.heads import HeadSpec
     from enricher.worker.records import Float32Array
-    from enricher.worker.rules.heads import HeadSpec
     from enricher.workshop.gate.gold import GoldText
     from enricher.workshop.gate.rows import RowsRun
 

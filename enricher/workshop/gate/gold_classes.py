@@ -17,7 +17,7 @@ from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, gold_li
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enricher.worker.rules.heads import HeadSpec
+    from enricher.worker.heads import HeadSpec
 
 
 class _Line(BaseModel):

@@ -13,9 +13,9 @@ from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
 from enricher.workshop.gate.verdict_rows import judge_classes, judge_vectors
 
 if TYPE_CHECKING:
+    from enricher.worker.heads import HeadSpec
     from enricher.worker.inference.checkpoint.gate_figures import Comparison, Composition
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.rules.heads import HeadSpec
     from enricher.workshop.gate.gold import GoldSet
     from enricher.workshop.gate.rows import RowsRun
     from enricher.workshop.gate.verdict import GateVerdict

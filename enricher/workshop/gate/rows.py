@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import FatalError, ModelError
+from enricher.worker.heads import reads_of
+from enricher.worker.heads.pooling import pooled
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.records import OwnedRow, Ticket
-from enricher.worker.rules.heads import reads_of
-from enricher.worker.rules.pooling import pooled
 from enricher.workshop.gate.runs import NO_RECORD
 
 if TYPE_CHECKING:

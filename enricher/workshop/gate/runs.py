@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import FatalError, ModelError
+from enricher.worker.heads import EntityHead
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.run.advice import advice_for, cutter_for
@@ -27,7 +28,6 @@ from enricher.worker.records import (
     TokenLabels,
 )
 from enricher.worker.rules.assembly import finish_enriched, take
-from enricher.worker.rules.heads import EntityHead
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.workshop.gate.scoring import EntitySpan
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from enricher.worker.build.model import Model
 from enricher.worker.build.tasks import Pass, Tasks
+from enricher.worker.heads import ClassHead, EntityHead
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.records import BatchResult, ModelCard, RunOutput, TaskCard, WindowFailure, WindowRows
-from enricher.worker.rules.heads import ClassHead, EntityHead
 from tools.chaos.stub import CARD, LABELS, StubDevice, StubEngine, StubTokenizer, stub_model
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from enricher.worker.articles.enriched import WrittenEntities, kinds_of, record_fields, write_entities
+from enricher.worker.heads import KINDS, kinds_in_records
 from enricher.worker.records import EnrichedRecord, ModelCard
-from enricher.worker.rules.heads import KINDS, kinds_in_records
 
 
 def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A model's folder on disk. Builds nothing and runs nothing.
 
 folder.py        a Hugging Face folder: configuration, head, digest, and weights one at a time
-configuration.py config.json: what determines the graph, and the kind of the head (rules/heads)
+configuration.py config.json: what determines the graph, and the kind of the head (worker/heads)
 head.py          what only makes sense with some heads
 sharing.py       whether two checkpoints have the same encoder
 onnx_folder.py   a folder whose model is ONNX already

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import ModelError
+from enricher.worker.heads import KINDS, HeadFiles
 from enricher.worker.inference.checkpoint.families import FAMILIES
-from enricher.worker.rules.heads import KINDS, HeadFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enricher.worker.rules.heads import Head
+    from enricher.worker.heads import Head
 
 
 class EncoderConfig(BaseModel):

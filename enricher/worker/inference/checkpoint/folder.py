@@ -15,9 +15,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from enricher.errors import ModelError
+from enricher.worker.heads import HeadSpec
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, head_files, read_encoder
 from enricher.worker.inference.checkpoint.families import FAMILIES, Family
-from enricher.worker.rules.heads import HeadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
-from enricher.worker.rules.heads import KINDS
+from enricher.worker.heads import KINDS
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint

@@ -11,11 +11,11 @@ from pathlib import Path
 import onnx
 
 from enricher.errors import ModelError
+from enricher.worker.heads import EntityHead
+from enricher.worker.heads.label_names import label_names
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, read_config
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, Checkpoint, digest_of
-from enricher.worker.rules.heads import EntityHead
-from enricher.worker.rules.heads.label_names import label_names
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from enricher.worker.heads import Reads, reads_of
 from enricher.worker.inference.graph.heads import HALF_PRECISIONS, add_heads
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.weights import Weights
-from enricher.worker.rules.heads import Reads, reads_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Heads: hidden states -> outputs of the graph, in float32 for every variant.
 
-A single NER head has outputs without a prefix: its graph is that of a worker without tasks. rules/heads says what a head
+A single NER head has outputs without a prefix: its graph is that of a worker without tasks. worker/heads says what a head
 reads and which layers it has, and checkpoint/families.py what its weights are called.
 """
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
+from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.families import CLASSIFIER
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.weights import Weights
-from enricher.worker.rules.heads import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.worker.heads import Reads
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.rules.heads import Reads
 
 HALF_PRECISIONS = frozenset({"fp16"})
 """Written as float16. OpenVINO makes bf16 from a float32 graph, and quantisation/qdq.py makes int8."""

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from onnx import TensorProto
 
+from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.variants import owned_weights, starts_in_a_row, weighted_sums
-from enricher.worker.rules.heads import TOKENS, Reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

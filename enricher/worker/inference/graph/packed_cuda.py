@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto
 
+from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import owned_ranges, starts_in_a_row, weighted_sums
-from enricher.worker.rules.heads import TOKENS, Reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

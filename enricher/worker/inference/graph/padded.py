@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from onnx import TensorProto
 
+from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import owned_weights, weighted_sums
-from enricher.worker.rules.heads import TOKENS, Reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from enricher.worker.rules.heads import TOKENS, Reads
+from enricher.worker.heads import TOKENS, Reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
+from enricher.worker.heads import reads_of
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.worker.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names, without
@@ -31,7 +32,6 @@ from enricher.worker.records import (
     Window,
     WindowFailure,
 )
-from enricher.worker.rules.heads import reads_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

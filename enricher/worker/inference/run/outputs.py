@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from enricher.worker.heads import HeadSpec
     from enricher.worker.records import HeadOutput, Window
-    from enricher.worker.rules.heads import HeadSpec
 
 NOT_FINITE = "NotFinite"
 """The `error_type` of a window about which a head gives NaN or infinite numbers. Other types are names of exceptions, or

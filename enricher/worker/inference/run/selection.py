@@ -12,6 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from enricher.errors import ModelError
+from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.gate_report import read_reports
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.worker.inference.device.opening import arithmetic_of
@@ -19,7 +20,6 @@ from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.catalogue import variant_named, variants_for
 from enricher.worker.inference.graph.external import padded_variant
 from enricher.worker.inference.graph.recipe import RECIPE_FILE, read_recipe
-from enricher.worker.rules.heads import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from enricher.worker.rules.heads.classification import ClassHead
-from enricher.worker.rules.heads.embedding import EmbeddingHead
-from enricher.worker.rules.heads.head import Findings, Head, is_for
-from enricher.worker.rules.heads.ner import NER, EntityHead, only_task
-from enricher.worker.rules.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
+from enricher.worker.heads.classification import ClassHead
+from enricher.worker.heads.embedding import EmbeddingHead
+from enricher.worker.heads.head import Findings, Head, is_for
+from enricher.worker.heads.ner import NER, EntityHead, only_task
+from enricher.worker.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
 
 __all__ = [
     "KINDS",

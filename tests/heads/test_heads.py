@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import P0, raw
 
+from enricher.worker.heads import ClassHead, EmbeddingHead
+from enricher.worker.heads.classification import probabilities
+from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.pooling import pooled
 from enricher.worker.records import ModelCard, OwnedRow, Pooling, TaskCard, Ticket
-from enricher.worker.rules.heads import ClassHead, EmbeddingHead
-from enricher.worker.rules.heads.classification import probabilities
-from enricher.worker.rules.languages import Languages
-from enricher.worker.rules.pooling import pooled
 
 MODEL = ModelCard("model", "0", "fp32")
 TICKET = Ticket(raw(0), 0.0)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.pooling import pooled
+from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Article, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
-from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.rules.languages import Languages
-from enricher.worker.rules.pooling import pooled
 
 Findings = Sequence[Any]
 """What a head finds in one article, in the order of the record. Each kind has its own type of finding."""

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import GivenSpans, answer, entities_of, spans_of_words, ticket_of
 
+from enricher.worker.heads.decoding import LabelScheme
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, Entity, Ticket
-from enricher.worker.rules.decoding import LabelScheme
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"

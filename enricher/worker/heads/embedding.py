@@ -18,10 +18,10 @@ import numpy as np
 import orjson
 
 from enricher.errors import InvalidArticle, ModelError
+from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
+from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers, Reads
 from enricher.worker.records import Embedding, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket, hot_record
-from enricher.worker.rules.heads.head import Findings, Head, HeadSettings, article_row
-from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers, Reads
-from enricher.worker.rules.languages import Languages
 
 MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"
 """With either of them sentence-transformers saved the folder. The first names its modules, the second is their pooling's."""

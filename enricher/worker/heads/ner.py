@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from enricher.worker.heads.decoding import LabelScheme, decode_entities
+from enricher.worker.heads.head import Findings, Head, HeadSettings
+from enricher.worker.heads.label_names import label_names, names_by_id
+from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
-from enricher.worker.rules.decoding import LabelScheme, decode_entities
-from enricher.worker.rules.heads.head import Findings, Head, HeadSettings
-from enricher.worker.rules.heads.label_names import label_names, names_by_id
-from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.rules.languages import Languages
 
 ARCHITECTURE = "ForTokenClassification"
 NER = "ner"

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from enricher.errors import ModelError
+from enricher.worker.heads.decoding import SCORE_STEPS
+from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
+from enricher.worker.heads.label_names import class_names, names_by_id
+from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Classification, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
-from enricher.worker.rules.decoding import SCORE_STEPS
-from enricher.worker.rules.heads.head import Findings, Head, HeadSettings, article_row
-from enricher.worker.rules.heads.label_names import class_names, names_by_id
-from enricher.worker.rules.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.rules.languages import Languages
 
 ARCHITECTURE = "ForSequenceClassification"
 _SEVERAL = "multi_label_classification"
