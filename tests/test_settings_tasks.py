@@ -9,6 +9,7 @@ import pytest
 
 from enricher.errors import SettingsError
 from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.heads import KINDS
 from enricher.worker.settings import TaskSettings, load_settings
 from tools.head_references.folders import REFERENCE, HeadName, write_folder
 
@@ -18,6 +19,10 @@ def mistake() -> str:
     with pytest.raises(SettingsError) as caught:
         load_settings()
     return str(caught.value)
+
+
+*_OTHERS, _LAST = map(repr, KINDS)
+KINDS_IN_WORDS = f"{', '.join(_OTHERS)} or {_LAST}"
 
 
 def in_environment(monkeypatch: pytest.MonkeyPatch, tasks: object) -> None:
@@ -63,7 +68,7 @@ def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.M
         ({}, "a.source: required"),
         ({"source": "/a", "treshold": 0.5}, "a.treshold: no such setting (see 'enricher settings')"),
         ({"source": "/a", "threshold": 1}, "a.threshold: Input should be less than 1"),
-        ({"source": "/a", "kind": "regression"}, "a.kind: Input should be 'ner', 'classification' or 'embedding'"),
+        ({"source": "/a", "kind": "translation"}, f"a.kind: Input should be {KINDS_IN_WORDS}"),
         ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),
         ({"source": "/a", "languages": ["e n"]}, "a.languages: language tags (BCP 47) are expected"),
         ({"source": "/a", "default": True}, "a: `default` says nothing without `languages`"),

@@ -99,8 +99,8 @@ def test_one_label_may_hold_or_not(folder: Callable[[HeadName], Path]) -> None:
 @pytest.mark.parametrize(
     ("head", "changes", "reason"),
     [
-        ("single", {"problem_type": "regression"}, "regression is not supported"),
-        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "regression is not supported"),
+        ("single", {"problem_type": "regression"}, "it has 4 labels: a head with one number"),
+        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "what its head gives is not clear"),
         ("single", {"id2label": {}}, "id2label must name every label"),
         ("single", {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
         ("single", {"id2label": {"0": "sport", "1": "sport"}}, "each once"),

@@ -12,7 +12,7 @@ import pytest
 from commands.cli_runner import json_lines, run
 from commands.model_app import tiny_model
 from kafka.harness import as_sent, assert_all_is_there_once, publish, sample_articles, worker
-from support.heads import class_model, vector_model
+from support.heads import class_model, number_model, vector_model
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
@@ -31,7 +31,7 @@ Tasks = Mapping[str, Mapping[str, object]]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Four heads on one encoder with random weights."""
+    """Heads of every kind on one encoder with random weights."""
     root = tmp_path_factory.mktemp("heads")
     ner = tiny_model(root / "ner")
     return {
@@ -39,6 +39,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "topics": class_model(ner, root / "topics", LABELS, scale=3.0),
         "tones": class_model(ner, root / "tones", ("glad", "grim", "dry", "loud"), multi_label=True, scale=3.0),
         "vectors": vector_model(ner, root / "vectors"),
+        "mood": number_model(ner, root / "mood"),
     }
 
 
@@ -79,6 +80,8 @@ def assert_as_alone(together: Mapping[str, Record], tasks: Tasks) -> None:
                 expected["classifications"], [each for each in record["classifications"] if each["task"] == name]
             )
             assert_close(expected["embeddings"], [each for each in record["embeddings"] if each["task"] == name])
+            numbers = [each for each in record.get("regressions", []) if each["task"] == name]
+            assert_close(expected.get("regressions", []), numbers)
             if any(each["kind"] == "ner" for each in expected["tasks"]):
                 assert_close(expected["entities"], record["entities"])
             assert expected["tasks"] == [each for each in record["tasks"] if each["name"] == name]
@@ -107,20 +110,22 @@ def test_tasks_of_different_encoders(topics: Topics, folders: Mapping[str, Path]
     assert verified.exit_code == 0, verified.output
 
 
-def test_four_heads_on_one_encoder(topics: Topics, folders: Mapping[str, Path], tmp_path: Path) -> None:
-    """They share one pass, and each answers as it does alone."""
+def test_heads_of_every_kind_on_one_encoder(topics: Topics, folders: Mapping[str, Path], tmp_path: Path) -> None:
+    """They share one pass, each answers as it does alone, and `verify` enriches their records again."""
     tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in folders.items()}
     tasks["topics"]["pooling"] = "max"
     log = tmp_path / "log"
     records = through_kafka(topics, environment_of(tasks), ARTICLES, log)
     told = log.read_text("utf-8")
-    assert "pass 0: ner, topics, tones, vectors" in told
+    assert "pass 0: ner, topics, tones, vectors, mood" in told
     assert "pass 1" not in told
     for record in records.values():
-        assert ["ner", "topics", "tones", "vectors"] == [each["name"] for each in record["tasks"]]
+        assert ["ner", "topics", "tones", "vectors", "mood"] == [each["name"] for each in record["tasks"]]
         assert 1 == len({json.dumps(each["coverage"]) for each in record["tasks"]})
     assert {"mean", "max", None} == {each.get("pooling") for each in records[ARTICLES[0]["id"]]["tasks"]}
     assert_as_alone(records, tasks)
+    verified = run("verify", "--recompute", "6", "--json", env=topics.environment | environment_of(tasks))
+    assert verified.exit_code == 0, verified.output
 
 
 def test_a_model_per_language(topics: Topics, folders: Mapping[str, Path]) -> None:

@@ -114,7 +114,7 @@ def avro_type(kind: Any) -> str:  # noqa: ANN401  text or object
     return "object"
 
 
-EMPTY_LISTS = {"classifications", "embeddings", "embeddings.vector", "tasks"}
+EMPTY_LISTS = {"classifications", "embeddings", "embeddings.vector", "regressions", "tasks"}
 """Lists that may be absent: in Protobuf they are empty then."""
 
 PROTOBUF_TYPES = {
@@ -170,7 +170,7 @@ def test_the_avro_schema_says_what_the_json_schema_says() -> None:
     document, avro = json_schema(), avro_schema()
     entity = next(field for field in avro["fields"] if field["name"] == "entities")["type"]["items"]
     pairs = [(avro, document["properties"]), (entity, document["$defs"]["entity"]["properties"])]
-    for name in ("classifications", "embeddings", "tasks"):
+    for name in ("classifications", "embeddings", "regressions", "tasks"):
         inner = next(field for field in avro["fields"] if field["name"] == name)["type"][1]["items"]
         pairs.append((inner, document["$defs"][name[:-1]]["properties"]))
     for record, properties in pairs:
@@ -194,7 +194,7 @@ def test_the_protobuf_schema_says_what_the_json_schema_says(tmp_path: Path) -> N
         document["$defs"]["entity"]["properties"],
         document["properties"]["model"]["properties"],
         document["properties"]["coverage"]["properties"],
-        *(document["$defs"][name]["properties"] for name in ("classification", "embedding", "task")),
+        *(document["$defs"][name]["properties"] for name in ("classification", "embedding", "regression", "task")),
     ]
     for number, (message, properties) in enumerate(zip(file.message_type, parts, strict=True)):
         for index, field in enumerate(message.field):
@@ -215,11 +215,13 @@ def test_numbers_of_fields_never_change(tmp_path: Path) -> None:
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
+    record += ["regressions"]
     entity = ["field", "start", "end", "text", "label", "score", "task"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]
     names["Classification"] = ["task", "label", "score"]
     names["Embedding"] = ["task", "dimensions", "pooling", "vector", "vector_float16"]
+    names["Regression"] = ["task", "value"]
     names["Task"] = ["name", "kind", "model", "pooling", "coverage"]
     assert {name: {field: n for n, field in enumerate(fields, 1)} for name, fields in names.items()} == numbers
 

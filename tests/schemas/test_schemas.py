@@ -181,7 +181,7 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}")
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
-    coverage = Coverage(1, 1, truncated=False)
+    coverage, number = Coverage(1, 1, truncated=False), TaskCard("mood", "regression", CARD, "mean")
     record = EnrichedRecord(
         article,
         (found,),
@@ -189,14 +189,15 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
         {
             "classifications": [Classification(task="topic", label="sports", score=0.5)],
             "embeddings": [Embedding(card, np.ones(2, np.float32)) for card in vectors],
+            "regressions": [{"task": "mood", "value": 0.5}],
         },
-        [TaskReport(card, coverage) for card in vectors],
+        [TaskReport(card, coverage) for card in (*vectors, number)],
     )
     written = orjson.loads(encode_record(record, CARD))
     assert properties.keys() == written.keys()
     assert entity.keys() == written["entities"][0].keys()
     definitions = schema("enriched-record.v1")["$defs"]
-    for name in ("classification", "embedding", "task"):
+    for name in ("classification", "embedding", "regression", "task"):
         assert definitions[name]["properties"].keys() == {key for each in written[f"{name}s"] for key in each}
     for part in ("model", "coverage"):
         assert properties[part]["properties"].keys() == written[part].keys()

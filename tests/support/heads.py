@@ -47,6 +47,14 @@ def class_model(
     return folder
 
 
+def number_model(source: Path, folder: Path) -> Path:
+    """The encoder in `source` (BERT) with a random head for regression."""
+    class_model(source, folder, ["LABEL_0"], scale=3.0)
+    config = json.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_text(json.dumps({**config, "problem_type": "regression"}))
+    return folder
+
+
 def vector_model(source: Path, folder: Path, *, mean: bool = True) -> Path:
     """The encoder in `source` (BERT) as sentence embeddings."""
     weights = {name.removeprefix("bert."): value for name, value in _encoder(source, folder).items()}

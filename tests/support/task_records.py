@@ -60,12 +60,13 @@ _poolings: st.SearchStrategy[Pooling] = st.sampled_from(get_args(Pooling))
 def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
     """Draw a record of any tasks; float32 vectors have any finite values, float16 ones those that float16 can hold."""
     names = draw(st.lists(_names, min_size=1, max_size=5, unique=True))
-    kinds: list[TaskKind] = [draw(st.sampled_from(("ner", "classification", "embedding"))) for _ in names]
+    kinds: list[TaskKind] = [draw(st.sampled_from(("ner", "classification", "embedding", "regression"))) for _ in names]
     several = kinds.count("ner") > 1
     reports: list[TaskReport] = []
     entities: list[Entity] = []
     classes: list[Classification] = []
     embeddings: list[Embedding] = []
+    numbers: list[dict[str, Any]] = []
     for name, kind in zip(names, kinds, strict=True):
         form: VectorFormat = draw(st.sampled_from(get_args(VectorFormat)))
         pooling: Pooling | None = None if kind == "ner" else draw(_poolings)
@@ -82,6 +83,9 @@ def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
         elif kind == "classification":
             score = draw(st.integers(0, 10_000)) / 10_000
             classes.append(Classification(task=name, label=draw(_names), score=score))
+        elif kind == "regression":
+            value = draw(st.floats(width=32, allow_nan=False, allow_infinity=False))
+            numbers.append({"task": name, "value": float(str(np.float32(value)))})
         else:
             bound = {"list": None, "float16": 65504.0}[form]
             values = st.floats(
@@ -89,5 +93,5 @@ def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
             )
             embeddings.append(Embedding(card, draw(arrays.arrays(np.float32, st.integers(1, 9), elements=values))))
     article = Article(draw(_names), "", "Oslo, 1905")
-    findings: dict[str, Sequence[Any]] = {"classifications": classes, "embeddings": embeddings}
+    findings: dict[str, Sequence[Any]] = {"classifications": classes, "embeddings": embeddings, "regressions": numbers}
     return EnrichedRecord(article, entities, SEEN, findings, reports)

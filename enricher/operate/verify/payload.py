@@ -14,7 +14,7 @@ from enricher.operate.inspect.ranges import RangeReader
 from enricher.operate.verify.committed import same_topic
 from enricher.operate.verify.findings import Check, Place
 from enricher.operate.verify.headers import HeaderValues, headers_by_name, source_of_record
-from enricher.operate.verify.tasks import SCORE_TOLERANCE, alike_vectors, same_model
+from enricher.operate.verify.tasks import SCORE_TOLERANCE, alike_numbers, alike_vectors, same_model
 from enricher.operate.verify.values import Document, document_of
 from enricher.worker.kafka.shared.metadata import raw_record
 from enricher.worker.kafka.shared.partition_reader import Ranges
@@ -122,11 +122,13 @@ def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     entities, others = ours.pop("entities", None), theirs.pop("entities", None)
     classes, other_classes = ours.pop("classifications", []), theirs.pop("classifications", [])
     vectors, other_vectors = ours.pop("embeddings", None), theirs.pop("embeddings", None)
+    numbers, other_numbers = ours.pop("regressions", None), theirs.pop("regressions", None)
     return (
         ours == theirs
         and _alike_lists(entities, others)
         and _alike_lists(_in_order(classes), _in_order(other_classes))
         and alike_vectors(vectors, other_vectors)
+        and alike_numbers(numbers, other_numbers)
     )
 
 

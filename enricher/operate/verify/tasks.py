@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from math import dist, hypot, isfinite
+from math import dist, hypot, isclose, isfinite
 from struct import iter_unpack
 from typing import Any
 
@@ -20,17 +20,20 @@ _SMALLEST_FLOAT32 = 2.0**-149
 """A number this small and its shortest text differ by up to half of it."""
 
 _LISTS = ("classifications", "embeddings", "tasks")
+REGRESSIONS = "regressions"
+"""Listed by records of workers with a task of this kind only."""
 _BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 """From here on, a number is rounded to a float32 that is infinite."""
 
 
 def is_consistent(document: Document) -> bool:
     """Whether names, scores, vectors and coverage fit together. A record without tasks has none of these."""
-    present = [name for name in _LISTS if name in document]
+    present = [name for name in (*_LISTS, REGRESSIONS) if name in document]
     try:
         if not present:
             return not any("task" in entity for entity in document.get("entities", ()))
-        return len(present) == len(_LISTS) and len(document["tasks"]) > 0 and _agrees(document, document["tasks"])
+        expected = {*_LISTS} | ({REGRESSIONS} if has_regressions(document) else set())
+        return {*present} == expected and len(document["tasks"]) > 0 and _agrees(document, document["tasks"])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return False  # a field is missing or has another type
 
@@ -40,7 +43,7 @@ def _agrees(document: Document, tasks: Sequence[Document]) -> bool:
     ran = {task["name"]: task["kind"] for task in tasks if task["coverage"] is not None}
     several = sum(task["kind"] == "ner" for task in tasks) > 1
     embeddings, classes = document["embeddings"], document["classifications"]
-    vectors_of = [each["task"] for each in embeddings]
+    vectors_of, numbers = [each["task"] for each in embeddings], document.get(REGRESSIONS, [])
     return (
         len(poolings) == len(tasks)
         and all(map(_is_task, tasks))
@@ -49,8 +52,15 @@ def _agrees(document: Document, tasks: Sequence[Document]) -> bool:
         and all(ran.get(task) == "embedding" for task in vectors_of)
         and len({*vectors_of}) == len(vectors_of)
         and all(each["pooling"] == poolings[each["task"]] and _is_vector(each) for each in embeddings)
+        and all(ran.get(each["task"]) == "regression" and isfinite(each["value"]) for each in numbers)
+        and len({each["task"] for each in numbers}) == len(numbers)
         and all(_found_by(entity, ran, several=several) and _is_label(entity) for entity in document["entities"])
     )
+
+
+def has_regressions(document: Document) -> bool:
+    """Whether the record lists numbers."""
+    return any(task["kind"] == "regression" for task in document["tasks"])
 
 
 def _is_task(task: Document) -> bool:
@@ -114,6 +124,17 @@ def alike_vectors(seen: object, wanted: object) -> bool:
     if not isinstance(seen, list) or not isinstance(wanted, list):
         return seen == wanted
     return len(seen) == len(wanted) and all(map(_alike_vector, seen, wanted))
+
+
+def alike_numbers(seen: object, wanted: object) -> bool:
+    """Whether the numbers of two records are equal within the tolerance, which grows with them; also if both have none."""
+    if not isinstance(seen, list) or not isinstance(wanted, list):
+        return seen == wanted
+    return len(seen) == len(wanted) and all(
+        {**ours, "value": None} == {**theirs, "value": None}
+        and isclose(ours["value"], theirs["value"], rel_tol=SCORE_TOLERANCE, abs_tol=SCORE_TOLERANCE)
+        for ours, theirs in zip(seen, wanted, strict=True)
+    )
 
 
 def _alike_vector(seen: Document, wanted: Document) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from enricher.errors import SettingsError
+from enricher.operate.verify.tasks import REGRESSIONS, has_regressions
 from enricher.worker.contracts import RECORD_MESSAGE, record_descriptors, record_schema
 
 FORMATS = frozenset({b"application/json", b"application/avro", b"application/protobuf"})
@@ -55,15 +56,19 @@ def _as_json(record: Document) -> Document:
     document = _without_nulls(record)
     if "article" in document:
         document["article"] = orjson.loads(document["article"])
-    for name in ("entities", *_LISTS):
+    for name in ("entities", *_LISTS, REGRESSIONS):
         if name in document:
             document[name] = [_without_nulls(each) for each in document[name]]
     if document.get("tasks"):
         document |= {name: document.get(name, []) for name in _LISTS}
         document["tasks"] = [{"coverage": None, **task} for task in document["tasks"]]
+        if has_regressions(document):
+            document.setdefault(REGRESSIONS, [])
+        else:
+            document.pop(REGRESSIONS, None)
         document["embeddings"] = [_embedding(each) for each in document["embeddings"]]
     else:
-        for name in _LISTS:  # Protobuf cannot tell an empty list from none
+        for name in (*_LISTS, REGRESSIONS):  # Protobuf cannot tell an empty list from none
             document.pop(name, None)
     metadata = {name: orjson.loads(text) for name, text in document.pop("metadata", {}).items()}
     return document | ({"metadata": metadata} if metadata else {})

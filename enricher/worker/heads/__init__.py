@@ -12,6 +12,7 @@ from enricher.worker.heads.classification import ClassHead
 from enricher.worker.heads.embedding import EmbeddingHead
 from enricher.worker.heads.head import Findings, Head, is_for
 from enricher.worker.heads.ner import NER, EntityHead, only_task
+from enricher.worker.heads.regression import RegressionHead
 from enricher.worker.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "HeadSpec",
     "Layers",
     "Reads",
+    "RegressionHead",
     "is_for",
     "kind_of_field",
     "kinds_in_records",
@@ -34,7 +36,7 @@ __all__ = [
     "reads_of",
 ]
 
-KINDS: dict[str, type[Head]] = {head.kind: head for head in (EntityHead, ClassHead, EmbeddingHead)}
+KINDS: dict[str, type[Head]] = {head.kind: head for head in (EntityHead, ClassHead, EmbeddingHead, RegressionHead)}
 """All kinds by name, in the order of their lists in records. A checkpoint is of the last kind that recognises it."""
 
 

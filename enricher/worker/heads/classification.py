@@ -52,9 +52,10 @@ class ClassHead(Head):
         several = problem_type == _SEVERAL
         if problem_type not in _PROBLEM_TYPES or (not several and len(labels) == 1):
             raise ModelError(
-                f"{files.folder}: its head gives numbers and no classes (problem_type {problem_type!r}, {len(labels)} "
-                f"labels): regression is not supported. Choose a checkpoint of single_label_classification or "
-                f"multi_label_classification; for one label that holds or does not, write the latter into config.json."
+                f"{files.folder}: what its head gives is not clear (problem_type {problem_type!r}, {len(labels)} labels). "
+                f"Write what it was trained for into config.json: for one label that holds or does not "
+                f"multi_label_classification, for a number regression, for one of several classes "
+                f"single_label_classification."
             )
         names = class_names(labels, multi_label=several)
         return HeadSpec(cls.kind, names, several, "first", normalised=False, dimensions=len(names)), ()

@@ -51,6 +51,8 @@ class Head(ABC):
     """True if findings have a `label`, whose frequency telemetry counts."""
     needs_task: ClassVar[bool] = True
     """False if a worker without tasks in its settings can serve such a model."""
+    compares: ClassVar[bool] = True
+    """True if the quality gate compares reduced precisions with fp32. Else only fp32 serves."""
     calibrates: ClassVar[bool] = False
     """True if int8 can be calibrated for it."""
 

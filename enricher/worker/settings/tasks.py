@@ -26,7 +26,7 @@ class TaskSettings(Group):
         description="Folder of a checkpoint; `newswire-minilm` is built in. Its head says what it finds: token "
         "classification, sequence classification, or sentence embeddings."
     )
-    kind: Literal["ner", "classification", "embedding"] | None = Field(
+    kind: Literal["ner", "classification", "embedding", "regression"] | None = Field(
         None, description="What the checkpoint must be. Default: what it is; anything else is refused at the start."
     )
     languages: tuple[Annotated[str, Field(pattern=_LANGUAGE)], ...] | None = Field(

@@ -105,6 +105,9 @@ def _reasons_by_checkpoint(checkpoints: Sequence[Checkpoint], why: Callable[[Che
 
 def unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
     """Why these heads have no int8: it is calibrated for one head that finds entities. None for other variants."""
+    uncompared = [each.head.kind for each in checkpoints if not KINDS[each.head.kind].compares]
+    if variant.reduced and uncompared:
+        return f"models for {uncompared[0]} run in fp32, because the quality gate does not compare them"
     if not variant.quantised:
         return None
     calibrated, kind = "int8 is calibrated for a single token classification head", checkpoints[0].head.kind
