@@ -103,7 +103,7 @@ def test_people_see_four_digits() -> None:
     """In `doctor` and in `tail`."""
     found = [{"task": "mood", "value": -0.123456}]
     assert ["mood -0.1235"] == [*RegressionHead.summaries(found)]
-    assert ("-0.1235", "no number") == (RegressionHead.shown(found), RegressionHead.shown([]))
+    assert ("-0.1235", "no number") == (RegressionHead.tail_text(found), RegressionHead.tail_text([]))
 
 
 def test_only_fp32_serves_what_the_gate_does_not_compare(tmp_path: Path) -> None:

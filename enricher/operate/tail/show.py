@@ -70,7 +70,7 @@ def _tasks(document: Mapping[str, Any]) -> Iterator[Text]:
         if task["coverage"] is None:
             yield Text(printable(f"  {name}: not for the article's language"), style="dim")
         elif kind := KINDS.get(task["kind"]):  # a later version may know more kinds
-            found = kind.shown([each for each in document[kind.listed_in] if each.get("task") == name])
+            found = kind.tail_text([each for each in document[kind.listed_in] if each.get("task") == name])
             if found is not None:
                 yield Text(printable(f"  {name}: {found}"))
 

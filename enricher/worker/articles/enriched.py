@@ -60,7 +60,7 @@ def write_found(record: EnrichedRecord) -> EnrichedRecord:
     """The record with its entities serialised, and its other findings as their kinds keep them."""
     findings = record.findings
     if findings:
-        findings = {field: kind_of_field(field).kept(each) for field, each in findings.items()}
+        findings = {field: kind_of_field(field).compact(each) for field, each in findings.items()}
     entities = write_entities(record.article, record.entities)
     # Not `replace`, which takes several times as long.
     return EnrichedRecord(record.article, entities, record.coverage, findings, record.tasks, record.labels)

@@ -42,7 +42,7 @@ class ClassHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """By the architecture."""
+        """Sequence classification, by the architecture."""
         return files.architecture.endswith(ARCHITECTURE)
 
     @classmethod
@@ -109,7 +109,7 @@ class ClassHead(Head):
         return (f"{each['task']} {each['label']} {each['score']:.2f}" for each in findings)
 
     @classmethod
-    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
         """The classes with their scores."""
         return ", ".join(f"{each['label']} {each['score']:.2f}" for each in listed) or "no class"
 

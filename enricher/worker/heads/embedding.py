@@ -53,7 +53,7 @@ class EmbeddingHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """By the files of sentence-transformers, unless the checkpoint has a classification head after all."""
+        """A folder of sentence-transformers, unless the checkpoint has a classification head after all."""
         return "Classification" not in files.architecture and (files.has(MODULES_FILE) or files.has(POOLING_FILE))
 
     @classmethod
@@ -76,7 +76,7 @@ class EmbeddingHead(Head):
 
     @classmethod
     def facts(cls, spec: HeadSpec) -> Mapping[str, Any]:
-        """What the vectors are like."""
+        """Pooling, size and length of the vectors."""
         return {"pooling": _READ_AS[spec.reads], "dimensions": spec.dimensions, "normalised": spec.normalised}
 
     @classmethod
@@ -119,7 +119,7 @@ class EmbeddingHead(Head):
         return (f"{each.task.name} of {each.vector.size} dimensions" for each in findings)
 
     @classmethod
-    def kept(cls, findings: Findings) -> Findings:
+    def compact(cls, findings: Findings) -> Findings:
         """The vectors as text. Those that cannot be written stay as they are, so that `as_json` says why."""
         if findings:
             with suppress(InvalidArticle):
@@ -163,7 +163,7 @@ class EmbeddingHead(Head):
         return f"{size_bytes} of them are vectors{': vector=float16 makes them smaller' if smaller else ''}"
 
     @classmethod
-    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
         """The size of the vector."""
         return ", ".join(f"vector of {each['dimensions']} dimensions" for each in listed) or "no vector"
 
@@ -272,7 +272,7 @@ def _modules(files: HeadFiles) -> tuple[str, bool]:
 
 
 def _reads(path: Path, pooling: Mapping[str, Any]) -> Reads:
-    """What the pooling reads. Raises ModelError unless it is one of `_MODES` alone."""
+    """The hidden states that the pooling reads. Raises ModelError unless it is one of `_MODES` alone."""
     named = pooling.get("pooling_mode")
     on = [named] if isinstance(named, str) else list(named or ())
     for key, value in pooling.items():

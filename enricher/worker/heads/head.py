@@ -1,4 +1,4 @@
-"""What a kind of head says to everything that asks: one subclass of `Head` per kind, in a file of its own.
+"""The answers of a kind of head to everything that asks: one subclass of `Head` per kind, in a file of its own.
 
 Nothing else switches over kinds. An instance is the head of one task: it turns the answers for an article's windows into
 what the article's record says. The class knows how such findings are kept, written, read again and shown, what a checkpoint
@@ -18,7 +18,7 @@ from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Article, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
 
 Findings = Sequence[Any]
-"""What a head finds in one article, in the order of the record. Each kind has its own type of finding."""
+"""The findings of a head in one article, in the order of the record. Each kind has its own type of finding."""
 
 
 class HeadSettings(Protocol):
@@ -42,7 +42,7 @@ class Head(ABC):
     listed_in: ClassVar[str]
     """The field of a record that lists what such heads find, of all tasks together."""
     layers: ClassVar[Layers]
-    """What the graph computes for it, of what the encoder gives."""
+    """The layers that the graph adds for it behind the encoder."""
     settings: ClassVar[Mapping[str, str]] = {}
     """The settings of a task that not every kind has, each with the models that it is for, in words."""
     every_record: ClassVar[bool] = False
@@ -70,14 +70,14 @@ class Head(ABC):
 
     @classmethod
     def facts(cls, spec: HeadSpec) -> Mapping[str, Any]:
-        """What `model inspect --json` says beside kind and labels."""
+        """Facts for `model inspect --json` beside kind and labels."""
         del spec
         return {}
 
     @classmethod
     @abstractmethod
     def finds(cls, facts: Mapping[str, Any]) -> str:
-        """What the model finds, for people. `facts`: its labels, and what `facts` gives."""
+        """The findings of the model in a few words. `facts`: its labels, and what `facts` gives."""
 
     # ---- tasks
 
@@ -98,7 +98,7 @@ class Head(ABC):
 
     @abstractmethod
     def find(self, ticket: Ticket, answers: list[Any]) -> Findings:
-        """What the record says of an article. `answers`: what the model said of the parts that its windows own."""
+        """The findings for the record of an article. `answers`: the model's, for the parts that its windows own."""
 
     @classmethod
     def task_of(cls, finding: Any) -> str:  # noqa: ANN401  each kind has its own type
@@ -114,13 +114,13 @@ class Head(ABC):
 
     @classmethod
     def summaries(cls, findings: Findings) -> Iterator[str]:
-        """What was found, in words, for `doctor`."""
+        """The findings in words, for `doctor`."""
         return map(str, findings)
 
     # ---- records
 
     @classmethod
-    def kept(cls, findings: Findings) -> Findings:
+    def compact(cls, findings: Findings) -> Findings:
         """The form in which findings wait for their transaction: cheaper to keep, such as text."""
         return findings
 
@@ -136,7 +136,7 @@ class Head(ABC):
 
     @classmethod
     def value_as_json(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What JSON has for one of these values, without its nulls."""
+        """The JSON form of one of these values, whose nulls are left out."""
         return value
 
     @classmethod
@@ -147,8 +147,8 @@ class Head(ABC):
 
     @classmethod
     @abstractmethod
-    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> str | None:
-        """What `tail` shows of a task's findings, as the record has them; None for what it shows elsewhere."""
+    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str | None:
+        """The text that `tail` shows for a task's findings in a record; None if it shows them elsewhere."""
 
 
 def is_for(head: Head, article: Article) -> bool:

@@ -58,7 +58,7 @@ class EntityHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """By the architecture."""
+        """Token classification, by the architecture."""
         return files.architecture.endswith(ARCHITECTURE)
 
     @classmethod
@@ -103,6 +103,6 @@ class EntityHead(Head):
         yield ", ".join(f"{entity['text']} {entity['label']}" for entity in findings) or "no entity"
 
     @classmethod
-    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> None:
+    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> None:
         """Return None: entities are shown in their sentences."""
         del listed

@@ -30,7 +30,7 @@ class RegressionHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """By the architecture, and by what its values mean."""
+        """Sequence classification whose only value is a number, as `problem_type` says."""
         return files.architecture.endswith(ARCHITECTURE) and files.config.get("problem_type") == PROBLEM_TYPE
 
     @classmethod
@@ -82,6 +82,6 @@ class RegressionHead(Head):
         return (f"{each['task']} {each['value']:.4g}" for each in findings)
 
     @classmethod
-    def shown(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
         """The number, with four digits."""
         return ", ".join(f"{each['value']:.4g}" for each in listed) or "no number"

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from enricher.worker.records import TaskKind
 
 Reads = Literal["tokens", "first", "mean"]
-"""What a head reads of the last hidden states: those of every token, of a window's first token (special tokens included),
-or their mean over the tokens that the window owns."""
+"""The part of the last hidden states that a head reads: those of every token, of a window's first token (special tokens
+included), or their mean over the tokens that the window owns."""
 TOKENS: frozenset[Reads] = frozenset({"tokens"})
-"""What a pass with nothing but NER reads."""
+"""The reads of a pass with nothing but NER."""
 Layers = Literal["labels", "classifier", "none"]
-"""What the graph computes of that: a label and its score for each token; the two layers of a `ForSequenceClassification`
+"""The layers of the graph behind that: a label and its score for each token; the two layers of a `ForSequenceClassification`
 head; nothing more."""
 
 
@@ -36,10 +36,10 @@ class HeadSpec:
 
 @dataclass(frozen=True, slots=True)
 class HeadFiles:
-    """What a checkpoint's folder says, without its weights. Names are relative to it; nothing else here reads files."""
+    """A checkpoint's folder without its weights. Names are relative to it; nothing else here reads files."""
 
     folder: Path
-    """For messages."""
+    """Named in messages."""
     architecture: str
     config: Mapping[str, Any]
     """The values of config.json; once a head is described, those of the encoder were checked."""
@@ -52,5 +52,5 @@ class HeadFiles:
 
 
 def reads_of(heads: Sequence[HeadSpec]) -> frozenset[Reads]:
-    """What the heads of a pass read together: the `reads` of `Variant.feeds` and `Variant.declare_inputs`."""
+    """The reads of all heads of a pass: the `reads` of `Variant.feeds` and `Variant.declare_inputs`."""
     return frozenset(head.reads for head in heads)
