@@ -79,8 +79,10 @@ def parsed(values: dict[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in values.items() if value is not None}
     fields["entities"] = [{k: v for k, v in each.items() if v is not None} for each in fields["entities"]]
     if not fields.get("tasks"):  # Protobuf cannot tell an empty list from none
-        fields = {k: v for k, v in fields.items() if k not in {"classifications", "embeddings", "tasks"}}
+        fields = {k: v for k, v in fields.items() if k not in {"classifications", "embeddings", "regressions", "tasks"}}
     else:
+        if not fields.get("regressions"):
+            fields.pop("regressions", None)
         fields["tasks"] = [task_of(each) for each in fields["tasks"]]
         fields["embeddings"] = [embedding_of(each) for each in fields["embeddings"]]
     metadata = {name: json.loads(text) for name, text in fields.pop("metadata", {}).items()}

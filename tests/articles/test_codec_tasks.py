@@ -21,7 +21,7 @@ from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
-    CONTENT_TYPES,
+    FORMATS,
     Encoder,
     encode_record,
     record_as_json,
@@ -66,7 +66,7 @@ def test_a_record_of_tasks_says_in_every_format_what_its_json_says(
     """Also if its vectors were written beforehand; numbers have the same digits, so both texts parse to equal values."""
     value = written(write_found(record), output_format)
     assert written(record, output_format) == value
-    read = orjson.loads(record_as_json(value, CONTENT_TYPES[output_format]))
+    read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
     assert orjson.loads(encode_record(record, CARD)) == read
 
 
@@ -116,7 +116,7 @@ def test_model_is_that_of_the_entities_if_a_task_found_some(ran: tuple[bool, boo
     ]
     record = replace(record_of_tasks(), entities=[], findings={}, tasks=reports)
     for output_format in ALL:
-        value = record_as_json(written(record, output_format), CONTENT_TYPES[output_format])
+        value = record_as_json(written(record, output_format), FORMATS[output_format].content_type)
         assert {"name": model.name, "digest": model.digest, "precision": model.precision} == orjson.loads(value)[
             "model"
         ]

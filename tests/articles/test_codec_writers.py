@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.errors import SettingsError
-from enricher.worker.articles import CONTENT_TYPES, encode_record, record_as_json, record_writer, write_entities
+from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, write_entities
 from enricher.worker.articles.formats.avro_records import decode_avro
 from enricher.worker.articles.formats.protobuf_records import decode_protobuf
 from enricher.worker.contracts import RecordFormat
@@ -79,7 +79,7 @@ def test_a_record_says_in_every_format_what_its_json_says(output_format: RecordF
     """Whatever is in it; read back by what `tail` reads with."""
     value = written(record, output_format)
     assert value.startswith(PREFIXES[output_format])
-    read = orjson.loads(record_as_json(value, CONTENT_TYPES[output_format]))
+    read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
     assert orjson.loads(encode_record(record, CARD)) == read
 
 
@@ -111,7 +111,7 @@ def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
         PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
         + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
         + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
-        + b"\x12\x02\0" + b"\0\0\0"
+        + b"\x12\x02\0" + b"\0\0\0\0"
     )  # fmt: skip
     assert expected == written(record, "avro")
 
@@ -141,7 +141,7 @@ def test_numbers_in_metadata_and_article_are_not_rewritten(record: EnrichedRecor
     """The article is JSON text, so numbers that no double holds are as their publisher wrote them."""
     document = b'{"id": "a-1", "price": 12345678901234567890123.10, "body": "Kari Nordmann i Troms\\u00f8"}'
     whole = replace(record, article=replace(record.article, document=document))
-    read = record_as_json(written(whole, output_format), CONTENT_TYPES[output_format])
+    read = record_as_json(written(whole, output_format), FORMATS[output_format].content_type)
     assert document in read
 
 
@@ -151,7 +151,7 @@ def test_a_field_that_the_article_lacks_differs_from_an_empty_one(
 ) -> None:
     """Optional fields have presence: an empty text is written and read as one."""
     empty = replace(record, article=replace(record.article, metadata={"url": ""}))
-    read = json.loads(record_as_json(written(empty, output_format), CONTENT_TYPES[output_format]))
+    read = json.loads(record_as_json(written(empty, output_format), FORMATS[output_format].content_type))
     assert ("", False, False) == (read["url"], "language" in read, "metadata" in read)
 
 
@@ -174,7 +174,7 @@ def test_any_bytes_are_read_or_refused(payload: bytes, output_format: RecordForm
     """People look at topics into which others may write."""
     value = b"\0\0\0\0\1\0" + payload
     try:
-        read: Any = orjson.loads(record_as_json(value, CONTENT_TYPES[output_format]))
+        read: Any = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
     except ValueError:
         return
     assert isinstance(read, dict)

@@ -16,7 +16,7 @@ from support.task_records import record_of_tasks, records_of_tasks
 from enricher.operate.verify.payload import alike
 from enricher.operate.verify.tasks import is_consistent, same_model, vector_of
 from enricher.operate.verify.values import Document, document_of
-from enricher.worker.articles import CONTENT_TYPES, encode_record, record_writer
+from enricher.worker.articles import FORMATS, encode_record, record_writer
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import EnrichedRecord, ModelCard
 
@@ -29,7 +29,7 @@ def document(record: EnrichedRecord, output_format: RecordFormat = "json") -> Do
     writer = record_writer(output_format)
     if writer.schema:
         writer.begin_with(1)
-    read = document_of(writer.write(record, CARD), CONTENT_TYPES[output_format])
+    read = document_of(writer.write(record, CARD), FORMATS[output_format].content_type)
     assert read is not None
     return read
 

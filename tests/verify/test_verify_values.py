@@ -14,7 +14,8 @@ from enricher.errors import SettingsError
 from enricher.operate.verify import values
 from enricher.operate.verify.payload import alike
 from enricher.operate.verify.values import FORMATS, document_of
-from enricher.worker.articles import CONTENT_TYPES, encode_record, record_writer
+from enricher.worker.articles import FORMATS as WRITTEN
+from enricher.worker.articles import encode_record, record_writer
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
 
@@ -35,13 +36,13 @@ def written(output_format: RecordFormat, record: EnrichedRecord = RECORD) -> byt
 
 def test_all_content_types_that_are_written_are_known() -> None:
     """The two lists are written twice on purpose."""
-    assert FORMATS == set(CONTENT_TYPES.values())
+    assert FORMATS == {each.content_type for each in WRITTEN.values()}
 
 
 @pytest.mark.parametrize("output_format", ALL)
 def test_a_record_in_any_format_is_read_as_its_json(output_format: RecordFormat) -> None:
     """The verifier's own reader agrees with the worker's writer, scores included."""
-    document = document_of(written(output_format), CONTENT_TYPES[output_format])
+    document = document_of(written(output_format), WRITTEN[output_format].content_type)
     assert orjson.loads(encode_record(RECORD, CARD)) == document
 
 
@@ -57,7 +58,7 @@ def test_a_record_that_differs_in_one_field_is_not_alike_in_any_format(output_fo
         replace(RECORD, entities=({**ENTITY, "label": "ORG"},)),
     ]
     for other in others:
-        document = document_of(written(output_format, other), CONTENT_TYPES[output_format])
+        document = document_of(written(output_format, other), WRITTEN[output_format].content_type)
         assert document is not None
         assert not alike(document, wanted)
 
@@ -65,7 +66,7 @@ def test_a_record_that_differs_in_one_field_is_not_alike_in_any_format(output_fo
 @pytest.mark.parametrize("output_format", ["avro", "protobuf"])
 def test_another_prefix_is_no_record(output_format: RecordFormat) -> None:
     """No prefix, an unknown first byte, another message of the Protobuf schema, bytes behind the end of the record."""
-    value, content_type = written(output_format), CONTENT_TYPES[output_format]
+    value, content_type = written(output_format), WRITTEN[output_format].content_type
     for wrong in (
         b"",
         b"\0",
@@ -91,7 +92,7 @@ def test_a_text_that_should_be_json_and_is_not_makes_no_record() -> None:
     article = replace(ARTICLE, document=b"{")
     for output_format in ("avro", "protobuf"):
         value = written(output_format, replace(RECORD, article=article))
-        assert document_of(value, CONTENT_TYPES[output_format]) is None
+        assert document_of(value, WRITTEN[output_format].content_type) is None
 
 
 @given(payload=st.binary(max_size=80), content_type=st.sampled_from([*sorted(FORMATS), None, b"text/plain"]))

@@ -27,11 +27,12 @@ from enricher.worker.articles.headers import (
 )
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.reader import ArticleReader
-from enricher.worker.articles.writers import CONTENT_TYPES, RecordWriter, record_writer
+from enricher.worker.articles.record_formats import FORMATS
+from enricher.worker.articles.writers import RecordWriter, record_writer
 from enricher.worker.articles.written import record_as_json
 
 __all__ = [
-    "CONTENT_TYPES",
+    "FORMATS",
     "MAX_CHARS",
     "MAX_ID_CHARS",
     "MAX_REASON_BYTES",

@@ -111,7 +111,8 @@ def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
     fields["entities"] = written
-    fields["model"] = _model_values(_model_of(record.tasks) or card)
+    named = principal(record.tasks)
+    fields["model"] = _model_values(named.task.model if named else card)
     fields["coverage"] = _coverage_values(record.coverage)
     if record.tasks:
         for kind in kinds_in_records(kinds_of(record.tasks)):
@@ -120,12 +121,6 @@ def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     if article.document is not None:
         fields["article"] = orjson.Fragment(article.document)
     return fields
-
-
-def _model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
-    """The value of `model` in a record; None for a worker without tasks."""
-    chosen = principal(tasks)
-    return chosen.task.model if chosen else None
 
 
 def kinds_of(tasks: Sequence[TaskReport]) -> set[str]:

@@ -6,25 +6,14 @@ message follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from enricher.errors import SettingsError
-from enricher.worker.articles.enriched import encode_record
-from enricher.worker.articles.framing import FIRST_MESSAGE, MAX_SCHEMA_ID, id_prefix
+from enricher.worker.articles.framing import MAX_SCHEMA_ID, id_prefix
+from enricher.worker.articles.record_formats import FORMATS, Encode, WrittenFormat
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, record_schema
+from enricher.worker.contracts import RecordFormat, record_schema
 from enricher.worker.records import EnrichedRecord, ModelCard
-
-Serialise = Callable[[EnrichedRecord, ModelCard], bytes]
-
-CONTENT_TYPES: dict[RecordFormat, bytes] = {
-    "json": b"application/json",
-    "avro": b"application/avro",
-    "protobuf": b"application/protobuf",
-    "json-schema": b"application/json",
-}
-"""Media types of the data behind the prefix, as in the examples of CloudEvents. None of them is registered for a prefix."""
 
 
 @dataclass(slots=True)
@@ -35,10 +24,15 @@ class RecordWriter:
     before the first `write`.
     """
 
-    content_type: bytes
+    format: WrittenFormat
     schema: Schema | None
-    _serialise: Serialise
+    _encode: Encode
     _prefix: bytes | None
+
+    @property
+    def content_type(self) -> bytes:
+        """The media type of what stands behind the prefix."""
+        return self.format.content_type
 
     @property
     def ready(self) -> bool:
@@ -50,12 +44,12 @@ class RecordWriter:
         assert self.schema is not None, "plain JSON has no schema id"
         if not 0 <= schema_id <= MAX_SCHEMA_ID:
             raise SettingsError(f"schema id {schema_id} does not fit Confluent's 4-byte prefix (0 to {MAX_SCHEMA_ID})")
-        self._prefix = id_prefix(schema_id) + (FIRST_MESSAGE if self.schema.type == "PROTOBUF" else b"")
+        self._prefix = id_prefix(schema_id) + self.format.message
 
     def write(self, record: EnrichedRecord, card: ModelCard) -> bytes:
         """The value of a record. Deterministic. Raises InvalidArticle, of stage `publish`, as `encode_record` does."""
         assert self._prefix is not None, "the schema id is found before the first record"
-        value = self._serialise(record, card)
+        value = self._encode(record, card)
         return self._prefix + value if self._prefix else value
 
     @property
@@ -66,24 +60,8 @@ class RecordWriter:
 
 def record_writer(output_format: RecordFormat) -> RecordWriter:
     """The writer of a format. Raises SettingsError if the packages that it needs are not installed."""
-    content_type = CONTENT_TYPES[output_format]
-    if output_format == "json":
-        return RecordWriter(content_type, None, encode_record, b"")
-    schema_type = SCHEMA_TYPES[output_format]
-    return RecordWriter(content_type, Schema(schema_type, record_schema(schema_type)), _serialiser(output_format), None)
-
-
-def _serialiser(output_format: RecordFormat) -> Serialise:
-    if output_format == "json-schema":
-        return encode_record
-    try:
-        # Imported here, because only these formats need the packages of an extra.
-        if output_format == "avro":
-            from enricher.worker.articles.formats.avro_records import encode_avro  # noqa: PLC0415  see above
-
-            return encode_avro
-        from enricher.worker.articles.formats.protobuf_records import encode_protobuf  # noqa: PLC0415  see above
-    except ImportError as error:
-        message = f"output.format={output_format} needs more packages ({error}): pip install '.[registry]'"
-        raise SettingsError(message) from error
-    return encode_protobuf
+    chosen = FORMATS[output_format]
+    encode, _ = chosen.functions()
+    if chosen.schema_type is None:
+        return RecordWriter(chosen, None, encode, b"")
+    return RecordWriter(chosen, Schema(chosen.schema_type, record_schema(chosen.schema_type)), encode, None)

@@ -37,10 +37,13 @@ from enricher.worker.articles.formats.avro import compile_avro
 from enricher.worker.articles.formats.json_schema import compile_json
 from enricher.worker.articles.formats.limits import unusable
 from enricher.worker.articles.formats.protobuf import compile_protobuf
-from enricher.worker.articles.schemas import Decoder, Schema
+from enricher.worker.articles.schemas import Compile, Decoder, Schema
+from enricher.worker.contracts import SchemaType
 
-__all__ = ["compile_schema", "require_formats"]
+__all__ = ["COMPILERS", "compile_schema", "require_formats"]
 
+COMPILERS: dict[SchemaType, Compile] = {"AVRO": compile_avro, "PROTOBUF": compile_protobuf, "JSON": compile_json}
+"""The formats that articles are read in, by the type of schema. A format is added by its entry."""
 _MODULES = ("fastavro", "google.protobuf", "grpc_tools")
 
 
@@ -50,13 +53,11 @@ def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
     Blocks: Protobuf takes half a second, hostile text up to half a minute, so the loop's thread must not call it. `glue`:
     payloads come from AWS Glue's frames, which name the message of a Protobuf schema differently.
     """
-    if schema.type == "AVRO":
-        return compile_avro(schema)
-    if schema.type == "PROTOBUF":
-        return compile_protobuf(schema, glue=glue)
-    if schema.type == "JSON":
-        return compile_json(schema)
-    raise unusable(str(schema.type), "only AVRO, PROTOBUF and JSON are known")
+    compiler = COMPILERS.get(schema.type)
+    if compiler is None:
+        *most, last = COMPILERS
+        raise unusable(str(schema.type), f"only {', '.join(most)} and {last} are known")
+    return compiler(schema, glue=glue)
 
 
 def require_formats() -> None:

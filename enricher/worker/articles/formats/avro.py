@@ -24,8 +24,9 @@ from enricher.worker.articles.schemas import Decoder, Document, Schema
 _NAME = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_.]*\s*")
 
 
-def compile_avro(schema: Schema) -> Decoder:
+def compile_avro(schema: Schema, *, glue: bool = False) -> Decoder:
     """The decoder of a schema whose top level is a record. Raises InvalidArticle if the schema cannot be used."""
+    del glue  # payloads are the same
     from fastavro import parse_schema  # noqa: PLC0415  only for those who read Avro
 
     named: dict[str, Any] = {}

@@ -14,9 +14,9 @@ from enricher.worker.articles.articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
 from enricher.worker.articles.schemas import Decoder, Document, Schema
 
 
-def compile_json(schema: Schema) -> Decoder:
+def compile_json(schema: Schema, *, glue: bool = False) -> Decoder:
     """The decoder of JSON documents, the same for every schema."""
-    del schema
+    del schema, glue
     return _document
 
 

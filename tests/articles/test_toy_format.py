@@ -1,0 +1,49 @@
+"""A format is added without a change of the package: a toy that turns JSON around."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, writers
+from enricher.worker.articles.formats import COMPILERS, compile_schema
+from enricher.worker.articles.record_formats import Decode, Encode, WrittenFormat
+from enricher.worker.articles.schemas import Decoder, Schema
+from enricher.worker.contracts import RecordFormat, SchemaType
+from enricher.worker.records import Article, Coverage, EnrichedRecord, ModelCard
+
+TOY = cast("RecordFormat", "toy")
+TOY_SCHEMA = cast("SchemaType", "TOY")
+CARD = ModelCard("model", "sha256:0", "fp32")
+RECORD = EnrichedRecord(Article("a-1", "", "Oslo"), [], Coverage(1, 1, truncated=False))
+
+
+def codec() -> tuple[Encode, Decode]:
+    """Turns the JSON of records around, and back."""
+    return lambda record, card: encode_record(record, card)[::-1], lambda payload: payload[::-1]
+
+
+def compiled(schema: Schema, *, glue: bool) -> Decoder:
+    """Reads articles that are turned around."""
+    assert (TOY_SCHEMA, False) == (schema.type, glue)
+    return lambda payload: cast("dict[str, Any]", orjson.loads(payload[::-1]))
+
+
+def test_records_of_a_new_format_are_written_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its media type, behind the prefix with the number of its schema."""
+    monkeypatch.setitem(FORMATS, TOY, WrittenFormat(b"application/toy", TOY_SCHEMA, codec, b"\7"))
+    monkeypatch.setattr(writers, "record_schema", lambda schema_type: f"the schema of {schema_type}")
+    writer = record_writer(TOY)
+    assert (b"application/toy", Schema(TOY_SCHEMA, "the schema of TOY")) == (writer.content_type, writer.schema)
+    writer.begin_with(5)
+    value = writer.write(RECORD, CARD)
+    assert value.startswith(b"\0\0\0\0\5\7}")
+    assert encode_record(RECORD, CARD) == record_as_json(value, b"application/toy")
+
+
+def test_articles_of_a_new_format_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its compiler is asked for the decoder of a schema."""
+    monkeypatch.setitem(COMPILERS, TOY_SCHEMA, compiled)
+    assert {"id": "a-1"} == compile_schema(Schema(TOY_SCHEMA, "any"))(b'}"1-a":"di"{')
