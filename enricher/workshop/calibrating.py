@@ -47,9 +47,10 @@ DEFAULT_TEXTS = Path(__file__).parents[1] / "models" / "articles" / "wikinews.js
 SAMPLED_ARTICLES = 500
 """Many times what calibration reads; a larger file is sampled, so that memory is bounded."""
 MOST_TOKENS = 4 * (OBSERVED_TOKENS + HELD_OUT_TOKENS)
-"""What is tokenised, so that memory is bounded. Several times what is used, because whole articles are held out."""
+"""The most tokens that are kept, so that memory is bounded. Several times what is used, because whole articles are held
+out."""
 MOST_LINE_BYTES = 128 * 2**20
-"""As `enricher enrich` allows."""
+"""The limit that `enricher enrich` has too."""
 
 _TEXTS = Partition("calibration", 0)
 _OTHERS = "choose another --gold, or --precision bf16"

@@ -108,7 +108,7 @@ def model_check(
 
 
 def _checkpoints(settings: Settings, folder: str) -> list[Checkpoint]:
-    """That of the folder; without one, those of all tasks in the settings, each once. Raises ModelError."""
+    """The checkpoint of the folder; without one, those of all tasks in the settings, each once. Raises ModelError."""
     named = folder != EMBEDDED or not settings.tasks
     sources = [folder] if named else dict.fromkeys(task.source for task in settings.tasks.values())
     return [open_model(source) for source in sources]

@@ -27,7 +27,7 @@ LEAST_GAIN = 0.9
 """Less of a difference at low load is not worth it."""
 _LENGTHS_TOKENS = (8, 48)
 _SETTLES_S = 3.0
-"""What comes earlier does not count: the average of the load is over about a second."""
+"""The time before measurements count: the average of the load is over about a second."""
 _WINDOWS, _SHORTEST_S, _LONGEST_S = 10_000, 2.0, 60.0
 _TICKET = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
 

@@ -27,7 +27,7 @@ ALLOWED = (
     "README.md",
     "LICENSE*",
 )
-"""What is downloaded: what inference/checkpoint and inference/tokenizer read, and the licence."""
+"""The files that are downloaded: those that inference/checkpoint and inference/tokenizer read, and the licence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where `model check` and `model tune` keep their results, and how those are removed again.
+"""Keeps the results of `model check` and `model tune`, and removes them again.
 
 Results go to the model's place in the cache. Its own folder may be the installed package or belong to someone else, so
 nothing is written there unless the user asks for it.

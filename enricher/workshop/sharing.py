@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the head finds, and the digest of the encoder below it; None for what this kind does not have."""
+    """The findings of the head in words, and the digest of the encoder below it; None for what this kind does not have."""
     head = checkpoint.head
     return {
         "kind": head.kind,

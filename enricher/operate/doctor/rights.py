@@ -83,7 +83,7 @@ def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: boo
 
 
 def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
-    """Where a worker starts in partitions without a committed offset: after their newest outputs, if there are any."""
+    """Offsets at which a worker starts in partitions without a committed one: after their newest outputs, if any."""
     check, of = "start without offsets", f"{len(missing)} partitions have no committed offset"
     try:
         found = resume_points(config, TopicWatch(config), missing)

@@ -12,7 +12,7 @@ class PartitionBacklog:
 
     number: int
     committed: int | None
-    """None if the group has no offset here: it never committed, or the offset has expired."""
+    """The group's offset here; None if it never committed one, or if that has expired."""
     start: int
     """The offset at which a worker that starts now begins."""
     end: int

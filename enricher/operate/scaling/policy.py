@@ -36,7 +36,7 @@ _MOST_GROWTH = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the operator asked for.
+    """The operator's wishes.
 
     `catch_up_s`: the time within which overdue records are to be processed. Much less than a worker's start-up time only
     starts more workers, too late.
@@ -45,7 +45,7 @@ class Rules:
     target_age_s: float = 60.0
     catch_up_s: float = 180.0
     max_workers: int | None = None
-    """None: one per partition, which is never exceeded."""
+    """The most workers that are asked for; None for one per partition, which is never exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,6 @@ def _catch_up(load: Load, rules: Rules, per_worker_per_s: float) -> float:
 
 
 def _growing(load: Load, rules: Rules) -> int:
-    """By the age alone while a worker's speed is unknown; never fewer than now."""
+    """The number of workers by the age alone, while a worker's speed is unknown; never fewer than now."""
     too_old = min(_MOST_GROWTH, max(1.0, load.age_s / rules.target_age_s))
     return math.ceil(max(1, load.workers) * too_old)

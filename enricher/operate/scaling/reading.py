@@ -94,7 +94,7 @@ class BacklogReader:
     def _uncommitted(
         self, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Mapping[int, int]:
-        """Where partitions that have not begun will begin by `kafka.start`, as far as it can be determined.
+        """The offsets at which partitions that have not begun will begin by `kafka.start`, as far as they can be determined.
 
         Without the right to read the output topics it is the beginning: that overstates the backlog, and never
         understates it.
@@ -112,7 +112,7 @@ class BacklogReader:
 
 
 def resume_points(config: KafkaConfig, watch: TopicWatch, numbers: Collection[int]) -> Mapping[int, int]:
-    """Where a worker that starts now resumes in partitions without a committed offset, by the worker's own rule.
+    """The offsets at which a worker that starts now resumes in partitions without a committed one, by the worker's rule.
 
     That is the offset after the newest output; partitions without outputs are left out. Blocks for some seconds. Raises
     EnricherError; SettingsError if the outputs cannot tell, in which case a worker would refuse to start.
@@ -126,7 +126,7 @@ def resume_points(config: KafkaConfig, watch: TopicWatch, numbers: Collection[in
 
 
 def _start(committed: int, first: int, written: int) -> int:
-    """Where a worker begins: at the committed offset, or at the first offset left if there is nothing at it."""
+    """The offset at which a worker begins: the committed one, or at the first offset left if there is nothing at it."""
     return committed if first <= committed <= written else first
 
 

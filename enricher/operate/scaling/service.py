@@ -151,7 +151,7 @@ class ExternalScaler:
         return self._default.changed_by(dict(request.scalerMetadata))
 
     async def _seen(self, request: messages.ScaledObjectRef, context: Any) -> Seen:  # noqa: ANN401
-        """What the watches see; a thread looks if that is old. After an error KEDA keeps the number of workers."""
+        """The newest look; a thread looks again if it is old. After an error KEDA keeps the number of workers."""
         try:
             trigger = self._trigger(request)
             if (seen := self._watches.fresh(trigger)) is not None:

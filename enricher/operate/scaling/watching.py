@@ -1,4 +1,4 @@
-"""What the scaler knows about each group and topic: the last backlog, the speeds, and the number of workers that follows.
+"""The scaler's knowledge of each group and topic: the last backlog, the speeds, and the number of workers that follows.
 
 In each cycle KEDA asks for the metric and the activity, and Kubernetes' autoscaler for the metric again, so a recent answer
 is reused. A backlog that cannot be read now is an error, never 0.
@@ -82,7 +82,7 @@ class Watch:
         """When a call last named this pair."""
 
     def fresh(self, rules: Rules) -> Seen | None:
-        """What `see` would return without a look; None if it would look. Never blocks."""
+        """The result of `see` if that needs no look; None if it does. Never blocks."""
         load = self._load
         if load is None or self._clock() - self._looked_s >= _FRESH_S:
             return None
@@ -167,7 +167,7 @@ class Watches:
         return seen
 
     def fresh(self, trigger: Trigger) -> Seen | None:
-        """What was seen within the last two seconds; None if nothing was. Never blocks."""
+        """The look of the last two seconds; None without one. Never blocks."""
         watch = self._watches.get((trigger.group, trigger.topic))
         return watch.fresh(trigger.rules) if watch else None
 

@@ -31,7 +31,7 @@ _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen, and whether the promise holds; None if it could not be tried."""
+    """Tells what was seen, and whether the promise holds; None if it could not be tried."""
 
     holds: bool | None
     seen: str

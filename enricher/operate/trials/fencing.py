@@ -12,7 +12,8 @@ from enricher.operate.trials.clients import CALL_S, Clients, Outcome, refusal
 _REBALANCE_S = 25.0
 """Timeout of one rebalance. A broker waits 3 s for a group's first members, and heartbeats tell members about it."""
 _ATTEMPTS = 5
-"""For offsets that must be accepted: a rebalance that is still in progress is a valid reason to refuse them."""
+"""The number of attempts for offsets that must be accepted: a rebalance that is still in progress is a valid reason to
+refuse them."""
 
 
 def by_transactional_id(clients: Clients) -> Outcome:

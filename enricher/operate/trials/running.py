@@ -26,7 +26,7 @@ from enricher.worker.runtime.deadlines import Deadline
 log = logging.getLogger(__name__)
 
 _LIMIT_S = 45.0
-"""For all trials together. The slowest takes about 15 s: it waits for a timeout of 5 s and a scan every 10 s."""
+"""The limit for all trials together. The slowest takes about 15 s: it waits for a timeout of 5 s and a scan every 10 s."""
 _STOPPING_S = 5.0
 _LEAST_PARTITIONS = 2  # two members of one group, each with a partition
 _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")

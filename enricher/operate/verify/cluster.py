@@ -1,4 +1,4 @@
-"""What a verification asks the broker: what `Inspector` asks, and the group's committed offsets and pending transactions."""
+"""Asks the broker for a verification: what `Inspector` asks, and the group's committed offsets and pending transactions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Cluster(Inspector):
         super().close()
 
     def _stable_offsets(self, numbers: Sequence[int], timeout_s: float) -> list[TopicPartition] | None:
-        """None if the broker gives no answer, as long as a transaction with offsets of these partitions is pending."""
+        """The offsets; None if the broker gives none while a transaction with offsets of these partitions is pending."""
         tps = [TopicPartition(self._config.input_topic, number) for number in numbers]
         doing = f"asking for the committed offsets of the group '{self._config.group_id}'"
         with broker_errors(self._stable, doing, self._complaint):

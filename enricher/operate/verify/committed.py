@@ -14,7 +14,7 @@ _ONE_ALPHABET = str.maketrans("+/", "-_")
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed for a partition. `topic_id`: that of its metadata, None if they name none."""
+    """The commit of a group for a partition. `topic_id`: that of its metadata, None if they name none."""
 
     offset: int
     topic_id: str | None = None

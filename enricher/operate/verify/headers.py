@@ -30,7 +30,7 @@ HeaderValues = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """What a dead letter declares to have left out of its input: the sizes of value and key; None for what it has.
+    """The parts of its input that a dead letter declares to have left out: the sizes of value and key; None for what it has.
 
     `unreadable`: the worker could not read the input, so nothing of it is known.
     """

@@ -1,4 +1,4 @@
-"""What was seen of each input offset: one byte of state and a hash of two bytes, so 100 million inputs take 300 MB.
+"""Notes what was seen of each input offset: one byte of state and a hash of two bytes, so 100 million inputs take 300 MB.
 
 Pure. Outputs are noted first, inputs after them. Then an offset with only one of both is a lost input or an invented output.
 """

@@ -8,7 +8,7 @@ _SLOTS = 2**21  # of 16 bytes each
 
 
 class ByPartition:
-    """For equal partition counts: all outputs of one input partition are in order, hence those of each key too."""
+    """Checks topics of equal partition counts: the outputs of one input partition are in order, and so of each key."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int, int], int] = {}
@@ -26,7 +26,7 @@ class ByPartition:
 
 
 class ByKey:
-    """For unequal partition counts: the outputs of each key are in order; those without a key have no order.
+    """Checks topics of unequal partition counts: the outputs of each key are in order, those without one in none.
 
     A hash table of fixed size. If two keys fall into one slot, the newer one replaces the older, whose order is forgotten
     (`forgotten` counts): a violation can be missed, but none is invented.
@@ -39,7 +39,7 @@ class ByKey:
         self._last = array("q", [-1]) * slots
 
     def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
-        """As `ByPartition.keeps`, among the outputs of one key."""
+        """Like `ByPartition.keeps`, among the outputs of one key."""
         if key is None:
             return True
         partition, offset = source

@@ -21,7 +21,7 @@ FORMATS = frozenset({b"application/json", b"application/avro", b"application/pro
 """The content types of records."""
 
 _LISTS = ("classifications", "embeddings", "tasks")
-"""What only records of workers with tasks have."""
+"""The lists that only records of workers with tasks have."""
 
 _PREFIX_BYTES = 5  # a zero byte and the number of the schema
 
@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 
 def document_of(value: bytes, content_type: bytes | None) -> Document | None:
-    """What the value of a record says, as JSON would say it; None if it is no record in this format.
+    """The document in the value of a record, as JSON has it; None if it is no record in this format.
 
     Raises SettingsError if the packages for the format are not installed.
     """

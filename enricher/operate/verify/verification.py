@@ -36,7 +36,7 @@ PartitionOffsets = Mapping[int, int | None]
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """What a verification does besides its static checks.
+    """Chooses what a verification does besides its static checks.
 
     `settle_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges what
     it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with what

@@ -36,7 +36,7 @@ DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
     "openvino-int8": 1024,
     "cuda": 8192,
 }
-"""By runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
+"""The default of each runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
 DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "cpu": 16,
     "openvino-fp32": 20,
@@ -44,10 +44,11 @@ DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "openvino-int8": 32,
     "cuda": 512,
 }
-"""By runtime. Measured on CPUs without AMX; for GPUs an estimate: a millisecond, in which a GPU computes that much."""
+"""The default of each runtime. Measured on CPUs without AMX; for GPUs an estimate: a millisecond, in which a GPU computes
+that much."""
 DEFAULT_EARLY_OVERHEAD: dict[Device, float] = {"cpu": 0.25, "cuda": 0.04}
-"""By device. In simulations these make a batch cost at most 2 % more at half load. Runs on a GPU have a larger fixed cost
-and fill large batches, so it is less there."""
+"""The default of each device. In simulations these make a batch cost at most 2 % more at half load. Runs on a GPU have a
+larger fixed cost and fill large batches, so it is less there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ MAX_REQUESTS = 32
 MAX_REQUESTS_OF_PEER = 16
 """Per peer, so that a client that does not read its answers cannot use all slots."""
 MAX_PROBES = 8
-"""For probes only. Their answers fit into a socket's buffer, so no client can hold a slot for long."""
+"""The connections that probes alone may use. Their answers fit into a socket's buffer, so no client can hold a slot for
+long."""
 
 
 class Waiting:

@@ -1,4 +1,4 @@
-"""What is served: requests, replies, and which path answers what. Knows nothing of sockets."""
+"""Requests, replies, and which path answers what. Knows nothing of sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProbeResult:
 
 
 class Health(Protocol):
-    """What the routes ask, from the server's threads. Probes do not block."""
+    """Answers the routes, which ask from the server's threads. Probes do not block."""
 
     def live(self) -> ProbeResult:
         """Not ok if only a new process can help."""

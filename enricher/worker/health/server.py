@@ -125,7 +125,7 @@ class HealthServer:
 
 
 async def _head(connection: socket.socket) -> bytes:
-    """What has arrived once it has an empty line; nothing if it ends before or is too long."""
+    """The bytes that have arrived once they have an empty line; none if it ends before or is too long."""
     head = b""
     while not _END_OF_HEAD.search(head):
         part = await asyncio.get_running_loop().sock_recv(connection, _AT_ONCE_BYTES)

@@ -87,7 +87,7 @@ class Schemas(Protocol):
         """No record waits for these any more. Does not block."""
 
     def state(self) -> SchemaState:
-        """For telemetry. Safe in any thread."""
+        """The state of the registry's schemas, for telemetry. Safe in any thread."""
 
     def close(self) -> None:
         """Stop getting them. Blocks within its bound."""
@@ -135,7 +135,7 @@ class Source(Protocol):
         """True while a partition delivers nothing before its position is committed."""
 
     def start_of(self, partition: Partition) -> Start | None:
-        """Where reading began after the assignment or the last rewind; known once a record was delivered.
+        """The offset at which reading began after the assignment or the last rewind; known once a record was delivered.
 
         None if the source keeps no marks.
         """

@@ -84,7 +84,7 @@ class Recovery:
         self._rivals = rivals
         self._in_a_row = 0
         self._refusals: dict[tuple[Partition, int, str | None], DeadLetter] = {}
-        """By partition, offset and the topic's id: a topic that was created again has other records."""
+        """The refusals by partition, offset and the topic's id: a topic that was created again has other records."""
         self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
         """The last recoveries, oldest first. Safe to read in any thread."""
 
@@ -212,7 +212,7 @@ def _identity(raw: RawRecord) -> tuple[Partition, int, str | None]:
 
 
 def _refusal(raw: RawRecord, outcome: Outcome, trouble: RefusedOutput) -> DeadLetter:
-    """What to write instead of a refused output: a dead letter, or a smaller one. Raises BrokerError if none is smaller."""
+    """The replacement of a refused output: a dead letter, or a smaller one. Raises BrokerError if none is smaller."""
     if not isinstance(outcome, DeadLetter):
         return DeadLetter("publish", "RefusedOutput", str(trouble))
     if form := outcome.form.smaller:

@@ -94,7 +94,8 @@ class Article:
     body: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     further: bytes | None = None
-    """What `articles.metadata` names, as far as the article has it: a JSON object. Parsed values take 20 times as much."""
+    """A JSON object with what `articles.metadata` names, as far as the article has it. Parsed values take 20 times as
+    much."""
     body_separator: str | None = None
     """The separator of the body's parts, if it was an array of strings."""
     document: bytes | None = None

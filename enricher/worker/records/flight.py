@@ -39,7 +39,7 @@ class OwnedLabels(NamedTuple):
 
 
 class OwnedRow(NamedTuple):
-    """What a head says about one window as a whole: `row float32 [values]`, logits or a vector.
+    """The answer of a head about one window as a whole: `row float32 [values]`, logits or a vector.
 
     The window owns `tokens` tokens of its article, from `start` on: its weight in the article.
     """
@@ -64,7 +64,8 @@ class Ticket:
     article: Article | None = None
     tokens: TokenizedArticle | None = None
     answers: list[Sequence[Owned]] = field(default_factory=list)
-    """What the heads say about its windows so far: for each window one answer per head, in the order of finished batches."""
+    """The answers of the heads about its windows so far: for each window one answer per head, in the order of finished
+    batches."""
     windows: int = 0
     windows_left: int = 0
     outcome: Outcome | None = None
@@ -154,7 +155,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenLabels:
-    """What a token classification head says about a run: `labels int32 [tokens]` and `scores float32 [tokens]`.
+    """The answers of a token classification head about a run: `labels int32 [tokens]` and `scores float32 [tokens]`.
 
     Values between windows are undefined.
     """
@@ -171,7 +172,7 @@ class TokenLabels:
 
     @property
     def numbers(self) -> Float32Array:
-        """What must be finite."""
+        """The numbers that must be finite."""
         return self.scores
 
     def owned(self, window: Window, _index: int, start: int) -> OwnedLabels:
@@ -190,7 +191,7 @@ class TokenLabels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowRows:
-    """What a head says about each window of a run as a whole: `rows float32 [windows, values]`, logits or vectors."""
+    """The answers of a head about each window of a run as a whole: `rows float32 [windows, values]`, logits or vectors."""
 
     names: ClassVar[tuple[str, ...]] = ("rows",)
     """The graph's outputs that it is made of."""
@@ -203,7 +204,7 @@ class WindowRows:
 
     @property
     def numbers(self) -> Float32Array:
-        """What must be finite."""
+        """The numbers that must be finite."""
         return self.rows
 
     def owned(self, window: Window, index: int, _start: int) -> OwnedRow:
@@ -285,7 +286,7 @@ class Release:
     tickets: Sequence[Ticket]
     committable: Mapping[Partition, int]
     marks: Mapping[Partition, Mark] = field(default_factory=dict)
-    """For partitions in `committable`; the default is the empty mark."""
+    """The marks of partitions in `committable`; the default is the empty mark."""
 
     @property
     def empty(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is found in articles, and the outcomes of inputs."""
+"""The findings in articles, and the outcomes of inputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TaskCard:
     kind: TaskKind
     model: ModelCard
     pooling: Pooling | None = None
-    """None for `ner`, whose tokens each have one owner."""
+    """How windows are pooled; None for `ner`, whose tokens each have one owner."""
     vector_format: Literal["list", "float16"] = "list"
     """How records contain vectors: numbers, or float16 in base64."""
     named: bool = True
@@ -107,7 +107,7 @@ class EnrichedRecord:
     entities: Sequence[Entity]
     coverage: Coverage
     findings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """What tasks found that find no entities, by the field of the record that lists it (worker/heads)."""
+    """The findings of tasks that find no entities, by the field of the record that lists it (worker/heads)."""
     tasks: Sequence[TaskReport] = ()
     """One for each task of the settings, in their order."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)

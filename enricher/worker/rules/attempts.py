@@ -120,7 +120,7 @@ class Attempts:
     # ---- records arrive
 
     def counted(self, firsts: Mapping[Partition, int]) -> Release:
-        """What to publish before the records that begin at these offsets are processed; empty if all are counted.
+        """The release to publish before the records that begin at these offsets are processed; empty if all are counted.
 
         While a partition is suspect, there is a single record, of any partition. It is counted at its own offset, past
         offsets without a record; otherwise another record could be blamed after this one was compacted away.

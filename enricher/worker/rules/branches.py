@@ -36,7 +36,7 @@ class Splitter:
         self._never_splits = len(heads) == 1 and any(head.languages is None for head in heads[0])
 
     def split(self, ticket: Ticket) -> list[Ticket]:
-        """What goes to the tokenizer for a decoded article: the ticket itself if there is one pass, else a branch per pass.
+        """The tickets of a decoded article for the tokenizer: itself if there is one pass, else a branch per pass.
 
         Without any task for its language the ticket is finished, and nothing goes there.
         """

@@ -13,7 +13,7 @@ _MOST_SUBJECTS = 1_000
 
 @dataclass(slots=True)
 class _Said:
-    """What was said about one subject in the current period."""
+    """Counts what was said about one subject in the current period."""
 
     since_s: float
     news: Hashable

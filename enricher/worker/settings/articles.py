@@ -102,7 +102,7 @@ class ArticleSettings(Group):
 
 
 class OutputSettings(Group):
-    """What an enriched record contains, and in which format it is written."""
+    """The contents of an enriched record, and the format in which it is written."""
 
     article: Literal["none", "metadata", "whole"] = Field(
         "metadata",

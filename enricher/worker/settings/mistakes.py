@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words: the name of the setting, where it was set, and never its value."""
+"""Says what is wrong with settings, in words: the name of the setting, where it was set, and never its value."""
 
 from __future__ import annotations
 

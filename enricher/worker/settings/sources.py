@@ -52,7 +52,7 @@ class Settings(BaseSettings):
     health: HealthSettings = Field(default_factory=HealthSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     tasks: dict[Annotated[str, Field(pattern=NAME_PATTERN)], TaskSettings] = Field(default_factory=dict)
-    """By name. Empty: the worker finds entities by `model.source`."""
+    """The tasks by name. Empty: the worker finds entities by `model.source`."""
 
     @classmethod
     def settings_customise_sources(

@@ -16,11 +16,11 @@ NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a l
 
 _LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
 _INSTEAD = {"source": "name that model in a task", "precision": "set the precision of each task"}
-"""What to do instead of a setting of `model` that has no effect beside tasks."""
+"""Words for what to do instead of a setting of `model` that has no effect beside tasks."""
 
 
 class TaskSettings(Group):
-    """What one task finds, with which model. Tasks with the same encoder, tokenizer and windows share its runs."""
+    """One task: what it finds, with which model. Tasks with the same encoder, tokenizer and windows share its runs."""
 
     source: str = Field(
         description="Folder of a checkpoint; `newswire-minilm` is built in. Its head says what it finds: token "

@@ -1,4 +1,4 @@
-"""What the worker has done so far. Written by the loop's thread, read by any; telemetry exports it."""
+"""Counts what the worker has done so far. Written by the loop's thread, read by any; telemetry exports it."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _copied(value: Any) -> Any:  # noqa: ANN401  the value of any field
 
 
 def _by_task(labels: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """By task, then by label: the keys of JSON are texts."""
+    """The counts by task, then by label: the keys of JSON are texts."""
     found: dict[str, dict[str, int]] = {}
     for (task, label), count in dict(labels).items():
         found.setdefault(task, {})[label] = count

@@ -44,9 +44,9 @@ class Connection:
     away_s: float = 0.0
     """Seconds without a connected broker."""
     ends: Mapping[Partition, int] = field(default_factory=dict)
-    """For each partition, the offset after the last one that may be read, where known."""
+    """The offset after the last one that may be read, for each partition where it is known."""
     starts: Mapping[Partition, int] = field(default_factory=dict)
-    """For each of our partitions, the offset at which reading began."""
+    """The offset at which reading began, for each of our partitions."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     """Number of partitions of each of the three topics."""
     silent_s: float = 0.0
@@ -81,7 +81,7 @@ class Snapshot:
     lags: Mapping[Partition, int]
     """Offsets between the committable one and the end, for each of our partitions where both are known."""
     unstable: Mapping[Partition, Unstable]
-    """For each of our partitions where it is known."""
+    """The transactions that hold back each of our partitions, where that is known."""
     oldest_age_s: float
     """Age of the oldest record known to be unprocessed, by its Kafka timestamp; 0 without one.
 
@@ -101,7 +101,7 @@ class Snapshot:
     turn_age_s: float
     """Seconds since the current turn of the loop began."""
     schemas: SchemaState | None = None
-    """None if articles need no schemas."""
+    """The state of the registry; None if articles need no schemas."""
     waiting_articles: int = 0
     """Articles that wait for their schema."""
     waiting: Mapping[Partition, int] = field(default_factory=dict)

@@ -23,7 +23,7 @@ _GONE, _FEWEST_EXPECTED = 0.1, 100
 _VERSION = 1
 
 Shares = Mapping[tuple[str, str], float]
-"""By task and label; those of a task add up to 1."""
+"""The share of each label, by task and label; those of a task add up to 1."""
 
 
 def bounded(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:

@@ -1,4 +1,4 @@
-"""What instruments and the status page read: the worker's identity, model, counters, snapshot, process and GPU."""
+"""Read by instruments and the status page: the worker's identity, model, counters, snapshot, process and GPU."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def encoded(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Families:
-    """What the library's encoders collect from."""
+    """The collector that the library's encoders ask."""
 
     families: Iterable[Metric]
 

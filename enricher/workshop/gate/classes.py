@@ -112,7 +112,7 @@ def compose_classes(
     reference: RowsRun,
     runs: tuple[RowsRun, RowsRun],
 ) -> ClassComposition:
-    """What changes when the same windows are batched in another way: `runs` are those alone and the others."""
+    """The changes when the same windows are batched in another way: `runs` are those alone and the others."""
     alone, other = runs
     compared = compare_classes("texts", scale, gold, reference, other)
     changed = int((scale.chosen(alone.rows) != scale.chosen(other.rows)).any(axis=1).sum())
@@ -128,7 +128,7 @@ def compose_classes(
 
 
 def _counts(chosen: npt.NDArray[np.bool_], truth: npt.NDArray[np.bool_]) -> CountArray:
-    """As in workshop/gate/scoring.py, of one class."""
+    """The counts of workshop/gate/scoring.py, of one class."""
     return np.stack([chosen & truth, chosen, truth], axis=1).astype(np.int64)
 
 

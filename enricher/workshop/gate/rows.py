@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from enricher.workshop.gate.runs import Progress, TokenizedTexts
 
 OUTPUT = "head.0.rows"
-"""As graph/builder.py names the output of the only head of a pass, unless it finds entities."""
+"""The name in graph/builder.py for the output of the only head of a pass, unless it finds entities."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What all pages share: the frame, colours for light and dark, cards and tables. plots.py draws the plots."""
+"""The common parts of all pages: the frame, colours for light and dark, cards and tables. plots.py draws the plots."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def recipe_sections(recipe: Recipe) -> Iterator[str]:
-    """What stays in higher precision and why, the calibration, and each quantised value."""
+    """The sections about what stays in higher precision and why, the calibration, and each quantised value."""
     products = len(recipe.products)
     yield section(
         "What stays in higher precision",

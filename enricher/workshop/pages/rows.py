@@ -38,7 +38,7 @@ def rows_table(rows: Sequence[Row], precision: str, what: str) -> str:
 
 
 def compositions_table(parts: Iterable[tuple[Composition | ClassComposition, int, float]], what: str) -> str:
-    """What other batches change. `parts`: each with how many answers changed, and the share that did not.
+    """The changes by other batches. `parts`: each with how many answers changed, and the share that did not.
 
     `what` names the answers.
     """

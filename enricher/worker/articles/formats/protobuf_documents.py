@@ -47,7 +47,7 @@ class _Field(NamedTuple):
     name: str
     has_presence: bool
     convert: _Convert | None
-    """None: the value is what JSON has."""
+    """Makes a value of JSON; None if the value is one already."""
 
 
 class MessageTypes:

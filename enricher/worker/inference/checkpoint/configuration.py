@@ -94,7 +94,7 @@ def read_encoder(folder: Path) -> tuple[EncoderConfig, type[Head]]:
 
 
 def head_files(folder: Path, architecture: str, config: Mapping[str, Any]) -> HeadFiles:
-    """What the folder says about its head, with these values of config.json."""
+    """The folder as its head is described by it, with these values of config.json."""
     return HeadFiles(
         folder,
         architecture,

@@ -1,4 +1,4 @@
-"""What each encoder family calls its weights: one table; no other code knows a family by name.
+"""The names that each encoder family has for its weights: one table; no other code knows a family by name.
 
 All of them are the same post-norm encoder (Devlin et al. 2019). They differ in names, in whether token types exist, in the
 first position id, and in whether the embeddings are narrower than the encoder. Nothing about ONNX belongs here.
@@ -104,4 +104,4 @@ FAMILIES: dict[str, Family] = {
         token_types=False,
     ),
 }
-"""By `model_type` of config.json. MiniLM says `bert`."""
+"""The families, by `model_type` of config.json. MiniLM says `bert`."""

@@ -80,7 +80,7 @@ class Checkpoint:
 
     @property
     def family(self) -> Family:
-        """What its weights are called; for an ONNX model of another family, where its positions begin."""
+        """The names of its weights; for an ONNX model of another family, where its positions begin."""
         return FAMILIES.get(self.config.model_type, FAMILIES["bert"])
 
     @property

@@ -113,7 +113,7 @@ def _difference(first: Path, second: Path) -> str | None:
 
 
 def _said(path: Path) -> object:
-    """What a file says about tokens: the values of a JSON object, else the digest of the file; None if it is missing."""
+    """A file about tokens: the values of a JSON object, else the digest of the file; None if it is missing."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

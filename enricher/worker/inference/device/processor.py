@@ -24,7 +24,7 @@ FEATURES = (
     "i8mm",
     "bf16",
 )
-"""As Linux names them, x86 first, then Arm."""
+"""The names that Linux has for them, x86 first, then Arm."""
 INT8_FEATURES = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 """Without one of these, sums of uint8 x int8 saturate in 16 bits: wrong answers, and no faster."""
 _CPU_INFO = Path("/proc/cpuinfo")

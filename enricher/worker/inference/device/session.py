@@ -1,4 +1,4 @@
-"""What a session is: an open model that threads call. Opens nothing: that is opening.py's job."""
+"""Sessions: open models that threads call. Opens nothing: that is opening.py's job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Device = Literal["cpu", "cuda"]
 Feeds = dict[str, "npt.NDArray[Any]"]
 """Arrays by input name."""
 Runtime = Literal["cpu", "cuda", "openvino-int8", "openvino-bf16", "openvino-fp32"]
-"""What runs a graph: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
+"""The runtime of a graph: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 
 OPENVINO = "OpenVINO"
 """Its name in metrics and reports, beside the names of ONNX Runtime's execution providers."""
@@ -32,8 +32,8 @@ SESSION_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     MemoryError,
 )
-"""What a session raises. ONNX Runtime's own errors share no base class. Failed allocations may raise either of the last two,
-and OpenVINO raises nothing else."""
+"""The errors of a session. ONNX Runtime's own errors share no base class. Failed allocations may raise either of the last
+two, and OpenVINO raises nothing else."""
 
 
 class Session(Protocol):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPSET = 18
 MICROSOFT_OPSET = 1
 IR_VERSION = 10
-"""That of ONNX 1.16, which every supported ONNX Runtime reads; `onnx` itself would write its newest."""
+"""The version of ONNX 1.16, which every supported ONNX Runtime reads; `onnx` itself would write its newest."""
 MICROSOFT = "com.microsoft"
 """The domain of ONNX Runtime's fused operators (its ContribOperators.md)."""
 ALIGNMENT_BYTES = 64 * 1024

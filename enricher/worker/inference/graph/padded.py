@@ -40,11 +40,11 @@ class PaddedFloat32:
     window_dimension: ClassVar[str] = "batch"
 
     def problem(self) -> str | None:
-        """None: it runs wherever ONNX Runtime runs."""
+        """Return None: it runs wherever ONNX Runtime runs."""
         return None
 
     def unsuited(self, config: EncoderConfig) -> str | None:
-        """None: it runs every model that we build."""
+        """Return None: it runs every model that we build."""
         del config
         return None
 

@@ -75,7 +75,7 @@ class QuantisedInput(_Part):
         return self
 
     def gain_array(self) -> Float32Array | None:
-        """What each channel is divided by before it is rounded, `float32 [channels]`; None if nothing is divided."""
+        """The divisor of each channel before it is rounded, `float32 [channels]`; None if nothing is divided."""
         if not self.gains:
             return None
         steps = np.frombuffer(base64.b64decode(self.gains), np.int8)
@@ -100,7 +100,7 @@ class Measured(_Part):
 
     @property
     def missed(self) -> str | None:
-        """What was wanted and what was reached, if it is less; None if the target was reached."""
+        """The target and what was reached, if that is less; None if the target was reached."""
         if self.equal_labels >= self.target:
             return None
         return f"calibration wanted {100 * self.target:.2f} % of labels, reached {100 * self.equal_labels:.2f} %"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ADVICE_FILE = "enricher.json"
 MAX_EARLY_OVERHEAD = 10
-"""As in the settings."""
+"""The bound that the settings have too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What `enricher model tune` measured: the file, and whether it is valid here.
+"""The measurements of `enricher model tune`: the file, and whether it is valid here.
 
 A worker uses the recommendation as defaults if it was made for the same weights, variant, windows and kind of machine.
 """
@@ -142,7 +142,7 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
 
 
 def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
-    """What differs between the machine and model of the tuning and ours."""
+    """The differences between the machine and model of the tuning and ours."""
     here = {
         "model": model.checkpoint.digest,
         "processor": processor_name(model.device, model.device_id),

@@ -43,7 +43,7 @@ class EncodingSpans:
 
 
 class JoinedSpans:
-    """For tokenizers that may split one character into several words, as Unicode's compatibility forms do with U+FDFA.
+    """Spans of tokenizers that may split a character into several words, as compatibility forms do with U+FDFA.
 
     Words that share a character count as one word, because two entities must not overlap.
     """
@@ -76,7 +76,7 @@ class JoinedSpans:
 
 
 class SpacedSpans:
-    """For tokenizers that do not split texts into words, such as Gemma's: white space separates words."""
+    """Spans of tokenizers that do not split texts into words, such as Gemma's: white space separates words."""
 
     __slots__ = ("_text", "_word_starts", "chars_of")
 
@@ -129,7 +129,7 @@ class ArticleTokenizer:
         return [self._article(article, title, body) for article, title, body in pairs]
 
     def _encode(self, texts: Sequence[str]) -> Sequence[Encoding | None]:
-        """None for a text that the library refuses. It refuses whole batches, so a refused batch is tried text by text."""
+        """Tokens; None for a text that the library refuses. It refuses whole batches: then texts are tried one by one."""
         try:
             encodings: Sequence[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
         except BaseException as error:

@@ -1,1 +1,1 @@
-"""What reading and writing share: clients and their errors, topics, membership in the group."""
+"""The common ground of reading and writing: clients and their errors, topics, membership in the group."""

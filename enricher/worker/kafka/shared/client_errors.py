@@ -99,7 +99,7 @@ class ClientErrors:
 
 
 class Complaint(ClientErrors):
-    """For clients of commands: logs nothing, because a command shows the last error with the call that fails by it."""
+    """Collects errors of a command's clients. Logs none: the call that fails by the last one shows it."""
 
     def say(self, text: str) -> None:
         """Log nothing."""

@@ -100,7 +100,7 @@ def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[
 
 @contextmanager
 def without_recovery() -> Iterator[None]:
-    """For commands, which never recover: what a worker would recover from becomes BrokerError."""
+    """Turns what a worker would recover from into BrokerError, for commands, which never recover."""
     try:
         yield
     except TransactionTrouble as error:
@@ -109,7 +109,7 @@ def without_recovery() -> Iterator[None]:
 
 @contextmanager
 def connecting(client_errors: ClientErrors) -> Iterator[None]:
-    """For a client's first requests: adds the address to TransactionTrouble, and raises BrokerError for refused credentials.
+    """Adds the address to TransactionTrouble of a client's first requests; refused credentials raise BrokerError.
 
     The calls themselves only say that they timed out. Not for later requests, when the last error may be an old one.
     """

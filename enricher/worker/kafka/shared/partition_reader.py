@@ -37,7 +37,7 @@ class PartitionReader:
 
     def __init__(self, properties: Mapping[str, Any], client_errors: ClientErrors) -> None:
         self.consumer = new_client(Consumer, properties, client_errors)
-        """For questions about the topic, and for mapping errors."""
+        """Asked about the topic, and for the errors behind others."""
         self.left: dict[int, int] = {}
         self.positions: dict[int, int] = {}
         self._topic = ""

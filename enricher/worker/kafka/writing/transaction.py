@@ -164,7 +164,7 @@ class Transaction:
         return left
 
     def _failure(self) -> Exception:
-        """What the delivery reports mean together: refused records, or trouble."""
+        """The meaning of all delivery reports together: refused records, or trouble."""
         reports = self._reports
         if too_large := reports.too_large():
             return self._refusal_for_size(too_large)
