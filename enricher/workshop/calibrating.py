@@ -196,13 +196,13 @@ def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
         with path.open("rb", buffering=0) as raw, io.BufferedReader(_Digesting(raw, digest)) as file:
             for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
                 if isinstance(line, Line):
-                    yield line.number + 1, _decoded(path, line, reader)
+                    yield line.number + 1, _decode(path, line, reader)
     except OSError as error:
         message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
         raise FatalError(message) from error
 
 
-def _decoded(path: Path, line: Line, reader: ArticleReader) -> Article:
+def _decode(path: Path, line: Line, reader: ArticleReader) -> Article:
     try:
         return reader.read(RawRecord(_TEXTS, line.number, None, line.value))
     except InvalidArticle as error:

@@ -96,7 +96,7 @@ def simulated(rules: BatchRules, costs: RunCosts, load: float) -> FreshnessRow:
     while (at_s := at_s + random.expovariate(per_s)) < until_s:
         ids = np.zeros(random.randint(*_LENGTHS_TOKENS), np.int32)
         arrivals.append(Window(_TICKET, ids, 0, 0, len(ids), 0, at_s))
-    starts = _served(arrivals, (ArrivalScheduler if costs.packs else LengthBucketScheduler)(rules), costs)
+    starts = _serve(arrivals, (ArrivalScheduler if costs.packs else LengthBucketScheduler)(rules), costs)
     counted = [(start_s, end_s, batch) for start_s, end_s, batch in starts if start_s >= _SETTLES_S]
     latencies_s = [end_s - window.arrived_s for _, end_s, batch in counted for window in batch.windows]
     p50_s, p99_s = np.quantile(latencies_s, (0.5, 0.99)) if latencies_s else (np.nan, np.nan)
@@ -109,7 +109,7 @@ def simulated(rules: BatchRules, costs: RunCosts, load: float) -> FreshnessRow:
     )
 
 
-def _served(arrivals: Sequence[Window], scheduler: Scheduler, costs: RunCosts) -> list[tuple[float, float, Batch]]:
+def _serve(arrivals: Sequence[Window], scheduler: Scheduler, costs: RunCosts) -> list[tuple[float, float, Batch]]:
     """Start, end and batch of every run."""
     runs, ends_s, now_s, arrived = list[tuple[float, float, Batch]](), list[float](), 0.0, 0
     average = Load(costs.threads, 0.0)

@@ -55,7 +55,7 @@ def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | N
         "passes": [
             {
                 "models": [names[index] for index in group],
-                **_served(
+                **_choice(
                     [plan.checkpoints[index] for index in group],
                     device,
                     precisions[group[0]],
@@ -70,7 +70,7 @@ def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | N
     }
 
 
-def _served(checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, cache_dir: Path) -> dict[str, Any]:
+def _choice(checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, cache_dir: Path) -> dict[str, Any]:
     """The variant that serves these heads together, and the reasons against faster ones."""
     try:
         choice = choose_for(checkpoints, device, precision, cache_dir=cache_dir)

@@ -56,7 +56,7 @@ class Sweep:
         """
         taken: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
         for done, (_, cell) in enumerate(itertools.product(range(self.rounds), cells), start=1):
-            taken[cell].append(self._measured(engines(cell.concurrency), cell, text_ids))
+            taken[cell].append(self._measure(engines(cell.concurrency), cell, text_ids))
             self.progress(cell, done, self.rounds * len(cells))
         return [
             TuningRow(
@@ -68,7 +68,7 @@ class Sweep:
             for cell, rounds in taken.items()
         ]
 
-    def _measured(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
+    def _measure(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
         """Tokens per second, and milliseconds from handing a batch to a thread until its labels are back.
 
         All threads are busy for `seconds_per_cell`.

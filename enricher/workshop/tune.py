@@ -87,7 +87,7 @@ def model_tune(  # noqa: PLR0913  the options of the command
             continue
         if len(chosen) > 1:
             remark_console().print(escape(f"the pass of {each.name}:"))
-        tuning = _measured(each, settings, device, _Asked(concurrency, batch_tokens, seconds, rounds))
+        tuning = _measure(each, settings, device, _Asked(concurrency, batch_tokens, seconds, rounds))
         _print(tuning)
         _keep(tuning, cache_folder(each.checkpoints[0], settings.model.cache_dir), dry_run=dry_run, force=force)
 
@@ -102,7 +102,7 @@ class _Asked:
     rounds: int
 
 
-def _measured(target: Target, settings: Settings, device: str, asked: _Asked) -> Tuning:
+def _measure(target: Target, settings: Settings, device: str, asked: _Asked) -> Tuning:
     load = _load_average()
     model = target.prepared(device, settings)
     tokenizer = ArticleTokenizer(model.checkpoint)

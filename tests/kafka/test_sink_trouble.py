@@ -129,7 +129,7 @@ def test_what_was_published_counts_though_no_new_producer_follows(
         raise TransactionTrouble("no broker answers")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sink, "_connected", away)
+        patched.setattr(sink, "_connect", away)
         sink.publish(release_of([first]))
     assert counters.producers_renewed == 1
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 1

@@ -218,9 +218,9 @@ def test_a_worker_that_ends_at_the_end_waits_for_its_schemas() -> None:
     world.put(NEEDY)
     process = started(world, until_caught_up=True)
     wait(world, process, 30)
-    assert not process.worker._finished()
+    assert not process.worker._is_finished()
     world.registry.away = False
-    world.steps(process, until=process.worker._finished)
+    world.steps(process, until=process.worker._is_finished)
     assert 1 == len(world.outputs())
 
 

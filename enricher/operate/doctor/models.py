@@ -39,7 +39,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         return
     seconds = time.monotonic() - began_s
     for number, each in enumerate(tasks.passes):
-        yield _report.ok(f"pass {number}" if tasks.cards else "model", _loaded(each, seconds, named=bool(tasks.cards)))
+        yield _report.ok(f"pass {number}" if tasks.cards else "model", _load(each, seconds, named=bool(tasks.cards)))
     yield _device(settings, tasks.first)
     for number, each in enumerate(tasks.passes):
         yield _precision(each, f"precision of pass {number}" if tasks.cards else "precision")
@@ -56,7 +56,7 @@ def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
     return Reporter("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
 
 
-def _loaded(each: Pass, seconds: float, *, named: bool) -> str:
+def _load(each: Pass, seconds: float, *, named: bool) -> str:
     """The models of a pass. `named`: with their tasks, and why they do not share the encoder of an earlier pass."""
     cards = each.model.prepared.cards
     if not named:
@@ -121,11 +121,11 @@ def _sentence(passes: Sequence[Pass]) -> Finding:
         took_ms += 1000 * (time.monotonic() - began_s)
         if not isinstance(ticket.outcome, EnrichedRecord):
             return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
-        found += _found(ticket.outcome, {checkpoint.head.kind for checkpoint in model.prepared.checkpoints})
+        found += _find(ticket.outcome, {checkpoint.head.kind for checkpoint in model.prepared.checkpoints})
     return _report.ok("one sentence", f"'{_SENTENCE}': {'; '.join(found)}, in {took_ms:.1f} ms")
 
 
-def _found(record: EnrichedRecord, kinds: Collection[str]) -> Iterator[str]:
+def _find(record: EnrichedRecord, kinds: Collection[str]) -> Iterator[str]:
     findings = {EntityHead.listed_in: record.entities, **record.findings}
     for kind in KINDS.values():
         if kind.kind in kinds:

@@ -93,7 +93,7 @@ def _articles(client: RegistryClient | None, settings: Settings) -> Iterator[Fin
     if not named:
         yield _report.ok(check, f"'{settings.kafka.input_topic}' has no records yet")
         return
-    described = [(count, *_described(client, settings, reference)) for reference, count in named.most_common(_SHOWN)]
+    described = [(count, *_describe(client, settings, reference)) for reference, count in named.most_common(_SHOWN)]
     seen = ", ".join(f"{count} x {text}" for count, text, _ in described)
     if all(usable for *_, usable in described):
         yield _report.ok(check, seen)
@@ -118,7 +118,7 @@ def _references(settings: Settings) -> Counter[SchemaRef | InvalidArticle | None
     return named
 
 
-def _described(
+def _describe(
     client: RegistryClient | None, settings: Settings, reference: SchemaRef | InvalidArticle | None
 ) -> tuple[str, bool]:
     """A schema as text, and whether its records can be read."""

@@ -38,10 +38,10 @@ def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Fi
     facts |= {"brokers": cluster.brokers, "broker_api_versions": dict(sorted(versions.items()))}
     yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
     yield version_finding(versions)
-    yield from _tried(config)
+    yield from _try(config)
 
 
-def _tried(config: KafkaConfig) -> Iterator[Finding]:
+def _try(config: KafkaConfig) -> Iterator[Finding]:
     """The promises, and whether anything was left undeleted."""
     check, prefix = "topics of the trials", Trials.prefix_of(config)
     rights = (

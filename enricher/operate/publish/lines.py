@@ -50,14 +50,14 @@ class Inputs:
         for path in self._paths:
             name = "standard input" if path == STDIN else str(path)
             try:
-                with self._opened(path) as stream:
+                with self._open(path) as stream:
                     items = read_lines(stream, name, max_line_bytes=MAX_LINE_BYTES)
                     yield from (item for item in items if isinstance(item, Line))
             except OSError as error:
                 raise FatalError(f"cannot read {name}: {error}") from error
 
     @contextmanager
-    def _opened(self, path: Path) -> Iterator[BinaryIO]:
+    def _open(self, path: Path) -> Iterator[BinaryIO]:
         if path != STDIN:
             with path.open("rb") as stream:
                 yield stream

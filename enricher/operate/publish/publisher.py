@@ -45,7 +45,7 @@ class Publisher:
         properties = _properties(config, transactional_id)
         with without_recovery():
             self._producer = (
-                self._opened(properties) if transactional_id is None else self._opened_for_transactions(properties)
+                self._open(properties) if transactional_id is None else self._opened_for_transactions(properties)
             )
         self.delivered = 0
         self.delivered_bytes = 0
@@ -79,7 +79,7 @@ class Publisher:
         """Wait for acknowledgements; returns how many records have none."""
         return self._producer.flush(timeout_s)
 
-    def _opened(self, properties: Mapping[str, Any]) -> Producer:
+    def _open(self, properties: Mapping[str, Any]) -> Producer:
         producer = new_client(Producer, properties, self._complaint)
         with mapping_errors("opening a producer", self._complaint, producer):
             self._require_topic(producer)

@@ -74,10 +74,10 @@ def wanted_workers(load: Load, rules: Rules) -> int:
     if not is_active(load):
         return 0
     most = max(1, min(load.partitions, rules.max_workers or load.partitions))
-    return max(1, min(most, _growing(load, rules) if load.per_worker_per_s is None else _computed(load, rules)))
+    return max(1, min(most, _growing(load, rules) if load.per_worker_per_s is None else _compute(load, rules)))
 
 
-def _computed(load: Load, rules: Rules) -> int:
+def _compute(load: Load, rules: Rules) -> int:
     assert load.per_worker_per_s is not None
     catch_up = _catch_up(load, rules, load.per_worker_per_s)
     busy = load.arriving_per_s / load.per_worker_per_s

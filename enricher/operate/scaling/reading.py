@@ -54,13 +54,13 @@ class BacklogReader:
     def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Backlog:
         numbers = ask.partitions(topic)
         # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
-        committed, began_with = self._committed(numbers)
+        committed, began_with = self._committed_offsets(numbers)
         firsts = ask.beginnings(topic, numbers)
         ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
         missing = [number for number, offset in committed.items() if offset is None]
         added = [number for number in missing if began_with is not None and number >= began_with]
         begun = [number for number in missing if number not in added]
-        resumed = {**self._uncommitted(begun, firsts, ends), **{number: firsts[number] for number in added}}
+        resumed = {**self._starts_without_commit(begun, firsts, ends), **{number: firsts[number] for number in added}}
         starts = {
             n: _start(resumed[n] if offset is None else offset, firsts[n], written[n])
             for n, offset in committed.items()
@@ -81,7 +81,7 @@ class BacklogReader:
         )
         return Backlog(self._config.group_id, topic, partitions, ask.members())
 
-    def _committed(self, numbers: Sequence[int]) -> tuple[dict[int, int | None], int | None]:
+    def _committed_offsets(self, numbers: Sequence[int]) -> tuple[dict[int, int | None], int | None]:
         """The offsets, None where there is none or one of an earlier topic, and how many partitions the group began with."""
         answer = self._inspector.committed_offsets(self._config.input_topic, numbers)
         topic_id = self._inspector.topic_id(self._config.input_topic)
@@ -91,7 +91,7 @@ class BacklogReader:
         }
         return offsets, partitions_at_the_start([(tp.offset, tp.metadata) for tp in answer], topic_id)
 
-    def _uncommitted(
+    def _starts_without_commit(
         self, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Mapping[int, int]:
         """The offsets at which partitions that have not begun will begin by `kafka.start`, as far as they can be determined.

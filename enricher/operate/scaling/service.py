@@ -87,7 +87,7 @@ class ExternalScaler:
 
     async def is_active(self, request: messages.ScaledObjectRef, context: Any) -> messages.IsActiveResponse:  # noqa: ANN401
         """Whether at least one worker is needed."""
-        return messages.IsActiveResponse(result=(await self._seen(request, context)).active)
+        return messages.IsActiveResponse(result=(await self._newest_look(request, context)).active)
 
     async def stream_is_active(self, requests: Requests, context: Any) -> AsyncIterator[messages.IsActiveResponse]:  # noqa: ANN401
         """`is_active` now and at each change; KEDA's `external-push` starts the first worker by it."""
@@ -98,7 +98,7 @@ class ExternalScaler:
         try:
             request, before = await self.messages.of(requests, context), None
             while not self.stopping.is_set():
-                active = (await self._seen(request, context)).active
+                active = (await self._newest_look(request, context)).active
                 if active != before:
                     yield messages.IsActiveResponse(result=active)
                 before = active
@@ -117,7 +117,7 @@ class ExternalScaler:
 
     async def metrics(self, request: messages.GetMetricsRequest, context: Any) -> messages.GetMetricsResponse:  # noqa: ANN401
         """The metric's value: the wanted number of workers."""
-        wanted = (await self._seen(request.scaledObjectRef, context)).wanted
+        wanted = (await self._newest_look(request.scaledObjectRef, context)).wanted
         value = messages.MetricValue(metricName=METRIC, metricValue=wanted, metricValueFloat=wanted)
         return messages.GetMetricsResponse(metricValues=[value])
 
@@ -150,13 +150,13 @@ class ExternalScaler:
     def _trigger(self, request: messages.ScaledObjectRef) -> Trigger:
         return self._default.changed_by(dict(request.scalerMetadata))
 
-    async def _seen(self, request: messages.ScaledObjectRef, context: Any) -> Seen:  # noqa: ANN401
+    async def _newest_look(self, request: messages.ScaledObjectRef, context: Any) -> Seen:  # noqa: ANN401
         """The newest look; a thread looks again if it is old. After an error KEDA keeps the number of workers."""
         try:
             trigger = self._trigger(request)
             if (seen := self._watches.fresh(trigger)) is not None:
                 return seen
-            return await _ended(self._threads.submit(self._watches.see, trigger, context.time_remaining()))
+            return await _end_of(self._threads.submit(self._watches.see, trigger, context.time_remaining()))
         except tuple(_CODES) as error:
             await _refuse(context, error)
 
@@ -209,7 +209,7 @@ class _Messages:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no message, or too large a one")
 
 
-async def _ended(work: Future[Seen]) -> Seen:
+async def _end_of(work: Future[Seen]) -> Seen:
     """The result of a thread. Even if the call is cancelled, this waits for the thread, so that the call keeps its place."""
     waiting = asyncio.wrap_future(work)
     try:

@@ -158,7 +158,7 @@ class Watches:
         """The load and the wanted number of workers, within the request timeout. Raises FatalError and TooMany."""
         bound_s = self._config.request_timeout_s
         try:
-            with self._admitted(trigger):
+            with self._admit(trigger):
                 seen = self._watch(trigger).see(trigger.rules, min(bound_s, timeout_s or bound_s))
         except FatalError as error:
             self._log(trigger, str(error), logging.WARNING, str(error))
@@ -176,7 +176,7 @@ class Watches:
         for watch in self._watches.values():
             watch.close()
 
-    def _admitted(self, trigger: Trigger) -> AbstractContextManager[None]:
+    def _admit(self, trigger: Trigger) -> AbstractContextManager[None]:
         """Always admits the configured pair, and a limited number of calls for others. Raises TooMany."""
         if (trigger.group, trigger.topic) == self._configured:
             return nullcontext()

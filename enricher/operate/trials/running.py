@@ -103,7 +103,7 @@ class Trials:
         clients = Clients(self._config, self._topics, self._stop, self.topic, number, group, ids)
         # A call into the client may hang for ever, and must not keep the process alive.
         thread = threading.Thread(
-            target=lambda: finished.put(_tried(promise, clients)), name=f"trial-{number}", daemon=True
+            target=lambda: finished.put(_try(promise, clients)), name=f"trial-{number}", daemon=True
         )
         self._threads.append(thread)
         thread.start()
@@ -122,7 +122,7 @@ class Trials:
             self.left_behind.append(f"{what} ({error})")
 
 
-def _tried(promise: Promise, clients: Clients) -> Result:
+def _try(promise: Promise, clients: Clients) -> Result:
     """The result, whatever happens: a trial that fails must not hide the results of the others."""
     began_s = time.monotonic()
     try:

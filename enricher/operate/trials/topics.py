@@ -49,7 +49,7 @@ class TrialTopics(Admin):
         def attempt() -> bool:
             with self._errors(f"creating the topic '{name}'", f"CREATE on topics that begin with '{self._prefix}'"):
                 self._asked[name] = self._client.create_topics([new], request_timeout=_REQUEST_S)[name]
-                code, error = _ended(self._asked[name])
+                code, error = _end_of(self._asked[name])
                 if error is None or code == KafkaError.TOPIC_ALREADY_EXISTS:
                     return error is None
                 if code not in _NO_ANSWER:
@@ -68,7 +68,7 @@ class TrialTopics(Admin):
 
         def attempt() -> bool:
             with self._errors(doing, f"DELETE on topics that begin with '{self._prefix}'"):
-                code, error = _ended(self._client.delete_topics([name], request_timeout=_REQUEST_S)[name])
+                code, error = _end_of(self._client.delete_topics([name], request_timeout=_REQUEST_S)[name])
                 if error is not None and code not in _GONE | _NO_ANSWER:
                     raise error
             return code not in _NO_ANSWER
@@ -107,7 +107,7 @@ class TrialTopics(Admin):
             if not names:
                 return True
             ends = [
-                _ended(end) for end in self._client.delete_consumer_groups(names, request_timeout=_REQUEST_S).values()
+                _end_of(end) for end in self._client.delete_consumer_groups(names, request_timeout=_REQUEST_S).values()
             ]
             for code, error in ends:
                 if error is not None and code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:
@@ -115,7 +115,7 @@ class TrialTopics(Admin):
         return all(code != KafkaError.NON_EMPTY_GROUP for code, _error in ends)
 
 
-def _ended(future: Future[Any]) -> tuple[int, KafkaException | None]:
+def _end_of(future: Future[Any]) -> tuple[int, KafkaException | None]:
     """Wait for the result: the error's code, and the error if there was one."""
     try:
         future.result(2 * _REQUEST_S)

@@ -80,7 +80,7 @@ def verify(
         recompute=recompute_with(settings) if recompute else None,
         sample=recompute,
     )
-    report = _verified(config, options)
+    report = _verify(config, options)
     if as_json:
         write_line(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
     else:
@@ -88,7 +88,7 @@ def verify(
     raise typer.Exit(0 if report.holds else BROKEN)
 
 
-def _verified(config: KafkaConfig, options: VerifyOptions) -> Report:
+def _verify(config: KafkaConfig, options: VerifyOptions) -> Report:
     start_s = time.monotonic()
     with Ticker(remark_console()) as ticker:
 

@@ -78,7 +78,7 @@ class _Verification:
         """All steps, in the order that the module's docstring explains."""
         self._follow()
         self._topic_id = self._cluster.topic_id(self._topic)
-        due, _ = self._settled()
+        due, _ = self._settled_offsets()
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         ends = stable_ends(
             topics,
@@ -91,7 +91,7 @@ class _Verification:
         for topic in topics:
             self._read_outputs(topic, ends[topic])
         self._count_aborted()
-        committed, pending = self._settled()
+        committed, pending = self._settled_offsets()
         for number, place in pending.items():
             self._checks.open_transactions.fail(Place(self._topic, number, place.offset if place else 0))
         self._judge(due, committed, published_ahead=_HELD_BACK if pending else "")
@@ -113,7 +113,7 @@ class _Verification:
             for number, end in late.items():
                 check.fail(Place(self._topic, number, end))
 
-    def _settled(self) -> tuple[PartitionOffsets, Committed]:
+    def _settled_offsets(self) -> tuple[PartitionOffsets, Committed]:
         """The group's offsets in the present topic, and those that an open transaction holds back."""
         committed, pending = self._cluster.settled(self._options.settle_s)
         self._watch.note(committed)

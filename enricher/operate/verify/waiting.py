@@ -100,14 +100,14 @@ def stable_ends(
     deadline = Deadline(timeout_s)
     for topic, wanted in ends.items():
         check.checked += len(wanted)
-        for number, stable in _reached(topic, wanted, cluster, deadline, progress).items():
+        for number, stable in _has_reached(topic, wanted, cluster, deadline, progress).items():
             if stable < wanted[number]:
                 check.fail(Place(topic, number, stable))
                 wanted[number] = stable
     return ends
 
 
-def _reached(
+def _has_reached(
     topic: str, wanted: dict[int, int], cluster: Cluster, deadline: Deadline, progress: Progress
 ) -> dict[int, int]:
     """The last stable offsets, once they have reached `wanted` or the time is over."""

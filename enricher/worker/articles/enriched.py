@@ -53,7 +53,7 @@ class WrittenEntities(Sequence[Entity]):
 
 def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntities:
     """Serialise the entities of `article`; cheapest right after decoding, while they are in the processor's caches."""
-    return WrittenEntities(orjson.dumps(_checked(article, entities)), len(entities))
+    return WrittenEntities(orjson.dumps(_check(article, entities)), len(entities))
 
 
 def write_found(record: EnrichedRecord) -> EnrichedRecord:
@@ -104,7 +104,7 @@ def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     What is JSON already is an `orjson.Fragment`. Avro and Protobuf take other values for some (`formats.record_values`).
     """
     article, entities = record.article, record.entities
-    written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
+    written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _check(article, entities)
     fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": article.id, **article.metadata}
     if article.further:
         fields["metadata"] = orjson.Fragment(article.further)
@@ -153,7 +153,7 @@ def as_line(record: bytes) -> bytes:
     return record + b"\n"
 
 
-def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
+def _check(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
     """Check each entity and return them all. Every entity passes here once before it is serialised."""
     texts = {"title": article.title, "body": article.body}
     for entity in entities:

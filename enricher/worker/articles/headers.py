@@ -37,7 +37,7 @@ _JSON = b"application/json"
 
 def record_headers(raw: RawRecord, *, tombstone: bool, content_type: bytes = _JSON) -> list[tuple[str, bytes]]:
     """Headers of the enriched record of `raw`; a tombstone has no content type."""
-    place, name, version = _shared(raw.partition, raw.topic_id)
+    place, name, version = _share(raw.partition, raw.topic_id)
     offset = b"%d" % raw.offset
     headers = [*place, (_RECORD_OFFSET, offset), (_RECORD_ID, _record_id(name, offset).encode()), version]
     if not tombstone:
@@ -91,7 +91,7 @@ class _Shared(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _shared(partition: Partition, topic_id: str | None) -> _Shared:
+def _share(partition: Partition, topic_id: str | None) -> _Shared:
     topic = partition.topic if topic_id is None else f"{partition.topic}/{topic_id}"
     name = sha1(RECORD_NAMESPACE.bytes + f"{topic}/{partition.number}/".encode(), usedforsecurity=False)
     return _Shared(_place_headers(_RECORD, partition, topic_id), name, _VERSION_1 if topic_id is None else _VERSION_2)

@@ -23,13 +23,13 @@ _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 def parse_pointer(text: str) -> tuple[str, ...]:
     """The names on the way to the value, unescaped. Raises ValueError for a malformed pointer and for the whole document."""
     if not text.startswith("/"):
-        raise ValueError(f"{_quoted(text)} is not a JSON Pointer: it must begin with a slash, such as /content/text")
+        raise ValueError(f"{_quote(text)} is not a JSON Pointer: it must begin with a slash, such as /content/text")
     if len(text) > MAX_POINTER_CHARS:
         raise ValueError(f"a JSON Pointer has {len(text)} characters, at most {MAX_POINTER_CHARS} are allowed")
     if not is_unicode(text):
         raise ValueError("a JSON Pointer has a lone surrogate, which is in no document")
     if _WRONG_ESCAPE.search(text):
-        raise ValueError(f"{_quoted(text)} is not a JSON Pointer: write ~0 for ~, and ~1 for a slash within a name")
+        raise ValueError(f"{_quote(text)} is not a JSON Pointer: write ~0 for ~, and ~1 for a slash within a name")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/"))
 
 
@@ -79,5 +79,5 @@ def _index(name: str) -> int | None:
     return int(name) if _INDEX.fullmatch(name) else None
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"'{text}'" if len(text) <= MAX_POINTER_CHARS else f"'{text[:20]}...'"

@@ -104,13 +104,13 @@ class Plan:
 
 def plan_tasks(settings: Settings) -> Plan:
     """Open the checkpoints of all tasks and group them. Raises ModelError, SettingsError."""
-    checkpoints = [_opened(name, task) for name, task in settings.tasks.items()]
+    checkpoints = [_open(name, task) for name, task in settings.tasks.items()]
     pairs = zip(settings.tasks.values(), checkpoints, strict=True)
     requests = [_request(settings, task, checkpoint) for task, checkpoint in pairs]
     return Plan([*settings.tasks], checkpoints, requests, grouped(requests))
 
 
-def _opened(name: str, task: TaskSettings) -> Checkpoint:
+def _open(name: str, task: TaskSettings) -> Checkpoint:
     checkpoint = open_model(task.source)
     found = checkpoint.head.kind
     if task.kind not in {None, found}:

@@ -55,8 +55,8 @@ def enrich(
     _require_readable(file)
     guarding = Watchdog(timer=context.find_object(ProcessTimer))
     with stopped_by_signals(interrupted) as signals, ExitStack() as files, guarding as watchdog:
-        records = _opened(files, output, sys.stdout.buffer)
-        letters = _opened(files, dead_letters, sys.stderr.buffer)
+        records = _open(files, output, sys.stdout.buffer)
+        letters = _open(files, dead_letters, sys.stderr.buffer)
         with watchdog.guard("starting", settings.worker.start_timeout_s):
             tasks = load_tasks(settings)
         source = LineSource(file)
@@ -98,7 +98,7 @@ def _is_file(path: Path | None) -> TypeGuard[Path]:
     return path is not None and path != STDIN and (path.is_file() or not path.exists())
 
 
-def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
+def _open(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
     if path is None or path == STDIN:
         return sys.stdout.buffer if path else default
     return files.enter_context(whole_file(path))

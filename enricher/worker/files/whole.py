@@ -27,12 +27,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     Devices and pipes are written directly. Raises FatalError if the file cannot be written.
     """
     if path.exists() and not path.is_file():
-        with _opened(path, path) as stream:
+        with _open(path, path) as stream:
             yield stream
         return
     partial = partial_name(path)
     try:
-        with _opened(partial, path) as stream:
+        with _open(partial, path) as stream:
             yield stream
     except BaseException:
         _log_partial(partial, path)
@@ -45,7 +45,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise FatalError(f"cannot write {path}: {error.strerror}; the complete output is in {partial}") from error
 
 
-def _opened(path: Path, wanted: Path) -> BinaryIO:
+def _open(path: Path, wanted: Path) -> BinaryIO:
     try:
         return path.open("wb")
     except OSError as error:

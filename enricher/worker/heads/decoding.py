@@ -54,7 +54,7 @@ def decode_entities(ticket: Ticket, answers: list[OwnedLabels], scheme: LabelSch
     assert ticket.article is not None
     assert ticket.tokens is not None
     entities: list[Entity] = []
-    places, labels, scores = _marked(answers, scheme)
+    places, labels, scores = _mark(answers, scheme)
     first = begin = 0
     for part in ticket.tokens.fields:
         stop = first + len(part.ids)
@@ -66,16 +66,16 @@ def decode_entities(ticket: Ticket, answers: list[OwnedLabels], scheme: LabelSch
     return entities
 
 
-def _marked(answers: list[OwnedLabels], scheme: LabelScheme) -> tuple[list[int], list[int], list[float]]:
+def _mark(answers: list[OwnedLabels], scheme: LabelScheme) -> tuple[list[int], list[int], list[float]]:
     """The labelled tokens in the order of the article: their indices in it, labels and scores."""
     if not answers:
         return [], [], []
-    labels, scores = _joined(answers)
+    labels, scores = _join(answers)
     (places,) = scheme.inside.take(labels).nonzero()
     return places.tolist(), labels[places].tolist(), scores[places].tolist()
 
 
-def _joined(answers: list[OwnedLabels]) -> tuple[Int32Array, Float32Array]:
+def _join(answers: list[OwnedLabels]) -> tuple[Int32Array, Float32Array]:
     """Labels and scores, `[tokens]` each. Every token has one owner, so the ordered parts make up the article."""
     if len(answers) == 1:
         return answers[0].labels, answers[0].scores

@@ -44,18 +44,18 @@ def names_by_id(config: Mapping[str, Any]) -> dict[int, str]:
 
 def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
     """Label names by id, as IOB2. Raises ModelError if config.json does not name them, or they cannot be read."""
-    names = _named(id2label, least=2)
+    names = _names(id2label, least=2)
     if not any(name.upper() == OUTSIDE for name in names):
         raise ModelError(
-            f"config.json: no label of id2label is called {OUTSIDE} ({_shown(names)}), so every word would be "
+            f"config.json: no label of id2label is called {OUTSIDE} ({_few_of(names)}), so every word would be "
             f"an entity: call the one for words outside of entities so. Without one the model finds no named entities."
         )
     of_entities = [name for name in names if name.upper() != OUTSIDE and not _OF_SPECIAL_TOKENS.fullmatch(name)]
     if not of_entities:
-        raise ModelError(f"config.json: no label of id2label ({_shown(names)}) is that of an entity.")
+        raise ModelError(f"config.json: no label of id2label ({_few_of(names)}) is that of an entity.")
     if nameless := [name for name in of_entities if _WITHOUT_KIND.fullmatch(name)]:
         raise ModelError(
-            f"config.json: these labels of id2label name no kind of entity: {_shown(list(map(repr, nameless)))}. "
+            f"config.json: these labels of id2label name no kind of entity: {_few_of(list(map(repr, nameless)))}. "
             f"Write the names used in training there, and {OUTSIDE} where no entity is meant."
         )
     read = _in_iob2(of_entities)
@@ -67,16 +67,16 @@ def class_names(id2label: Mapping[int, str], *, multi_label: bool) -> tuple[str,
 
     `multi_label`: a single class, which holds or does not, is enough.
     """
-    names = _named(id2label, least=1 if multi_label else 2)
+    names = _names(id2label, least=1 if multi_label else 2)
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1 or not name):
         raise ModelError(
-            f"config.json: id2label names several classes {_shown(list(map(repr, repeated)))}, or none: write the names "
+            f"config.json: id2label names several classes {_few_of(list(map(repr, repeated)))}, or none: write the names "
             f"used in training there, each once."
         )
     return names
 
 
-def _named(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
+def _names(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
     """The names by id. Raises ModelError if there are fewer than `least`, or only placeholders."""
     names = tuple(id2label[index].strip() for index in sorted(id2label))
     if sorted(id2label) != list(range(len(names))) or len(names) < least:
@@ -100,7 +100,7 @@ def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
         if odd := without + _never_opened(tags):
             raise ModelError(
                 f"config.json: id2label names positions and kinds, and these labels do not go with the others: "
-                f"{_shown(odd)}. Call one {OUTSIDE} where no entity is meant; else write B- or I- before its kind."
+                f"{_few_of(odd)}. Call one {OUTSIDE} where no entity is meant; else write B- or I- before its kind."
             )
         return {name: f"{_IN_IOB2[tag.letter]}-{tag.kind}" for name, tag in tags.items()}
     _require_kinds(names)
@@ -134,16 +134,16 @@ def _require_kinds(names: Sequence[str]) -> None:
     bare = {name.upper() for name in names} & _IN_IOB2.keys()
     if bare & {"B", "I"} or len(bare) == len(names):
         raise ModelError(
-            f"config.json: the labels {_shown(names)} of id2label say where an entity is, and not of what kind: write "
+            f"config.json: the labels {_few_of(names)} of id2label say where an entity is, and not of what kind: write "
             f"B-KIND and I-KIND there, with the name that the entities shall have."
         )
     if all(_PREFIXED.fullmatch(name) or _SUFFIXED.fullmatch(name) for name in names):
         raise ModelError(
-            f"config.json: whether the labels {_shown(names)} of id2label are kinds, or kinds with a position, cannot be "
+            f"config.json: whether the labels {_few_of(names)} of id2label are kinds, or kinds with a position, cannot be "
             f"told: write I- before a kind, and B- where one begins."
         )
 
 
-def _shown(names: Sequence[str]) -> str:
+def _few_of(names: Sequence[str]) -> str:
     """The first few names, for a message."""
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

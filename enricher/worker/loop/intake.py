@@ -173,7 +173,7 @@ class Intake:
         """Submit the next long article to the tokenizer, if it may begin; True if there was one."""
         if not self.tokenizer.capacity or not (ticket := self._long.next(may_decode)):
             return False
-        if ticket.article or self._decoded(ticket):
+        if ticket.article or self._decode(ticket):
             branches = self._splitter.split(ticket)
             for branch in branches:
                 self._long.begin(branch)
@@ -206,7 +206,7 @@ class Intake:
         ):
             decoded_bytes += value_bytes(ticket)
             passes = 1
-            if self._decoded(ticket):
+            if self._decode(ticket):
                 passes = self._queue_decoded(ticket)
             elif ticket.live:  # it waits for its schema, and its length is not known yet
                 continue
@@ -231,7 +231,7 @@ class Intake:
         self._waiting.add(branches)
         return max(1, len(branches))
 
-    def _decoded(self, ticket: Ticket) -> bool:
+    def _decode(self, ticket: Ticket) -> bool:
         try:
             check_headers(ticket.raw)
             ticket.article = self.read(ticket.raw)

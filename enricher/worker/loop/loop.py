@@ -85,7 +85,7 @@ class Worker:
             if self._settled:
                 connected()
             self.pacing.skip_load()
-            while not self._stopping.is_set and not self._finished():
+            while not self._stopping.is_set and not self._is_finished():
                 with self.guard("one turn of the loop", self.limits.stall_timeout_s):
                     self.step()
             with self.guard("draining", self.limits.drain_timeout_s + self.limits.stall_timeout_s):
@@ -253,7 +253,7 @@ class Worker:
         self.pacing.skip_load()
         self.counters.recovery_s.add(self.clock() - began_s)
 
-    def _finished(self) -> bool:
+    def _is_finished(self) -> bool:
         return self.tracker.in_flight == 0 and self.source.caught_up()
 
     def _drain(self) -> None:

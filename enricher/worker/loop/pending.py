@@ -45,7 +45,7 @@ class Pending:
         Forgotten ones are left out.
         """
         found = [each for reference in references for each in self._tickets.pop(reference, ())]
-        self._removed(found)
+        self._remove(found)
         return [ticket for _, ticket in sorted(found, key=lambda each: each[0]) if ticket.live]
 
     def drop_forgotten(self) -> list[Hashable]:
@@ -53,7 +53,7 @@ class Pending:
         unwanted = []
         for reference, waiting in list(self._tickets.items()):
             left = [each for each in waiting if each[1].live]
-            self._removed([each for each in waiting if not each[1].live])
+            self._remove([each for each in waiting if not each[1].live])
             if left:
                 self._tickets[reference] = left
             else:
@@ -61,7 +61,7 @@ class Pending:
                 unwanted.append(reference)
         return unwanted
 
-    def _removed(self, waiting: Collection[tuple[int, Ticket]]) -> None:
+    def _remove(self, waiting: Collection[tuple[int, Ticket]]) -> None:
         self._count -= len(waiting)
         for partition, count in Counter(ticket.raw.partition for _, ticket in waiting).items():
             self._by_partition[partition] -= count

@@ -156,7 +156,7 @@ class Supervisor:
         try:
             for index in range(len(self._slots)):
                 self._start(index)
-            while self._unfinished():
+            while self._has_work():
                 with guard():
                     self._turned_s = self._clock()
                     self._next_event()
@@ -169,7 +169,7 @@ class Supervisor:
                     slot.child.kill()
         return self._code
 
-    def _unfinished(self) -> bool:
+    def _has_work(self) -> bool:
         if self._abandon_s is not None and self._clock() > self._abandon_s:
             log.error("leaving processes behind that do not end although they are killed: %s", dict(self.pids()))
             return False
@@ -199,7 +199,7 @@ class Supervisor:
             self._command(index),
             on_state=lambda state: put(lambda: self._report_state(index, state)),
             on_health_port=lambda port: put(lambda: setattr(slot, "health_port", port)),
-            on_end=lambda code: put(lambda: self._ended(index, code)),
+            on_end=lambda code: put(lambda: self._note_end(index, code)),
             write=self._write,
             clock=self._clock,
         )
@@ -215,7 +215,7 @@ class Supervisor:
             self.started = True
             log.info("all %d processes are ready", len(self._slots))
 
-    def _ended(self, index: int, code: int) -> None:
+    def _note_end(self, index: int, code: int) -> None:
         slot = self._slots[index]
         assert slot.child is not None, "a child ends once"
         # The time that it was frozen before it was killed is no sign of health.

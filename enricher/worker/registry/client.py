@@ -143,7 +143,7 @@ class RegistryClient:
     def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
         try:
             if not isinstance(answer, RegistryError):
-                return resolved(_parse_found(answer), self._referred, max_bytes=self._max_schema_bytes)
+                return resolved(_parse_found(answer), self._references, max_bytes=self._max_schema_bytes)
             if reference.kind == "guid" and isinstance(answer, RegistryUnavailable) and answer.status == 404:
                 self._refuse_guid()
         except RegistryError as error:
@@ -155,7 +155,7 @@ class RegistryClient:
         _list(self._requests.get("/schemas/types"), str)
         raise UnknownToRegistry("this registry has no GUIDs, only ids; newer ones have both", 404)
 
-    def _referred(self, pointer: Pointer) -> Found:
+    def _references(self, pointer: Pointer) -> Found:
         # A version that was deleted softly is still what its referrers mean.
         path = f"/subjects/{_path_part(pointer.subject)}/versions/{pointer.version}?deleted=true"
         return _parse_found(self._requests.get(path))

@@ -163,7 +163,7 @@ class Queue:
         """Note that the schema is here, and want it no longer."""
         self._unknown_in_a_row = 0
         self._refused.pop(wanted.reference, None)
-        self._recovered(wanted)
+        self._recover(wanted)
         self.drop([wanted.reference])
 
     def is_refused(self, wanted: Wanted, now_s: float, *, unknown: bool) -> bool:
@@ -172,7 +172,7 @@ class Queue:
         False: ask again, as a follower in a cluster of registries may lag behind its leader.
         """
         wait_s = self._patience.unknown_wait_s if unknown else CONFIRM_S
-        self._recovered(wanted)
+        self._recover(wanted)
         if wanted.refused_since_s is None:
             wanted.refused_since_s = now_s
             if unknown and self._one_of_many(wanted, now_s):
@@ -229,7 +229,7 @@ class Queue:
         never_asked = not wanted.failures and wanted.refused_since_s is None
         return wanted.due_s if never_asked else max(wanted.due_s, self._away_until_s)
 
-    def _recovered(self, wanted: Wanted) -> None:
+    def _recover(self, wanted: Wanted) -> None:
         """If it failed before, waiting has helped: ids that fail as it did get all the time again."""
         if wanted.trouble:
             self._troubles.pop(wanted.trouble, None)

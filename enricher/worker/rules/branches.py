@@ -66,18 +66,18 @@ class Splitter:
         for part in parts:
             for listed_in, findings in part.findings.items():
                 listed.setdefault(listed_in, []).extend(findings)
-        entities = self._sorted(EntityHead, [entity for part in parts for entity in part.entities])
+        entities = self._sort(EntityHead, [entity for part in parts for entity in part.entities])
         record = EnrichedRecord(
             parts[0].article,
             entities,
             (named and named.coverage) or parts[0].coverage,
-            {name: self._sorted(kind_of_field(name), findings) for name, findings in listed.items()},
+            {name: self._sort(kind_of_field(name), findings) for name, findings in listed.items()},
             reports,
             {key: count for part in parts for key, count in part.labels.items()},
         )
         return keep(record) if keep else record
 
-    def _sorted(self, kind: type[Head], findings: Sequence[Any]) -> list[Any]:
+    def _sort(self, kind: type[Head], findings: Sequence[Any]) -> list[Any]:
         """In the order of the tasks; entities that name no task are all of one."""
         return sorted(findings, key=lambda each: self._ranks.get(kind.task_of(each), 0))
 

@@ -101,9 +101,9 @@ class WindowCutter:
         longer, shorter = (span.stop - span.start + self._specials for span in (spans[0], spans[-1]))
         # The tokens beyond `len(spans)` short windows are the surplus of the longer ones.
         end_of_longer = (len(ids) - len(spans) * shorter) // (longer - shorter or 1) * longer
-        return [*self._framed(ids[:end_of_longer], longer), *self._framed(ids[end_of_longer:], shorter)]
+        return [*self._frame(ids[:end_of_longer], longer), *self._frame(ids[end_of_longer:], shorter)]
 
-    def _framed(self, ids: Int32Array, length_tokens: int) -> Int32Array:
+    def _frame(self, ids: Int32Array, length_tokens: int) -> Int32Array:
         """`int32 [windows, length_tokens]`: consecutive windows with their special tokens."""
         windows = ids.reshape(-1, length_tokens)
         windows[:, : self._specials_before] = self._before

@@ -88,19 +88,19 @@ def explained(problem: ErrorDetails) -> str:
     location = [str(part) for part in problem["loc"]]
     if location[:1] == [TASKS]:
         return _explained_task(location, problem)
-    name = _named(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
+    name = _name_of(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
     if location[1:2] == ["properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
-    return f"{name}: {_said(problem)}"
+    return f"{name}: {_words_of(problem)}"
 
 
-def _said(problem: ErrorDetails) -> str:
+def _words_of(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":
         return "no such setting (see 'enricher settings')"
     return problem["msg"].removeprefix("Value error, ")
 
 
-def _named(group: str, field: str) -> str:
+def _name_of(group: str, field: str) -> str:
     """The name of a setting's variable; if its value comes from the TOML file, also the file and the name there."""
     variable = variable_name(group, field)
     if variable not in variables():
@@ -122,7 +122,7 @@ def _explained_task(location: Sequence[str], problem: ErrorDetails) -> str:
         return f"{name}: must be {what}, such as a task with a source"
     if problem["type"] == "string_pattern_mismatch":
         return f"{name}: language tags (BCP 47) are expected, such as en or en-GB"
-    return f"{name}: {'required' if problem['type'] == 'missing' else _said(problem)}"
+    return f"{name}: {'required' if problem['type'] == 'missing' else _words_of(problem)}"
 
 
 def _named_task(path: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ class TaskCounts:
 
     def as_dict(self) -> dict[str, Any]:
         """A copy of all counts, for JSON."""
-        return {each.name: _copied(getattr(self, each.name)) for each in fields(self)}
+        return {each.name: _copy(getattr(self, each.name)) for each in fields(self)}
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class Counters:
             "tasks": {name: task.as_dict() for name, task in self.tasks.items()},
             "labels": _by_task(self.labels),
         }
-        return {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
+        return {each.name: _copy(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
 
     def _count_outcome(self, outcome: Outcome | None) -> None:
         match outcome:
@@ -209,7 +209,7 @@ class Counters:
                     task.outcomes["failed"] += 1
 
 
-def _copied(value: Any) -> Any:  # noqa: ANN401  the value of any field
+def _copy(value: Any) -> Any:  # noqa: ANN401  the value of any field
     if isinstance(value, Histogram):
         return asdict(value)
     # `asdict` of the standard library would count the pairs of a Counter.

@@ -113,14 +113,14 @@ def _as_settings_errors() -> Iterator[None]:
         raise SettingsError(f"the OTEL_... variables: {error}") from error
 
 
-def _unquoted(record: logging.LogRecord) -> bool:
+def _hide_header(record: logging.LogRecord) -> bool:
     """Hide the malformed header that the SDK quotes from `OTEL_EXPORTER_OTLP_HEADERS`: it may be a token."""
     if record.args:
         record.args = ("(not shown: it may hold a secret)",) * len(record.args)
     return True
 
 
-logging.getLogger("opentelemetry.util.re").addFilter(_unquoted)
+logging.getLogger("opentelemetry.util.re").addFilter(_hide_header)
 
 
 def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes

@@ -55,12 +55,12 @@ def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
 
 def starting_exposition(accept: str) -> tuple[bytes, str]:
     """The samples before there is a worker: its state."""
-    return encoded([_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
+    return encoded([_family(_instrument(STATE), states_of(WorkerState.STARTING))], accept)
 
 
 def exposition_of(name: str, number: float) -> str:
     """One instrument without attributes, as plain text."""
-    return encoded([_family(_named(name), one(number))], PLAIN)[0].decode()
+    return encoded([_family(_instrument(name), one(number))], PLAIN)[0].decode()
 
 
 def encoded(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
@@ -82,7 +82,7 @@ class _Families:
         return self.families
 
 
-def _named(name: str) -> Instrument:
+def _instrument(name: str) -> Instrument:
     return next(each for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS) if each.name == name)
 
 

@@ -114,7 +114,7 @@ class Spans:
         now_ns = time.time_ns()
         for ticket in tickets:
             ticket.trace = trace_of(ticket.raw)
-            if not (ticket.trace and self._honours_parents and _unsampled(ticket.trace)):
+            if not (ticket.trace and self._honours_parents and _is_unsampled(ticket.trace)):
                 self._begin(ticket, now_ns)
 
     def submitted(self, batch: Batch) -> None:
@@ -147,7 +147,7 @@ class Spans:
             try:
                 yield substitutes
             except Exception as error:
-                _failed(span, type(error).__name__)
+                _fail(span, type(error).__name__)
                 raise
         for ticket in traced:
             _end(ticket, substitutes.get(ticket, ticket.outcome), span)
@@ -170,13 +170,13 @@ def _end(ticket: Ticket, outcome: Outcome | None, transaction: Span) -> None:
     span.add_link(transaction.get_span_context())
     if isinstance(outcome, DeadLetter):
         span.set_attribute(OUTCOME, "dead_letter")
-        _failed(span, outcome.error_type)
+        _fail(span, outcome.error_type)
     else:
         span.set_attribute(OUTCOME, "enriched" if isinstance(outcome, EnrichedRecord) else "tombstone")
     span.end()
 
 
-def _failed(span: Span, error_type: str) -> None:
+def _fail(span: Span, error_type: str) -> None:
     span.set_attribute(ERROR_TYPE, error_type)
     span.set_status(Status(StatusCode.ERROR))
 
@@ -187,7 +187,7 @@ def _spans_of(batch: Batch) -> list[Span]:
     return [cast("Span", ticket.span) for ticket in tickets.values()]
 
 
-def _unsampled(trace: Headers) -> bool:
+def _is_unsampled(trace: Headers) -> bool:
     """Whether the publisher's span is not sampled."""
     _, parent = trace[0]
     return parent is not None and parent[-1] in _EVEN

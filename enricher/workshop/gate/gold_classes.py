@@ -49,13 +49,13 @@ def gold_for(head: HeadSpec, path: Path | None) -> GoldSet:
 def read_classes(path: Path, head: HeadSpec) -> GoldSet:
     """Texts with their classes, which must be among those of the head. Raises FatalError."""
     content, lines = gold_lines(path)
-    return _gold_set(path, content, [_classified(path, number, line, head) for number, line in lines])
+    return _gold_set(path, content, [_classify(path, number, line, head) for number, line in lines])
 
 
 def read_texts(path: Path) -> GoldSet:
     """Texts alone, whatever else the lines say. Raises FatalError."""
     content, lines = gold_lines(path)
-    return _gold_set(path, content, [GoldText(_parsed(_Line, path, number, line).text) for number, line in lines])
+    return _gold_set(path, content, [GoldText(_parse(_Line, path, number, line).text) for number, line in lines])
 
 
 def _gold_set(path: Path, content: bytes, texts: list[GoldText]) -> GoldSet:
@@ -64,8 +64,8 @@ def _gold_set(path: Path, content: bytes, texts: list[GoldText]) -> GoldSet:
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), tuple(texts))
 
 
-def _classified(path: Path, number: int, line: bytes, head: HeadSpec) -> GoldText:
-    parsed = _parsed(_ClassLine, path, number, line)
+def _classify(path: Path, number: int, line: bytes, head: HeadSpec) -> GoldText:
+    parsed = _parse(_ClassLine, path, number, line)
     if (parsed.label is None) == (parsed.labels is None):
         raise FatalError(f"the gold set {path}, line {number}: expected one of `label` and `labels`")
     classes = frozenset([parsed.label] if parsed.label is not None else parsed.labels or [])
@@ -78,7 +78,7 @@ def _classified(path: Path, number: int, line: bytes, head: HeadSpec) -> GoldTex
     return GoldText(parsed.text, classes=classes)
 
 
-def _parsed(kind: type[_Parsed], path: Path, number: int, line: bytes) -> _Parsed:
+def _parse(kind: type[_Parsed], path: Path, number: int, line: bytes) -> _Parsed:
     try:
         return kind.model_validate_json(line)
     except ValidationError as error:

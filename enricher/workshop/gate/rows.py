@@ -61,7 +61,7 @@ class RowsRunner:
             raise FatalError(f"{empty} texts of the gold set have no tokens: remove them")
         windows = [window for each in cut for window in each]
         row_of = self._rows(windows, batching(windows), texts.pad_id, stage)
-        rows = np.stack([_pooled(each, row_of) for each in cut])
+        rows = np.stack([_pool(each, row_of) for each in cut])
         finite = np.isfinite(rows)
         return RowsRun(
             rows=np.where(finite, rows, np.float32(0)),
@@ -92,5 +92,5 @@ class RowsRunner:
         return rows
 
 
-def _pooled(windows: list[Window], row_of: dict[Window, Float32Array]) -> Float32Array:
+def _pool(windows: list[Window], row_of: dict[Window, Float32Array]) -> Float32Array:
     return pooled([OwnedRow(each.own_start, each.own_stop - each.own_start, row_of[each]) for each in windows], "mean")

@@ -48,7 +48,7 @@ def judge(
     ]
     if failures:
         return GateVerdict(passed=False, reasons=tuple(failures))
-    return GateVerdict(passed=True, reasons=tuple(_compared(each, limit_points) for each in comparisons))
+    return GateVerdict(passed=True, reasons=tuple(_in_words(each, limit_points) for each in comparisons))
 
 
 def _inconclusive(comparison: Comparison, limit_points: float) -> Iterator[str]:
@@ -99,7 +99,7 @@ def lost(where: str, row: Row, limit_points: float) -> str:
     return f"{where}: F1 {row.delta_points:+.2f} points, and {limit_points} may be lost"
 
 
-def _compared(comparison: Comparison, limit_points: float) -> str:
+def _in_words(comparison: Comparison, limit_points: float) -> str:
     overall = comparison.overall
     return (
         f"{comparison.texts} {comparison.name}: F1 {overall.reduced.f1:.4f}, {overall.delta_points:+.2f} points against "

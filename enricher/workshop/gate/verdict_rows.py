@@ -72,7 +72,7 @@ def judge_vectors(figures: VectorFigures, variant: str) -> GateVerdict:
     texts = figures.comparisons[0]
     failures = [
         *_cannot_tell_vectors(texts),
-        *(reason for each in figures.comparisons for reason in _moved(each)),
+        *(reason for each in figures.comparisons for reason in _movement(each)),
         *(
             f"batches {each.name}: the cosine between a text's vectors is as low as {each.least_cosine:.6f}, and at least "
             f"{LEAST_COSINE_BY_BATCH} is needed: they depend on the other windows of their batch"
@@ -154,7 +154,7 @@ def _cannot_tell_vectors(texts: VectorComparison) -> Iterator[str]:
         )
 
 
-def _moved(comparison: VectorComparison) -> Iterator[str]:
+def _movement(comparison: VectorComparison) -> Iterator[str]:
     if comparison.least_cosine < LEAST_COSINE:
         yield (
             f"{comparison.name}: the cosine between a text's vector and that of fp32 is as low as "

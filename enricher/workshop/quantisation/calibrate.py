@@ -108,10 +108,10 @@ def divided(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Wi
         shortest = min(order, key=len)
         held_out = shortest
         observed = [window for article in order if article is not shortest for window in article]
-    return _up_to(_shuffled(observed, draw), OBSERVED_TOKENS), _up_to(_shuffled(held_out, draw), HELD_OUT_TOKENS)
+    return _up_to(_shuffle(observed, draw), OBSERVED_TOKENS), _up_to(_shuffle(held_out, draw), HELD_OUT_TOKENS)
 
 
-def _shuffled(windows: Sequence[Window], draw: np.random.Generator) -> list[Window]:
+def _shuffle(windows: Sequence[Window], draw: np.random.Generator) -> list[Window]:
     """So that a part of them is of many articles."""
     return [windows[index] for index in draw.permutation(len(windows))]
 

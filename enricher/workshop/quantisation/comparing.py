@@ -47,13 +47,13 @@ class Comparing:
 
     def measure(self, recipe: Recipe) -> Measured:
         """Make the int8 graph and run it. Raises ModelError if OpenVINO does not run it."""
-        return self._measured(recipe, self._batches, self._expected)
+        return self._measure(recipe, self._batches, self._expected)
 
     def glance(self, recipe: Recipe) -> Measured:
         """The same on GLANCE_BATCHES of the batches, from the shortest windows to the longest."""
-        return self._measured(recipe, self._few, self._few_expected)
+        return self._measure(recipe, self._few, self._few_expected)
 
-    def _measured(self, recipe: Recipe, batches: list[list[Window]], expected: Float64Array) -> Measured:
+    def _measure(self, recipe: Recipe, batches: list[list[Window]], expected: Float64Array) -> Measured:
         with tempfile.TemporaryDirectory(prefix="int8-", dir=self._path.parent) as name:
             _, path = write_int8(self._path, Path(name), recipe)
             session = open_session(path, self._runtime, threads_per_run=1, concurrency=self._threads)

@@ -62,12 +62,12 @@ def _smallest_prefix(
 ) -> Recipe:
     """Bisect for the fewest of `ranked`, best first, that reach the target; all of them, at once, if these miss it."""
     low, high = 0, len(ranked)
-    best = _kept(recipe, ranked, measure, before)
+    best = _keep(recipe, ranked, measure, before)
     if best.measured.missed:
         return best
     while high - low > 1:
         middle = (low + high) // 2
-        found = _kept(recipe, ranked[:middle], measure, before)
+        found = _keep(recipe, ranked[:middle], measure, before)
         if found.measured.missed is None:
             high, best = middle, found
         else:
@@ -75,7 +75,7 @@ def _smallest_prefix(
     return best
 
 
-def _kept(
+def _keep(
     recipe: Recipe, candidates: Sequence[_Candidate], measure: Callable[[Recipe], Measured], before: Measured
 ) -> Recipe:
     reasons = {

@@ -30,7 +30,7 @@ PATCHED: tuple[tuple[type, str], ...] = (
     (Ticket, "finish"),
     (TransactionalSink, "publish"),
     (Transaction, "_hand_over"),
-    (Transaction, "_flushed"),
+    (Transaction, "_flush"),
     (TopicWatch, "confirm"),
     (Stopwatch, "done"),
 )
@@ -99,7 +99,7 @@ class Timeline:
             "finish": self._finish,
             "publish": self._publish,
             "_hand_over": self._step("produced_s"),
-            "_flushed": self._step("flushed_s"),
+            "_flush": self._step("flushed_s"),
             "confirm": self._step("confirmed_s"),
             "done": self._done,
         }

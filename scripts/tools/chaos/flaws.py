@@ -51,9 +51,9 @@ class SameProducerSink(TransactionalSink):
     def _renew(self, slow: str) -> None:
         """Keep the producer."""
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         if self._only is None or not self._aborted(self._only):
-            self._only = super()._connected()
+            self._only = super()._connect()
         return self._only
 
     def _aborted(self, producer: Producer) -> bool:

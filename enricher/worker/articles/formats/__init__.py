@@ -62,12 +62,12 @@ def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
 
 def require_formats() -> None:
     """Raises SettingsError if a library of the extra is missing; imports none of them."""
-    missing = [name for name in _MODULES if not _installed(name)]
+    missing = [name for name in _MODULES if not _is_installed(name)]
     if missing:
         raise SettingsError(f"schema registries need {', '.join(missing)}: install them with pip install '.[registry]'")
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # of its parent

@@ -34,29 +34,29 @@ class Readers:
             return _PRIMITIVES.get(schema) or self._reference(schema)
         if isinstance(schema, list):
             branches = [self.reader(branch) for branch in schema]
-            return self._shared(_union, branches, *map(id, branches))
+            return self._share(_union, branches, *map(id, branches))
         match schema["type"]:
             case "array":
                 item = self.reader(schema["items"])
-                return self._shared(_array, item, id(item))
+                return self._share(_array, item, id(item))
             case "map":
                 item = self.reader(schema["values"])
-                return self._shared(_map, item, id(item))
+                return self._share(_map, item, id(item))
             case "record" | "enum" | "fixed":
                 name = schema["name"]
                 if name not in self._by_name:
-                    self._by_name[name] = self._named(schema)
+                    self._by_name[name] = self._reader_by_name(schema)
                 return self._by_name[name]
             case kind:
                 return _read_as(RAW[kind], kind, schema)
 
-    def _named(self, schema: AvroSchema) -> Reader:
+    def _reader_by_name(self, schema: AvroSchema) -> Reader:
         kind = schema["type"]
         if kind == "record":
             return _record([(each["name"], each["type"], self.reader(each["type"])) for each in schema["fields"]])
         return _enum(schema["symbols"]) if kind == "enum" else _read_as(fixed(schema["size"]), kind, schema)
 
-    def _shared(self, make: Callable[[Any], Reader], inner: Any, *parts: int) -> Reader:  # noqa: ANN401  a reader or several
+    def _share(self, make: Callable[[Any], Reader], inner: Any, *parts: int) -> Reader:  # noqa: ANN401  a reader or several
         key = (make, *parts)
         if key not in self._by_parts:
             self._by_parts[key] = make(inner)

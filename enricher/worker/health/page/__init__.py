@@ -22,7 +22,7 @@ class Page:
     headers: Mapping[str, str]
 
 
-def _assembled(markup: str, scripts: Sequence[str]) -> Page:
+def _assemble(markup: str, scripts: Sequence[str]) -> Page:
     style = _read("status.css")
     script = "'use strict';\n" + "".join(map(_read, scripts))
     document = _read("frame.html").replace("@body\n", _read(markup))
@@ -42,7 +42,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-PROCESS_PAGE = _assembled("status.html", ["common.js", "charts.js", "status.js"])
+PROCESS_PAGE = _assemble("status.html", ["common.js", "charts.js", "status.js"])
 """The page of one worker."""
-PARENT_PAGE = _assembled("processes.html", ["common.js", "charts.js", "processes.js"])
+PARENT_PAGE = _assemble("processes.html", ["common.js", "charts.js", "processes.js"])
 """The page of the parent of several workers."""

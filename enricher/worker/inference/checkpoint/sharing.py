@@ -66,7 +66,7 @@ def encoder_digest(checkpoint: Checkpoint) -> str:
         return checkpoint.digest
     whole = hashlib.sha256(repr(sorted(_configuration(checkpoint).items())).encode())
     for name in TOKENIZER_FILES:
-        said = json.dumps(_said(checkpoint.folder / name), sort_keys=True).encode()
+        said = json.dumps(_content(checkpoint.folder / name), sort_keys=True).encode()
         whole.update(f"\n{name}\0{hashlib.sha256(said).hexdigest()}".encode())
     for name in encoder_weights(checkpoint):
         whole.update(f"\n{name}\0{hashlib.sha256(_bytes(checkpoint, name)).hexdigest()}".encode())
@@ -102,17 +102,17 @@ def _difference(first: Path, second: Path) -> str | None:
     """The name of a file, with the key if it is one of a JSON object, in which two tokenizers differ."""
     if first.is_file() and second.is_file() and first.read_bytes() == second.read_bytes():
         return None
-    ours, theirs = _said(first), _said(second)
+    ours, theirs = _content(first), _content(second)
     if ours == theirs:
         return None
     if isinstance(ours, dict) and isinstance(theirs, dict):
         keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if keys:
-            return f"{keys[0]} in {first.name} ({_shown(ours, keys[0])}, {_shown(theirs, keys[0])})"
+            return f"{keys[0]} in {first.name} ({_show(ours, keys[0])}, {_show(theirs, keys[0])})"
     return first.name
 
 
-def _said(path: Path) -> object:
+def _content(path: Path) -> object:
     """A file about tokens: the values of a JSON object, else the digest of the file; None if it is missing."""
     try:
         content = path.read_bytes()
@@ -126,7 +126,7 @@ def _said(path: Path) -> object:
     return hashlib.sha256(content).hexdigest()
 
 
-def _shown(values: dict[str, object], key: str) -> str:
+def _show(values: dict[str, object], key: str) -> str:
     """A value, if it is short."""
     text = json.dumps(values[key], ensure_ascii=False) if key in values else "absent"
     return text if len(text) <= _SHOWN_CHARS else "..."

@@ -46,16 +46,16 @@ def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode
         aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=cache_dir))
     except OSError as error:
         _log.warning("the model cache %s cannot be written (%s): the graph is built at every start", cache_dir, error)
-        return _written(_temporary_folder(), write)
+        return _write(_temporary_folder(), write)
     try:
-        _written(aside, write)
+        _write(aside, write)
         _give_mode(aside, mode)
         return _move_into_place(aside, wanted)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _written(folder: Path, write: Callable[[Path], None]) -> Path:
+def _write(folder: Path, write: Callable[[Path], None]) -> Path:
     """Write and fsync, so that a rename cannot survive a crash without its data."""
     _log.info("building the graph")
     write(folder / MODEL_FILE)

@@ -96,7 +96,7 @@ class OnnxEngine:
             result = self._in_halves(batch)
         if result.failures:
             result = self._again(result)
-            if any(map(_raised, result.failures)):
+            if any(map(_was_raised, result.failures)):
                 self._require_device()
         return replace(result, busy_s=time.monotonic() - began_s)
 
@@ -193,7 +193,7 @@ class OnnxEngine:
         """Raise ModelError unless a harmless window runs: only then were failures caused by their windows."""
         with self._turns.alone():
             result = self._attempt(self._padding(SHORT_TOKENS))
-        for each in filter(_raised, result.failures):
+        for each in filter(_was_raised, result.failures):
             raise ModelError(f"the device does not run the model any more: {each.error_type}: {each.message}")
 
     def _padding(self, length_tokens: int, count: int = 1) -> Batch:
@@ -203,5 +203,5 @@ class OnnxEngine:
         return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
 
 
-def _raised(failure: WindowFailure) -> bool:
+def _was_raised(failure: WindowFailure) -> bool:
     return failure.error_type != NOT_FINITE

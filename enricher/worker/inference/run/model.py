@@ -172,7 +172,7 @@ def prepare_variant(
     made_by = BUILDER_VERSION if recipe is None else f"{BUILDER_VERSION}.{recipe.digest[:16]}"
     key = f"{_joined_digest((checkpoint, *others))[:32]}-{variant.name}-{made_by}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
-    path = shipped if shipped.is_file() else _kept(cache_dir, key, (checkpoint, *others), variant, recipe)
+    path = shipped if shipped.is_file() else _keep(cache_dir, key, (checkpoint, *others), variant, recipe)
     return PreparedModel(
         path,
         checkpoint,
@@ -191,7 +191,7 @@ def _joined_digest(checkpoints: Sequence[Checkpoint]) -> str:
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def _kept(
+def _keep(
     cache_dir: Path, key: str, checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None
 ) -> Path:
     mode = 0o777

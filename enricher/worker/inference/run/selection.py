@@ -63,7 +63,7 @@ def choose_for(
 ) -> Choice:
     """The same for checkpoints whose heads share an encoder: a reduced variant serves only if each one's report passes."""
     if precision != "auto":
-        return _named(checkpoints, device, precision, cache_dir)
+        return _by_name(checkpoints, device, precision, cache_dir)
     rejected: list[tuple[Variant, str]] = []
     for variant in variants_for(device):
         obstacle = _obstacle(checkpoints, device, variant, cache_dir)
@@ -234,7 +234,7 @@ def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Var
     return variant_named(device, precision, lambda variant: problem_of(checkpoint, variant))
 
 
-def _named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+def _by_name(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
     variant = named_variant(checkpoints[0], device, precision)
     if problem := unquantised(checkpoints, variant):
         raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")

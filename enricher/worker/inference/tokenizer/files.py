@@ -58,7 +58,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers
     refuse_read_files(tokenizer, checkpoint.folder)
     if not own:
         _require_case(tokenizer, checkpoint.folder)
-    return _checked(tokenizer, checkpoint)
+    return _check(tokenizer, checkpoint)
 
 
 def _require_case(tokenizer: Any, folder: Path) -> None:  # noqa: ANN401  as above
@@ -89,7 +89,7 @@ def _configure(tokenizer: Any) -> None:  # noqa: ANN401  as above
         splitter.add_prefix_space = said["add_prefix_space"]
 
 
-def _checked(tokenizer: Any, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  as above
+def _check(tokenizer: Any, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  as above
     if not tokenizer.is_fast:
         raise ModelError(
             f"{checkpoint.folder}: {type(tokenizer).__name__} is not a fast tokenizer, and only those return spans. "

@@ -27,7 +27,7 @@ def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
     """
     backend.encode_special_tokens = True
     names = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}.union(specials)
-    return _renamed(backend, names) if _can_be_written(backend, names) else backend
+    return _rename(backend, names) if _can_be_written(backend, names) else backend
 
 
 def _can_be_written(backend: Tokenizer, names: Collection[str]) -> bool:
@@ -37,7 +37,7 @@ def _can_be_written(backend: Tokenizer, names: Collection[str]) -> bool:
     return any(ids & set(each.ids) for each in backend.encode_batch(texts, add_special_tokens=False))
 
 
-def _renamed(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
+def _rename(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
     from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded already
 
     content = json.loads(backend.to_str())

@@ -63,11 +63,11 @@ class KafkaConfig:
         """Properties of a client that is not the worker's. `kind`: `consumer`, `producer` or `admin`."""
         # A request that is sent while an idle connection is closed fails, and admin clients are idle most of the time.
         kept = {"connections.max.idle.ms": 0} if kind == "admin" else {}
-        return self._shared() | kept | self._user(kind)
+        return self._share() | kept | self._user(kind)
 
     def consumer(self) -> dict[str, Any]:
         """Properties of the worker's consumer."""
-        return self._shared() | {
+        return self._share() | {
             "group.id": self.group_id,
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": int(self.session_timeout_s * 1000),
@@ -98,7 +98,7 @@ class KafkaConfig:
 
     def producer(self) -> dict[str, Any]:
         """Properties of the worker's producer."""
-        return self._shared() | {
+        return self._share() | {
             "transactional.id": self.transactional_id,
             "transaction.timeout.ms": int(self.transaction_timeout_s * 1000),
             # Every transaction is flushed at once, so lingering only adds latency.
@@ -120,7 +120,7 @@ class KafkaConfig:
         """The shortest time after which the producer repeats a request of a transaction."""
         return shortest_retry_pause_s(self.producer())
 
-    def _shared(self) -> dict[str, Any]:
+    def _share(self) -> dict[str, Any]:
         return {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": f"enricher-{self.instance}",

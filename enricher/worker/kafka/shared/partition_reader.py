@@ -64,7 +64,7 @@ class PartitionReader:
         self.consumer.assign([TopicPartition(topic, number, self.positions[number]) for number in self.left])
         while self.left and not (deadline and deadline.over):
             self._sought.clear()
-            for message in self._polled(limit, deadline):
+            for message in self._poll(limit, deadline):
                 number, error = message.partition() or 0, message.error()
                 if number in self._sought or self._is_finished(number):
                     continue  # the client had fetched it before
@@ -76,14 +76,14 @@ class PartitionReader:
                     yield message
                 # Transaction markers occupy offsets, so the end may lie behind the last record: the client reports it.
                 if (error is None or at_end) and number in self.left and number not in self._sought:
-                    self._reached(number, offset + (error is None))
+                    self._note_position(number, offset + (error is None))
             yield None
         self.consumer.unassign()
 
     def skip_to(self, number: int, offset: int) -> None:
         """Go on at this offset."""
         self._sought.add(number)
-        self._reached(number, offset)
+        self._note_position(number, offset)
         if number in self.left:
             self.consumer.seek(TopicPartition(self._topic, number, offset))
 
@@ -96,12 +96,12 @@ class PartitionReader:
         """Whether the number is that of a partition which was read, rather than of an error about no partition."""
         return number in self.positions and number not in self.left
 
-    def _reached(self, number: int, position: int) -> None:
+    def _note_position(self, number: int, position: int) -> None:
         self.positions[number] = position
         if position >= self.left[number]:
             self.finish(number)
 
-    def _polled(self, limit: int, deadline: Deadline | None) -> list[Message]:
+    def _poll(self, limit: int, deadline: Deadline | None) -> list[Message]:
         """The next messages; waits for the first one only."""
         messages = self.consumer.consume(1, POLL_S if deadline is None else min(POLL_S, deadline.left_s()))
         if messages and limit > 1:

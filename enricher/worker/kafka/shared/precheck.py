@@ -53,7 +53,7 @@ def _known_topics(
     """The three topics; None for one that this client may not describe."""
     deadline, told = Deadline(config.request_timeout_s), False
     while True:
-        found, missing = _described(admin, config)
+        found, missing = _describe(admin, config)
         if not missing:
             return found
         if deadline.over:
@@ -64,7 +64,7 @@ def _known_topics(
         pause(_RETRY_S)
 
 
-def _described(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicDescription | None], list[str]]:
+def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicDescription | None], list[str]]:
     """The topics as the broker describes them, and those that it does not know."""
     names = [config.input_topic, config.output_topic, config.dead_letter_topic]
     futures = admin.describe_topics(
@@ -87,12 +87,12 @@ def _described(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, Topic
 
 
 def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig) -> None:
-    if refused := list(_refused(found, config)):
+    if refused := list(_refusal(found, config)):
         raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: {', '.join(refused)}")
     require_enough_partitions(config, {name: len(topic.partitions) for name, topic in found.items() if topic})
 
 
-def _refused(found: dict[str, TopicDescription | None], config: KafkaConfig) -> Iterator[str]:
+def _refusal(found: dict[str, TopicDescription | None], config: KafkaConfig) -> Iterator[str]:
     for name, topic in found.items():
         operation = "READ" if name == config.input_topic else "WRITE"
         allowed = operations_of(topic) if topic else frozenset()

@@ -49,7 +49,7 @@ class TopicWatch:
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self.client_errors = ClientErrors(config)
-        self.client = self._connected()
+        self.client = self._connect()
         """Also for other questions about topics, which saves a connection. Replaced after a question without an answer."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
@@ -72,7 +72,7 @@ class TopicWatch:
         """
         before = self.topic_id
         self.ask()
-        self.topic_id = self._answered(patient=True)
+        self.topic_id = self._answer(patient=True)
         changed = before not in {None, self.topic_id}
         if changed:
             log.warning(
@@ -91,7 +91,7 @@ class TopicWatch:
 
         Raises TransactionTrouble without an answer within the request timeout.
         """
-        topic_id = self._answered(patient=False)
+        topic_id = self._answer(patient=False)
         if topic_id != self.topic_id:
             message = (
                 f"the topic '{self._config.input_topic}' was deleted and created again while its records were read"
@@ -118,19 +118,19 @@ class TopicWatch:
 
     def beginnings(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The first offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
-        return self._listed(partitions, _EARLIEST)
+        return self._list(partitions, _EARLIEST)
 
     def last_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The last stable offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
-        return self._listed(partitions, _LATEST)
+        return self._list(partitions, _LATEST)
 
     def high_watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends with the records of open transactions. Blocks for the request timeout; raises TransactionTrouble."""
-        return self._listed(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return self._list(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     # ---- inside
 
-    def _listed(
+    def _list(
         self,
         partitions: Collection[Partition],
         spec: OffsetSpec,
@@ -140,7 +140,7 @@ class TopicWatch:
         with mapping_errors("asking for offsets", self.client_errors, self.client):
             return listed_offsets(self.client, wanted, isolation, self._config.request_timeout_s)
 
-    def _connected(self) -> AdminClient:
+    def _connect(self) -> AdminClient:
         # Questions go to the controller that the client knows: it must soon forget one that is gone.
         properties = {"topic.metadata.refresh.interval.ms": 3_000}
         return new_client(AdminClient, self._config.client("admin") | properties, self.client_errors)
@@ -152,7 +152,7 @@ class TopicWatch:
         with mapping_errors("asking for the topics", self.client_errors):
             self._asked.append(self.client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
 
-    def _answered(self, *, patient: bool) -> str | None:
+    def _answer(self, *, patient: bool) -> str | None:
         """The topic id in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
         deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
         while True:
@@ -168,7 +168,7 @@ class TopicWatch:
             elif wait([future for future in newest.values() if not future.done()], _ASK_AGAIN_S).done:
                 continue
             elif renewal.over:
-                self.client, renewal = self._connected(), Deadline(_NEW_CLIENT_S)
+                self.client, renewal = self._connect(), Deadline(_NEW_CLIENT_S)
             self._send()
 
     def _take(self, answers: _Answers) -> str | None:

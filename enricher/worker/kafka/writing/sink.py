@@ -129,7 +129,7 @@ class TransactionalSink:
         if producer is not None:
             self._unfenced.put(producer)
         with self._unfenced.fenced_by_a_new_one():
-            self._producer = self._connected()
+            self._producer = self._connect()
 
     def serve(self) -> None:
         """Let the clients deliver their events, which they queue until they are polled. Does not block."""
@@ -205,7 +205,7 @@ class TransactionalSink:
             # The transaction stays committed. The next one finds no producer, and the loop recovers.
             log.warning("no new producer yet: %s", trouble)
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         properties = self._limits.applied(self._config.producer(), self._encoder, time.monotonic())
         timeout_s = 2 * self._config.transaction_timeout_s
         return opened_producer(

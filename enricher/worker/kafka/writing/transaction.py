@@ -98,7 +98,7 @@ class Transaction:
 
     def _produce(self, tickets: Sequence[Ticket]) -> None:
         stopped = self._hand_over(tickets)
-        unacknowledged = self._flushed()
+        unacknowledged = self._flush()
         if self._reports.failed:
             raise self._failure()
         if stopped:
@@ -111,14 +111,14 @@ class Transaction:
         # Each record is encoded just before it is handed over: while it is in the processor's caches the client copies it
         # fast, and its memory is used again for the next one.
         for ticket in tickets:
-            message = self._encoded(ticket)
+            message = self._encode(ticket)
             try:
                 self._produce_one(message)
             except KafkaException as exception:
                 return exception
         return None
 
-    def _encoded(self, ticket: Ticket) -> Outgoing:
+    def _encode(self, ticket: Ticket) -> Outgoing:
         """The ticket's message. Only encoding shows that a record is too large, or that a dead letter has to be cut."""
         message = self._encoder.outgoing(ticket)
         if message.letter is not None and message.letter is not ticket.outcome:
@@ -144,7 +144,7 @@ class Transaction:
             else:
                 return
 
-    def _flushed(self) -> int:
+    def _flush(self) -> int:
         """Wait for the acknowledgements; returns how many records have none.
 
         Once a record has failed, those that were not sent yet are dropped: the client would keep them until the transaction
@@ -194,9 +194,9 @@ class Transaction:
 
     def _refusal(self, failures: Sequence[Failure]) -> RefusedOutput:
         reason = self._client_errors.explain(failures[0].error)
-        return RefusedOutput(reason, {failure.ticket: self._written(failure.ticket) for failure in failures})
+        return RefusedOutput(reason, {failure.ticket: self._form_of(failure.ticket) for failure in failures})
 
-    def _written(self, ticket: Ticket) -> Outcome:
+    def _form_of(self, ticket: Ticket) -> Outcome:
         outcome = self.substitutes.get(ticket) or ticket.outcome
         assert outcome is not None, "only finished tickets are written"
         return outcome
