@@ -7,6 +7,7 @@ from collections import Counter
 from typing import cast
 
 import pytest
+from support.clock import Clock
 
 from enricher.operate.publish import command
 from enricher.operate.publish.command import _Sending
@@ -15,17 +16,6 @@ from enricher.operate.publish.rate import TokenBucket
 from enricher.worker.articles import FieldMapping
 from enricher.worker.commands.console import Ticker
 from enricher.worker.files import Line
-
-
-class Clock:
-    """A clock that advances only when somebody waits."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        """Seconds."""
-        return self.now_s
 
 
 class Client:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 from registry.server import Answer, Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
+from support.patience import wait_until
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
@@ -116,10 +117,7 @@ class Desk:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait for something."""
-        until_s = time.monotonic() + LONG_S
-        while not holds():
-            assert time.monotonic() < until_s, "never"
-            time.sleep(0.005)
+        wait_until(holds, LONG_S, "what the fetcher's thread does", 0.005)
 
 
 @contextmanager

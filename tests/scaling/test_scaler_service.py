@@ -20,7 +20,7 @@ from confluent_kafka import Consumer
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write
 from support.forked import Forked
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics, make_topics
 
 from enricher.operate.scaling import watching
@@ -74,9 +74,7 @@ def is_active(client: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub h
 
 def eventually(question: Callable[[], Any], wanted: object) -> None:
     """Repeat until it is true: an answer may be a moment old."""
-    give_up_s = time.monotonic() + PATIENCE_S
-    while (got := question()) != wanted:
-        assert time.monotonic() < give_up_s, got
+    wait_until(lambda: bool(question() == wanted), PATIENCE_S, f"the answer {wanted!r}", 0.01)
 
 
 def refused(client: Any, **metadata: str) -> tuple[grpc.StatusCode, str]:  # noqa: ANN401  the stub has no types

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from scaling.building import backlog
+from support.clock import Clock
 from support.patience import PATIENCE_S
 
 from enricher.errors import BrokerError
@@ -46,17 +47,6 @@ class FakeReader(BacklogReader):
     def close(self) -> None:
         """As `BacklogReader.close`."""
         self.closes += 1
-
-
-class Clock:
-    """A clock that tests advance."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
 
 
 def watched() -> tuple[Watch, FakeReader, Clock, list[int]]:
