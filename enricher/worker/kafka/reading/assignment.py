@@ -42,7 +42,7 @@ _ENDS_PER_TIMEOUT = 16
 
 
 class Assignment:
-    """What the consumer reads now. A partition whose start is unknown is assigned, but paused."""
+    """Assigns partitions to the consumer, and pauses them. A partition whose start is unknown is assigned, but paused."""
 
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
         self.positions = Positions(lambda partition: watch.high_watermarks([partition])[partition])

@@ -22,7 +22,7 @@ _MAX_FETCHES = 10
 _CERTAIN_FETCHES = 3
 """Fetches of a batch with a valid checksum that cannot be decompressed. One would be enough; three are cheap."""
 _CALM_S = 2.0
-"""By then the responses that were on their way before the seek have arrived."""
+"""The time by which the responses that were on their way before the seek have arrived."""
 _LASTS_S = 10.0
 """A network card that damages packets is noticed by then; a damaged log stays damaged."""
 

@@ -1,4 +1,4 @@
-"""Where each assigned partition began, its position, and the leader epochs of its records.
+"""The beginning of each assigned partition, its position, and the leader epochs of its records.
 
 Belongs to the source and is used in the loop's thread. Does not know the client: it is told what was delivered.
 """
@@ -20,7 +20,7 @@ class _Position:
     """One partition. `next`: the offset after the last delivered record. `end`: the partition's end, once it was reached."""
 
     start: Start | None = None
-    """None while it is unknown where to begin, or not committed. Records that come before that are dropped."""
+    """The beginning; None while it is unknown, or not committed. Records that come before that are dropped."""
     uncommitted: int | None = None
     """The offset to begin at once it is committed."""
     next: int | None = None

@@ -127,7 +127,7 @@ class KafkaSource:
         return self._positions.uncommitted
 
     def start_of(self, partition: Partition) -> Start | None:
-        """Where reading of a partition began last, and the mark committed with that offset; None while unknown."""
+        """The offset at which reading of a partition began last, and the mark committed with it; None while unknown."""
         return self._positions.start_of(partition)
 
     def rewind(self) -> None:

@@ -1,4 +1,4 @@
-"""Where reading of a partition begins: at the group's committed offset, if it belongs to this very topic.
+"""The beginning of a partition: at the group's committed offset, if it belongs to this very topic.
 
 The client can look up committed offsets itself, but asks only once and never again after an error that it does not know
 (librdkafka 5586). So this module asks, and gives the client explicit offsets.
@@ -36,7 +36,7 @@ _LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """Where to begin, and the leader epoch of the record before: with it the client detects a truncated log.
+    """The offset to begin at, and the leader epoch of the record before: with it the client detects a truncated log.
 
     `uncommitted`: must be committed before anything is read, because it cannot be determined a second time.
     """
@@ -88,7 +88,7 @@ class StartFinder:
         self._tails.close()
 
     def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, StartOffset]:
-        """Where partitions with a committed offset begin; the others are left out. Blocks for `timeout_s` at most.
+        """The beginnings of partitions with a committed offset; the others are left out. Blocks for `timeout_s` at most.
 
         Raises TransactionTrouble if the broker does not answer or the answer is stale.
         """
@@ -111,7 +111,7 @@ class StartFinder:
         return found
 
     def determine(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """Where partitions begin for which `find` has just found nothing. Blocks for some request timeouts at most.
+        """The beginnings of partitions for which `find` has just found nothing. Blocks for some request timeouts at most.
 
         Raises TransactionTrouble if no broker answers; StillSearching, SettingsError and BrokerError as `OutputTails` does.
         """
@@ -216,5 +216,5 @@ def _starts(offsets: Mapping[Partition, int], *, uncommitted: bool = False) -> M
 
 
 def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
-    """Where the client begins. A paused partition waits at 0, because the client would look up a committed offset itself."""
+    """The client's beginning. A paused partition waits at 0: the client would look up a committed offset itself."""
     return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

@@ -89,7 +89,7 @@ class OutputTails:
         self._config = config
         self._watch = watch
         self._searches: dict[str, _Search] = {}
-        """By topic: those that are not over, and the results of those that wait for another topic's."""
+        """The searches by topic: those that are not over, and the results of those that wait for another topic's."""
         self._marks: dict[Partition, _Mark] = {}
         """Ends that the last stable offset has to reach. What others write later is not waited for: it is not ours, since
         nobody writes outputs of a partition whose start is unknown."""

@@ -33,7 +33,8 @@ _ZSTD = "(codec 0x4)"
 """In the client's message. Only format 2 has this codec."""
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
 _LOOKUP_S = 10.0
-"""For all fetches of one batch: two for one record, forty for a million. Each takes about 20 ms, or 200 ms for 100 MB."""
+"""The limit for all fetches of one batch: two for one record, forty for a million. Each takes about 20 ms, or 200 ms for
+100 MB."""
 _ONE_BATCH = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
