@@ -36,7 +36,7 @@ _MOST_GROWTH = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The operator's wishes.
+    """The limits and times that the operator asked for.
 
     `catch_up_s`: the time within which overdue records are to be processed. Much less than a worker's start-up time only
     starts more workers, too late.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PassRequest:
-    """The wishes of a task for its pass: its checkpoint, how windows are cut, and the precision.
+    """The requests of a task to its pass: its checkpoint, how windows are cut, and the precision.
 
     `windows`: the longest window and the overlap, in tokens; None if those of the others will do.
     """
