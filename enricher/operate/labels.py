@@ -23,7 +23,7 @@ from enricher.operate.inspect.follow import TopicReader
 from enricher.worker.articles import record_as_json
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import data_console, remark_console, write_line
-from enricher.worker.heads import KINDS
+from enricher.worker.heads import KINDS, EntityHead
 from enricher.worker.records import RawRecord
 from enricher.worker.settings import load_settings
 from enricher.worker.stats.counters import MOST_LABELS
@@ -107,6 +107,8 @@ class Found:
 
 def labels_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Task and label of each entity and each class of an enriched record. Raises LookupError, TypeError, AttributeError."""
+    if EntityHead.listed_in not in document:
+        raise LookupError("every enriched record lists entities")
     found: list[tuple[str, str]] = []
     for kind in KINDS.values():
         if kind.labelled:

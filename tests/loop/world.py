@@ -148,7 +148,7 @@ class World:
             schemas=schemas,
             cards=setup.cards,
         )
-        counters.name_tasks([[head.task.name for head in heads if head.task] for heads in setup.heads])
+        counters.name_tasks([[head.task.name for head in heads if head.task.named] for heads in setup.heads])
         offsets, pool = tracker(), engine.as_pool()
         pacing = Pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
         worker = Worker(

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import enricher.worker.heads
+import enricher.worker.heads.ner
 import enricher.worker.loop.loop
 import enricher.worker.rules.assembly
 from enricher.worker.articles import Encoder
@@ -34,7 +34,7 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "schedule: windows into batches": ((LengthBucketScheduler, "add"), (LengthBucketScheduler, "next_batch")),
     "hand over: to the threads and back": ((WorkerPool, "submit"), (WorkerPool, "completed")),
     "collect: labels to their tickets": ((enricher.worker.loop.loop, "settle"),),
-    "spans: labels to entities": ((enricher.worker.heads, "decode_entities"),),
+    "spans: labels to entities": ((enricher.worker.heads.ner, "decode_entities"),),
     "write: entities as JSON": ((enricher.worker.loop.loop, "write_found"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
     "produce: records to the client": ((Transaction, "_produce_one"),),
