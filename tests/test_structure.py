@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median, quantiles
 
+import pytest
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SLOW
 
@@ -189,6 +190,7 @@ def test_a_circle_is_found() -> None:
     assert ["a", "b", "c"] == circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()})
 
 
+@pytest.mark.slow
 def test_smells_become_fewer() -> None:
     """See them with `scripts/structure --places`; write smaller figures with `--accept`."""
     found, before = offenders(), accepted()
