@@ -170,6 +170,7 @@ def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registere
         assert '"string"' == at.get(ref(404))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "behaviour", [status(401), status(404), status(500), status(302), status(200), silent, drip, hang_up]
 )
@@ -414,6 +415,7 @@ def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
         assert '"string"' == at.get(ref(7))
 
 
+@pytest.mark.slow
 def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: Path) -> None:
     """Every other request fails, so an id may fail each time by bad luck alone."""
     fails = cycle((True, False))
@@ -433,6 +435,7 @@ def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: 
         assert '"string"' == at.get(ref(7))
 
 
+@pytest.mark.slow
 def test_ids_that_are_forbidden_make_no_pause_for_others(tmp_path: Path) -> None:
     """They wait for each other alone."""
     patience = replace(PATIENCE, retry_max_s=10 * LONG_S)  # a pause for others would be longer than `get` waits

@@ -85,6 +85,7 @@ def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:
     assert "threading.py" in ended.stderr
 
 
+@pytest.mark.slow
 def test_it_ends_a_process_whose_log_nobody_reads() -> None:
     """What hangs is the log itself, a full pipe: the last words cannot be said, and the process ends all the same."""
     script = (
@@ -119,6 +120,7 @@ HOLDS_THE_LOCK = (
 """C code that does not give the interpreter's lock back, once the watchdog has looked."""
 
 
+@pytest.mark.slow
 def test_it_ends_a_process_whose_c_code_holds_the_interpreters_lock() -> None:
     """No thread of Python's can run, so a timer in C ends the process, with code 1 and the stack of the guilty call."""
     command = [sys.executable, "-c", LOOKED_AT + HOLDS_THE_LOCK]
@@ -128,6 +130,7 @@ def test_it_ends_a_process_whose_c_code_holds_the_interpreters_lock() -> None:
     assert 'File "<string>", line 11 in <module>' in ended.stderr
 
 
+@pytest.mark.slow
 def test_it_ends_such_a_process_although_nobody_reads_its_log() -> None:
     """The stacks do not fit into a full pipe, and are not waited for."""
     script = (

@@ -132,6 +132,7 @@ def test_calls_without_a_message_hold_nobody_up(path: str, unsent: Unsent, conne
             call.cancel()
 
 
+@pytest.mark.slow
 def test_a_call_whose_message_does_not_come_is_ended(
     unsent: Unsent, connect: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_every_ScaledObject_has_a_stream_beside_its_calls_on_one_connection(conn
         until_answered(lambda: next(channel.unary_stream(STREAM)(b"", timeout=CALL_S)))
 
 
+@pytest.mark.slow
 def test_connections_are_counted(connect: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """One beyond the limit is not taken, and is when another one ends."""
     name = "grpc.max_allowed_incoming_connections"
