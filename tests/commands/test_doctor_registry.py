@@ -43,6 +43,7 @@ def test_without_a_registry_there_is_nothing_to_check() -> None:
     assert {} == found()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", [hang_up, drip, status(500), status(404), status(302), status(200)])
 def test_a_registry_that_does_not_answer_as_one_fails(registry: Registry, behaviour: Behaviour) -> None:
     """The worker would wait; its exit code is that of an absent broker."""

@@ -225,6 +225,7 @@ def test_watching_refuses_limits() -> None:
     assert getattr(result.exception, "exit_code", None) == 2
 
 
+@pytest.mark.slow
 def test_an_absent_broker_is_reported_within_the_timeout() -> None:
     """The command ends with an error instead of waiting."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}

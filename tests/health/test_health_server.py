@@ -150,6 +150,7 @@ def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptur
     assert "the secret reason" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [b"x", b""])
 def test_who_dribbles_or_says_nothing_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, health: WorkerHealth, more: bytes

@@ -133,12 +133,14 @@ def test_a_new_producer_whose_broker_has_not_heard_asks_again() -> None:
     assert placement.partition_of(ticket(5), OUTPUT) == 5
 
 
+@pytest.mark.slow
 def test_nothing_is_placed_by_its_key_while_the_brokers_have_not_heard() -> None:
     """After the request timeout it is trouble: order per key is not given up."""
     with pytest.raises(TransactionTrouble, match="not all brokers have heard of partition 6"):
         next(placed(Brokers([OLD]), 6))
 
 
+@pytest.mark.slow
 def test_an_output_that_would_change_its_partition_is_refused() -> None:
     """As at the start: order per key would be given up, and the outputs could not show where to resume."""
     with pytest.raises(SettingsError, match=r"has 7 partitions.*entities 6.*allow_fewer_partitions"):

@@ -50,6 +50,7 @@ def test_too_few_partitions_end_it(topics: Topics) -> None:
     check_start(replace(config, allow_fewer_partitions=True))
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_do_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     """The start waits for them later; what the client itself refuses is reported at once."""
     caplog.set_level("INFO", "enricher.worker.kafka.shared.precheck")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from kafka.harness import worker
 from support.patience import PATIENCE_S
@@ -38,9 +39,25 @@ class Member:
         """Its member id."""
         return self._consumer.memberid() or ""
 
+    def answer(self) -> None:
+        """Rejoin if the group asks for it."""
+        self._consumer.poll(0.05)
+
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+
+def join_all(config: KafkaConfig, members: list[Member]) -> None:
+    """Let all of them join. The group may keep a member that closes while it rejoins for a session."""
+
+    def are_joined() -> bool:
+        for member in members:
+            member.answer()
+        return [group.state for group in admin.list_groups(config.group_id, timeout=PATIENCE_S)] == ["Stable"]
+
+    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    assert wait_until(are_joined, PATIENCE_S)
 
 
 @pytest.fixture
@@ -158,6 +175,7 @@ def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the
     for each in asked:
         each.begin()
     members += [Member(config), Member(config)]
+    join_all(config, members)
     goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
     with pytest.raises(Fenced):
         asked[goes].settle(0.0, clock)
@@ -204,6 +222,7 @@ def test_of_two_idle_workers_that_take_each_other_for_newer_one_stays(
     for each in workers:
         each.rivals.begin()
     members += [Member(config), Member(config)]
+    join_all(config, members)
     goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
     workers[stays].look(14)
     workers[goes].look(13)
@@ -217,6 +236,7 @@ def test_a_member_that_leaves_meanwhile_was_no_rival(config: KafkaConfig, member
     """A former member of this process, for instance, or one that its own lookup has ended."""
     members.append(Member(config))
     idle, ghost = Idle(config, members, own=0), Member(config)
+    join_all(config, [*members, ghost])
     idle.look(10)
     ghost.close()
     idle.look(10)

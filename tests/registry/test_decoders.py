@@ -147,6 +147,7 @@ def test_a_schema_is_fetched_once_however_many_records_wait(tmp_path: Path) -> N
         assert {"found": 1} == at.decoders.state().requests
 
 
+@pytest.mark.slow
 def test_the_loop_never_waits_for_the_network(tmp_path: Path) -> None:
     """While a request hangs, asking for others and looking what is settled return at once."""
     with serving() as registry, desk(registry, tmp_path) as at:
@@ -389,6 +390,7 @@ def test_an_id_that_is_forbidden_while_others_are_answered_is_given_up(
     assert "articles become dead letters" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", [status(403), status(500), status(404), hang_up])
 def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path, behaviour: Behaviour) -> None:
     """Not even if it answers other questions, as one does that has lost its storage."""
@@ -402,6 +404,7 @@ def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path,
         assert '"string"' == at.get(ref(7))
 
 
+@pytest.mark.slow
 def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
     """A gateway that refuses most requests refuses some ids each time that they are asked for, while others get through."""
     registry = Registry({"7": TEXT, "8": TEXT}, behaviour=status(429), only="7")
@@ -490,6 +493,7 @@ def test_what_is_abandoned_is_not_fetched_and_no_outage(tmp_path: Path) -> None:
         assert (0, 0.0) == (at.decoders.state().wanted, at.decoders.state().away_s)
 
 
+@pytest.mark.slow
 def test_closing_waits_for_no_network(tmp_path: Path) -> None:
     """A request that hangs is left to its thread, which is a daemon."""
     with serving(Registry(behaviour=silent)) as registry:

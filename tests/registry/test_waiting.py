@@ -89,6 +89,7 @@ def turns(intake: Intake, wakeup: Wakeup, done: object, *, at_least_s: float = 0
     return count
 
 
+@pytest.mark.slow
 def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the registry hangs, what is known goes on; when it answers, everything does, with one request for each id."""
     monkeypatch.setattr(queue_module, "CONFIRM_S", 0.05)
@@ -117,6 +118,7 @@ def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path, monkeypat
     )
 
 
+@pytest.mark.slow
 def test_while_articles_wait_the_intake_hardly_turns(tmp_path: Path) -> None:
     """Failed requests wake nobody: a second of waiting takes the few turns of an idle loop."""
     with serving(Registry(behaviour=silent)) as registry, intake_of(settings(registry.url, tmp_path)) as (at, wakeup):

@@ -149,6 +149,7 @@ def test_it_ends_such_a_process_although_nobody_reads_its_log() -> None:
             hanging.kill()
 
 
+@pytest.mark.slow
 def test_it_ends_an_interpreter_that_does_not_end() -> None:
     """A library whose clean-up hangs does not keep the process."""
     script = (

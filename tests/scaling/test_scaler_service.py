@@ -203,6 +203,7 @@ NOWHERE = Topics(
 """Brokers that are away, and little patience with them."""
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_are_an_error_and_never_a_zero(monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
     """They fail within the caller's deadline; the metric's name and target need no broker."""
     with scaler_for(NOWHERE, monkeypatch) as port:
