@@ -29,6 +29,8 @@ _LENGTHS_TOKENS = (8, 48)
 _SETTLES_S = 3.0
 """The time before measurements count: the average of the load is over about a second."""
 _WINDOWS, _SHORTEST_S, _LONGEST_S = 10_000, 2.0, 60.0
+_LEAST_WINDOWS = 200
+"""Fewer say nothing, however slow the machine is and however long they take to come."""
 _TICKET = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
 
 
@@ -90,7 +92,8 @@ def early_overhead(rules: BatchRules, costs: RunCosts) -> tuple[float, tuple[Fre
 def simulated(rules: BatchRules, costs: RunCosts, load: float) -> FreshnessRow:
     """Windows that come at random, at this share of the capacity."""
     per_s = load * costs.capacity_tokens_per_s(rules.max_batch_tokens) / (sum(_LENGTHS_TOKENS) / 2)
-    until_s = _SETTLES_S + min(_LONGEST_S, max(_SHORTEST_S, _WINDOWS / per_s))
+    measured_s = max(_LEAST_WINDOWS / per_s, min(_LONGEST_S, max(_SHORTEST_S, _WINDOWS / per_s)))
+    until_s = _SETTLES_S + measured_s
     random = Random(1)  # noqa: S311  the same traffic every time is the point
     arrivals, at_s = list[Window](), 0.0
     while (at_s := at_s + random.expovariate(per_s)) < until_s:
@@ -99,13 +102,13 @@ def simulated(rules: BatchRules, costs: RunCosts, load: float) -> FreshnessRow:
     starts = _serve(arrivals, (ArrivalScheduler if costs.packs else LengthBucketScheduler)(rules), costs)
     counted = [(start_s, end_s, batch) for start_s, end_s, batch in starts if start_s >= _SETTLES_S]
     latencies_s = [end_s - window.arrived_s for _, end_s, batch in counted for window in batch.windows]
-    p50_s, p99_s = np.quantile(latencies_s, (0.5, 0.99)) if latencies_s else (np.nan, np.nan)
+    p50_s, p99_s = np.quantile(latencies_s, (0.5, 0.99))
     return FreshnessRow(
         load=load,
         early_overhead=rules.early_overhead,
         p50_ms=1000 * float(p50_s),
         p99_ms=1000 * float(p99_s),
-        thread_ms=1000 * sum(end_s - start_s for start_s, end_s, _ in counted) / max(1, len(latencies_s)),
+        thread_ms=1000 * sum(end_s - start_s for start_s, end_s, _ in counted) / len(latencies_s),
     )
 
 
