@@ -14,6 +14,7 @@ from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
@@ -61,7 +62,7 @@ def silent_for(assignment: Assignment, seconds: int, *, after_s: float = 0.0) ->
     began_s = time.monotonic() + after_s
     for second in range(seconds):
         assignment.tend(began_s + second)
-        assignment.drained(began_s + second)
+        assignment.partitions.drained(began_s + second)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(
     silent_for(assignment, 200)
     assignment.rewind()
     silent_for(assignment, 200)
-    assert assignment.silent_s(time.monotonic() + 200) == 0
+    assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
 
 
 def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> None:
@@ -114,9 +115,9 @@ def test_first_records_are_gathered_until_every_new_partition_has_delivered(assi
     now_s = time.monotonic()
     assert assignment.gathers(now_s)
     assert not assignment.gathers(now_s + 60)
-    assignment.positions.ended(PLACE, 0)
+    assignment.partitions[PLACE].reach_end(0, 0.0)
     assert assignment.gathers(now_s)
-    assignment.positions.ended(other, 0)
+    assignment.partitions[other].reach_end(0, 0.0)
     assert not assignment.gathers(now_s)
 
 
@@ -126,7 +127,7 @@ def test_partitions_that_stay_are_fetched_again_at_once_after_a_rebalance(assign
     assignment.add([TopicPartition(*PLACE)])
     assignment.fetch_again()
     assert [] == quiet.sought
-    assignment.positions.ended(PLACE, 7)
+    assignment.partitions[PLACE].reach_end(7, 0.0)
     assignment.add([TopicPartition(*other)])
     assignment.fetch_again()
     assignment.fetch_again()
@@ -137,7 +138,7 @@ def test_partitions_that_left_or_wait_or_are_paused_are_not_fetched_after_a_reba
     """Nobody knows where they go on, or nobody wants their records now."""
     quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
     assignment.add([TopicPartition(*PLACE), TopicPartition(*other)])
-    assignment.positions.add([other])
+    assignment.partitions.rewind([other])
     assignment.add([])
     assignment.remove([PLACE])
     assignment.fetch_again()
@@ -156,7 +157,7 @@ def test_a_held_partition_is_not_expected_to_deliver_until_its_hold_ends(assignm
     assignment.pause()
     assignment.resume()
     silent_for(assignment, 200)
-    assert assignment.silent_s(time.monotonic() + 200) == 0
+    assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
     assignment.hold([])
     with pytest.raises(TransactionTrouble, match="it has more records"):
         silent_for(assignment, 200, after_s=300.0)
@@ -166,13 +167,13 @@ def test_the_end_of_a_held_partition_is_known(assignment: Assignment) -> None:
     """The client reports no ends of what it does not fetch, and lag counts from it. Afterwards the client's counts."""
     assignment.add([TopicPartition(*PLACE)])
     assignment.hold([PLACE])
-    assert {} == assignment.held_ends
+    assert {} == assignment.partitions.held_ends()
     silent_for(assignment, 10)
-    assert {PLACE: 10} == assignment.held_ends
+    assert {PLACE: 10} == assignment.partitions.held_ends()
     assignment.hold([])
-    assert {} == assignment.held_ends
+    assert {} == assignment.partitions.held_ends()
     assignment.hold([PLACE])
-    assert {} == assignment.held_ends, "it may have grown meanwhile"
+    assert {} == assignment.partitions.held_ends(), "it may have grown meanwhile"
 
 
 def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(
@@ -181,10 +182,11 @@ def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(
     """A client that refuses to seek must not leave it paused for ever."""
     quiet = cast("Quiet", assignment._consumer)
     assignment.add([TopicPartition(*PLACE)])
-    assignment.positions.ended(PLACE, 7)
+    assignment.partitions[PLACE].reach_end(7, 0.0)
     assignment.hold([PLACE])
     assignment.hold([])
-    assert ([TopicPartition(*PLACE, 7)], set()) == (quiet.sought, assignment._held)
+    assert [TopicPartition(*PLACE, 7)] == quiet.sought
+    assert [PLACE] == assignment.partitions.of(State.READING)
     assignment.hold([PLACE])
     monkeypatch.setattr(assignment, "_sought", lambda _place: False)
     with pytest.raises(TransactionTrouble, match="articles 3"):
@@ -201,4 +203,4 @@ def test_a_held_partition_is_not_fetched_after_a_rebalance(assignment: Assignmen
     assert [] == quiet.sought
     assignment.remove([PLACE])
     assignment.add([TopicPartition(*PLACE)])
-    assert set() == assignment._held
+    assert PLACE in assignment.partitions.of(State.READING)

@@ -14,9 +14,9 @@ from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.operate.inspect.ranges import RangeReader
-from enricher.worker.kafka.reading import damage
+from enricher.worker.kafka.reading import damage as rules
 from enricher.worker.kafka.reading.assignment import Assignment
-from enricher.worker.kafka.reading.damage import DamageWatch
+from enricher.worker.kafka.reading.damage import Damage
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.records import Mark, Partition, Start
@@ -29,45 +29,45 @@ ENDED = KafkaError(KafkaError._PARTITION_EOF)
 
 def test_damage_that_passes_is_waited_out() -> None:
     """A bit that flipped in the network is right in the next fetch, and many fetches take no time."""
-    watch = DamageWatch()
-    assert all(watch.is_seen(DAMAGED, PLACE, 99, 7, now_s / 1_000) for now_s in range(5_000))
-    watch.whole(PLACE)
-    assert watch.is_seen(DAMAGED, PLACE, 99, 7, 1_000.0)
+    damage = Damage()
+    assert all(damage.is_seen(DAMAGED, PLACE, 99, 7, now_s / 1_000) for now_s in range(5_000))
+    damage.clear()
+    assert damage.is_seen(DAMAGED, PLACE, 99, 7, 1_000.0)
 
 
 def test_damage_at_another_offset_is_counted_by_itself() -> None:
     """A network that damages one batch and then another still delivers both."""
-    watch = DamageWatch()
-    assert all(watch.is_seen(DAMAGED, PLACE, 99, now_s, float(now_s)) for now_s in range(100))
+    damage = Damage()
+    assert all(damage.is_seen(DAMAGED, PLACE, 99, now_s, float(now_s)) for now_s in range(100))
 
 
 def test_damage_that_stays_is_final_and_says_where() -> None:
     """Topic, partition and offset, and what to do."""
-    watch = DamageWatch()
-    assert all(watch.is_seen(DAMAGED, PLACE, 99, 7, now_s / 10) for now_s in range(100))
+    damage = Damage()
+    assert all(damage.is_seen(DAMAGED, PLACE, 99, 7, now_s / 10) for now_s in range(100))
     with pytest.raises(BrokerError, match=r"offset 7 of articles\[3\].*--reset-offsets"):
-        watch.is_seen(DAMAGED, PLACE, 99, 7, 10.0)
+        damage.is_seen(DAMAGED, PLACE, 99, 7, 10.0)
 
 
 def test_where_damage_led_the_client_astray_it_looks_again() -> None:
     """Seen: a wrong next offset from the damaged batch, out of range, back at the beginning. A gap stays."""
-    watch = DamageWatch()
-    assert not watch.is_seen(None, PLACE, 0, 7, 0.0), "no damage"
-    watch.is_seen(DAMAGED, PLACE, 99, 7, 0.0)
-    assert not watch.is_seen(None, PLACE, 7, 7, 0.0), "where it should go on"
-    assert watch.is_seen(None, PLACE, 0, 7, 0.0)
-    watch.is_seen(DAMAGED, PLACE, 99, 7, 1.0)
-    looks = [watch.is_seen(None, PLACE, 0, 7, now_s) for now_s in (1.0, 1.1, 1.2)]
+    damage = Damage()
+    assert not damage.is_seen(None, PLACE, 0, 7, 0.0), "no damage"
+    damage.is_seen(DAMAGED, PLACE, 99, 7, 0.0)
+    assert not damage.is_seen(None, PLACE, 7, 7, 0.0), "where it should go on"
+    assert damage.is_seen(None, PLACE, 0, 7, 0.0)
+    damage.is_seen(DAMAGED, PLACE, 99, 7, 1.0)
+    looks = [damage.is_seen(None, PLACE, 0, 7, now_s) for now_s in (1.0, 1.1, 1.2)]
     assert [True] * 3 == looks, "too soon: this may have been under way"
-    watch.is_seen(DAMAGED, PLACE, 99, 7, 2.0)
-    assert watch.is_seen(None, PLACE, 0, 7, 3.5), "damaged between the looks"
-    looks = [watch.is_seen(ENDED, PLACE, 60, 7, now_s) for now_s in (4.0, 5.0, 6.0)]
+    damage.is_seen(DAMAGED, PLACE, 99, 7, 2.0)
+    assert damage.is_seen(None, PLACE, 0, 7, 3.5), "damaged between the looks"
+    looks = [damage.is_seen(ENDED, PLACE, 60, 7, now_s) for now_s in (4.0, 5.0, 6.0)]
     assert [True, True, False] == looks, "an end may be a stray, too; after several looks it is where the log goes on"
 
 
 def test_other_errors_are_no_damage() -> None:
     """Other errors are not counted as damage."""
-    assert not DamageWatch().is_seen(KafkaError(KafkaError._TRANSPORT), PLACE, 7, 7, 0.0)
+    assert not Damage().is_seen(KafkaError(KafkaError._TRANSPORT), PLACE, 7, 7, 0.0)
 
 
 @pytest.fixture(params=["none", "lz4"])
@@ -96,7 +96,7 @@ def break_batch(segment: Path, number: int) -> None:
 @pytest.mark.broker
 def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is neither read as data nor fetched for ever, compressed or not."""
-    monkeypatch.setattr(damage, "_LASTS_S", 1.0)
+    monkeypatch.setattr(rules, "_LASTS_S", 1.0)
     source, _ = opened(config_for(damaged))
     with pytest.raises(BrokerError, match=r"offset 1 of .*articles\[0\]"):
         poll_until(source, lambda: False)
@@ -121,8 +121,8 @@ def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
     consumer = Consumer(config.consumer())
     consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
     assignment = Assignment(consumer, config, TopicWatch(config), client_errors)
-    assignment.positions.add([PLACE])
-    assignment.positions.begin(PLACE, Start(7, Mark()), None)
+    assignment.partitions.add([PLACE])
+    assignment.partitions[PLACE].begin(Start(7, Mark()))
     with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
         assignment.read_again([PLACE])
     consumer.close()

@@ -111,7 +111,7 @@ def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> Non
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     source, _ = opened(config_for(topics))
     partition = records_of(source, 20)[-1].partition
-    source._positions._positions[partition].next = 25
+    source._partitions[partition].next = 25
     with pytest.raises(TransactionTrouble, match="continues at offset 20 after 25"):
         poll_until(source, lambda: False)
 

@@ -24,7 +24,7 @@ from support.topics import Topics
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles import Encoder
 from enricher.worker.kafka.reading import unreadable
-from enricher.worker.kafka.reading.damage import DamageWatch
+from enricher.worker.kafka.reading.damage import Damage
 from enricher.worker.kafka.reading.unreadable import UnreadableBatches
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import DeadLetter, ModelCard, Partition, RawRecord, Unreadable
@@ -63,25 +63,25 @@ def write_batch(topics: Topics, values: Sequence[bytes], *, transactional_id: st
 
 def test_a_batch_that_cannot_be_unpacked_is_no_damaged_log() -> None:
     """Its checksum is valid: after the third fetch it is certain, and the worker does not end."""
-    watch = DamageWatch()
+    damage = Damage()
     certain = []
     for now_s in range(100):
-        assert watch.is_seen(UNREADABLE, PLACE, 7, 7, float(now_s))
-        certain.append(watch.is_unreadable(UNREADABLE, PLACE))
+        assert damage.is_seen(UNREADABLE, PLACE, 7, 7, float(now_s))
+        certain.append(damage.is_unreadable(UNREADABLE))
     assert certain == [False, False] + [True] * 98
 
 
 def test_the_rest_of_a_batch_that_was_given_up_needs_no_more_looks() -> None:
     """It is given up in parts, as capacity allows; the batch behind it gets its own fetches."""
-    watch = DamageWatch()
+    damage = Damage()
     for _ in range(3):
-        watch.is_seen(UNREADABLE, PLACE, 7, 7, 0.0)
-    watch.passed(PLACE, 20, more=True)
-    watch.is_seen(UNREADABLE, PLACE, 7, 20, 0.0)
-    assert watch.is_unreadable(UNREADABLE, PLACE)
-    watch.passed(PLACE, 30, more=False)
-    watch.is_seen(UNREADABLE, PLACE, 30, 30, 0.0)
-    assert not watch.is_unreadable(UNREADABLE, PLACE)
+        damage.is_seen(UNREADABLE, PLACE, 7, 7, 0.0)
+    damage.give_up(20, more=True)
+    damage.is_seen(UNREADABLE, PLACE, 7, 20, 0.0)
+    assert damage.is_unreadable(UNREADABLE)
+    damage.give_up(30, more=False)
+    damage.is_seen(UNREADABLE, PLACE, 30, 30, 0.0)
+    assert not damage.is_unreadable(UNREADABLE)
 
 
 def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:

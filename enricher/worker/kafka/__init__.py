@@ -4,11 +4,12 @@ Knows the client, not the worker. No `KafkaException` leaves this package.
 
 reading/
     source             the consumer: poll, pause, positions, rewind, group membership
-    assignment         what is assigned, seeks and pauses; partitions that deliver nothing
+    partition          the states of an assigned partition, as a table; partitions: all of them
+    silence            whether one delivers nothing although it has records; damage: whether its next batch is damaged
+    assignment         what the client is told to assign, seek and pause
     rebalances         the consumer's callbacks
-    positions          where each partition began, its position and its leader epochs
     start_offsets      where reading begins; tails: where the outputs end, if committed offsets are missing
-    delivery           messages to records; damage, unreadable: batches that cannot be read
+    delivery           messages to records; unreadable: batches that cannot be decompressed
     catching_up        whether the group has committed what was there at the start
 
 writing/

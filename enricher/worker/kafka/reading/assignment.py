@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from enricher.errors import Stalled, TransactionTrouble
-from enricher.worker.kafka.reading.positions import Positions
+from enricher.worker.kafka.reading.partition import State
+from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset, assigned_at
 from enricher.worker.kafka.reading.tails import StillSearching, UnsettledOutputs
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -22,7 +23,6 @@ from enricher.worker.kafka.shared.metadata import foreign, ours
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of
-from enricher.worker.rules.silence import SilenceWatch
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _FIRST_LOOKUP_S = 0.5
 _LOOKUP_PAUSE_S = 0.25
 _PAUSE_SHARE = 3.0
 """The pause while outputs are searched, as a multiple of one look: other partitions have most of the loop's time."""
-_UNSETTLED_PAUSE_S = 1.0
+_HIDDEN_PAUSE_S = 1.0
 """Between two looks at outputs that a transaction hides; each look is a few requests."""
 _WARN_EVERY_S = 30.0
 _GATHER_S = 1.0
@@ -45,13 +45,14 @@ class Assignment:
     """Assigns partitions to the consumer, and pauses them. A partition whose start is unknown is assigned, but paused."""
 
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
-        self.positions = Positions(lambda partition: watch.high_watermarks([partition])[partition])
+        self.partitions = Partitions(
+            lambda partition: watch.high_watermarks([partition])[partition], config.partition_timeout_s
+        )
         self._consumer = consumer
         self._watch = watch
         self._client_errors = client_errors
         self._config = config
         self._starts = StartFinder(consumer, config, watch, client_errors)
-        self._silence = SilenceWatch(config.partition_timeout_s)
         self._paused = False
         self._next_lookup_s = self._next_ends_s = self._gather_until_s = 0.0
         self._trouble: TransactionTrouble | None = None
@@ -63,23 +64,8 @@ class Assignment:
         self.leaving = False
         """True once the client is being closed: callbacks come still, and may only give up partitions."""
         self._silent: set[Partition] = set()
-        """Partitions that delivered nothing within the timeout, and nothing since."""
-        self._unsettled: dict[Partition, float] = {}
-        """Partitions whose outputs an open transaction hides, and since when."""
+        """Partitions that delivered nothing within the timeout, and nothing since, with whichever client."""
         self._warnings = Repeats(period_s=_WARN_EVERY_S)
-        self._aside: set[Partition] = set()
-        """Partitions that are paused while others have their turn."""
-        self._held: set[Partition] = set()
-        self._held_ends: dict[Partition, int] = {}
-        """The last known ends of partitions that are held."""
-
-    @property
-    def held_ends(self) -> Mapping[Partition, int]:
-        """The ends of partitions that are held, where known: the client knows only those of partitions that it fetches.
-
-        May be called from any thread.
-        """
-        return {partition: end for partition, end in self._held_ends.copy().items() if partition in self._held}
 
     @property
     def began_with(self) -> int | None:
@@ -91,9 +77,8 @@ class Assignment:
     def add(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign partitions where they begin. If that is not known at once they wait, paused, until `tend` finds out."""
         mine = [ours(tp) for tp in partitions]
-        self._resumed = {*self.positions} - {*mine}
-        self.positions.add(mine)
-        self._held.difference_update(mine)
+        self._resumed = {*self.partitions} - {*mine}
+        self.partitions.add(mine)
         found: Mapping[Partition, StartOffset] = {}
         try:
             found = self._committed_starts(mine)
@@ -104,15 +89,14 @@ class Assignment:
             self._consumer.resume(reading)
             self._consumer.pause([tp for tp in map(foreign, mine) if tp not in reading])
         for partition, each in found.items():
-            self.positions.begin(partition, each.start, each.leader_epoch)
+            self.partitions[partition].begin(each.start, each.leader_epoch)
         self._expect(mine)
 
     def remove(self, partitions: Sequence[Partition]) -> None:
         """These are no longer assigned; the client unassigns them itself."""
-        self._forget(partitions)
+        self.partitions.remove(partitions)
         self._starts.stop_searching()
         self._silent.difference_update(partitions)
-        self._held.difference_update(partitions)
 
     # ---- in the loop
 
@@ -124,37 +108,24 @@ class Assignment:
         if self._trouble:
             trouble, self._trouble = self._trouble, None
             raise trouble
-        if self.positions.waiting and now_s >= self._next_lookup_s:
+        if now_s >= self._next_lookup_s and self.partitions.waiting:
             self._look_up()
-        if late := self._silence.silent(self.positions.waiting, now_s):
-            self._give_up_on(late, "its committed offset is unknown")
-        if asked := [*self._silence.to_ask(now_s), *self._held]:
+        if lost := self.partitions.lost(now_s):
+            self._give_up_on(lost, "its committed offset is unknown")
+        if now_s >= self._next_ends_s and (asked := self.partitions.to_ask(now_s)):
             self._ask_for_ends(asked, now_s)
-        if stalled := self._silence.stalled():
+        if stalled := self.partitions.stalled():
             self._give_up_on(stalled, "it has more records")
         self._take_turns(now_s)
 
-    def delivered(self, partition: Partition, now_s: float) -> None:
+    def delivered(self, partition: Partition) -> None:
         """The partition delivered a record, or its end."""
-        self._silence.heard(partition, now_s)
         if self._silent:
             self._silent.discard(partition)
 
-    def drained(self, now_s: float) -> None:
-        """A poll returned nothing: the client has no prefetched records left."""
-        self._silence.drained(now_s)
-
     def gathers(self, now_s: float) -> bool:
         """Whether the next poll should wait for the first records of several partitions, which share a transaction then."""
-        return now_s < self._gather_until_s and self.positions.unheard
-
-    def silent_s(self, now_s: float) -> float:
-        """The longest time for which a partition behind its end has delivered nothing. May be called from any thread.
-
-        A partition that waits for the end of a transaction in an output topic counts, too.
-        """
-        waited_s = (now_s - since_s for since_s in list(self._unsettled.values()))
-        return max(self._silence.silent_s(now_s), *waited_s, 0.0)
+        return now_s < self._gather_until_s and self.partitions.unheard
 
     def fetch_again(self) -> None:
         """Have the client fetch what a rebalance paused. Only when all that it gave was delivered.
@@ -165,51 +136,49 @@ class Assignment:
         resumed, self._resumed = self._resumed, set()
         if resumed and not self._paused:
             with mapping_errors("seeking", self._client_errors):
-                for partition, offset in self.positions.next_offsets().items():
-                    if partition in resumed and partition not in self._held:
-                        self._sought(TopicPartition(*partition, offset))
+                for partition in resumed.intersection(self.partitions.of(State.READING)):
+                    self._goes_back(partition)
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
         if not self._paused:
             self._paused = True
-            self._aside.clear()
-            self._silence.end(self.positions)
+            for partition in self.partitions.of(State.ASIDE):
+                self.partitions[partition].take_back()
+            self.partitions.expect_nothing()
             with mapping_errors("pausing", self._client_errors):
                 self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
         """Deliver records again."""
         self._paused = False
-        stay = {*self.positions.waiting, *self._held}
-        self._expect({*self.positions} - self._held)
-        with mapping_errors("resuming", self._client_errors):
-            self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in stay])
+        self._expect([*self.partitions.waiting, *self.partitions.of(State.READING)])
+        self._read_on(self.partitions.of(State.READING))
 
     def hold(self, partitions: Collection[Partition]) -> None:
         """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
 
-        The client drops what it prefetched of a partition that it pauses. Raises TransactionTrouble if it cannot go back.
+        Those that are not read yet are held once they are. The client drops what it prefetched of a partition that it
+        pauses. Raises TransactionTrouble if it cannot go back.
         """
-        held = {*self.positions}.intersection(partitions)
-        stopped, released = held - self._held, self._held - held
+        released = [each for each in self.partitions.of(State.HELD) if each not in partitions]
+        may_stop = {State.READING, State.ASIDE}
+        stopped = [each for each in partitions if (at := self.partitions.get(each)) and at.state in may_stop]
         if stopped:
-            self._held |= stopped
             for partition in stopped:
-                self._held_ends.pop(partition, None)
-            self._silence.end(stopped)
-            with mapping_errors("pausing", self._client_errors):
-                self._consumer.pause([foreign(partition) for partition in stopped])
+                self.partitions[partition].hold()
+            self._stop_reading(stopped)
         if released:
-            self._held -= released
+            for partition in released:
+                self.partitions[partition].release()
             self.read_again(released)
-            self._read_on(released - self._aside)
+            self._expect(released)
+            self._read_on(released)
 
     def read_again(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
-        positions = self.positions.next_offsets()
         with mapping_errors("seeking", self._client_errors):
-            refused = [each for each in partitions if not self._sought(TopicPartition(*each, positions[each]))]
+            refused = [each for each in partitions if not self._goes_back(each)]
         if refused:
             raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
 
@@ -227,9 +196,7 @@ class Assignment:
         """Go back to the committed offsets; partitions without one wait for `tend`. Raises TransactionTrouble."""
         with mapping_errors("rewinding", self._client_errors):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
-        self.positions.add(partitions)
-        self._held.clear()
-        self._aside.clear()
+        self.partitions.rewind(partitions)
         self._expect(partitions)
         if partitions:
             found = self._starts.find(partitions, self._config.request_timeout_s)
@@ -239,9 +206,8 @@ class Assignment:
 
     def abandon(self) -> Sequence[Partition]:
         """The client is given up. Returns the partitions that were assigned."""
-        partitions = list(self.positions)
-        self._forget(partitions)
-        self._held.clear()
+        partitions = list(self.partitions)
+        self.partitions.remove(partitions)
         return partitions
 
     def renew(self, consumer: Consumer) -> None:
@@ -253,16 +219,15 @@ class Assignment:
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Note committed offsets: a lower answer of the broker is stale from now on."""
         self._starts.committed(offsets)
-        if not offsets.keys().isdisjoint(self.positions.waiting):  # they begin now
+        if not offsets.keys().isdisjoint(self.partitions.waiting):  # they begin now
             self._next_lookup_s = 0.0
 
     # ---- inside
 
     def _ask_for_ends(self, partitions: Sequence[Partition], now_s: float) -> None:
         """Ask for the ends of silent and of held partitions. The answer comes in a later turn of the loop."""
-        if now_s >= self._next_ends_s and (ends := self._watch.ends(partitions)) is not None:
-            self._silence.told(ends, self.positions.next_offsets(), now_s)
-            self._held_ends.update((partition, end) for partition, end in ends.items() if partition in self._held)
+        if (ends := self._watch.ends(partitions)) is not None:
+            self.partitions.learn(ends, partitions, now_s)
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
 
     def _committed_starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
@@ -278,7 +243,7 @@ class Assignment:
 
     def _look_up(self) -> None:
         """Find out where waiting partitions begin, and read those that may be read. Raises TopicReplaced."""
-        waiting, began_s, pause_s = self.positions.waiting, time.monotonic(), _LOOKUP_PAUSE_S
+        waiting, began_s, pause_s = self.partitions.waiting, time.monotonic(), _LOOKUP_PAUSE_S
         found: Mapping[Partition, StartOffset] = {}
         try:
             found = self._found(waiting)
@@ -291,7 +256,9 @@ class Assignment:
             if isinstance(trouble, StillSearching):
                 pause_s = _PAUSE_SHARE * (time.monotonic() - began_s)
                 self._expect(waiting)  # the search has its own bound
-        self._next_lookup_s = time.monotonic() + max(pause_s, _UNSETTLED_PAUSE_S if self._unsettled else 0.0)
+        self._next_lookup_s = time.monotonic() + max(
+            pause_s, _HIDDEN_PAUSE_S if self.partitions.of(State.HIDDEN) else 0.0
+        )
         self._begin(found)
 
     def _determined(self, missing: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
@@ -303,24 +270,21 @@ class Assignment:
             if self._warnings.is_new(UnsettledOutputs):
                 log.warning("%s", unsettled)
             for partition in unsettled.partitions:
-                self._unsettled.setdefault(partition, now_s)
-            self._silence.begin(unsettled.partitions, now_s)  # it is known why they deliver nothing
+                self.partitions[partition].hide(now_s)
+            if not self._paused:
+                self.partitions.expect(unsettled.partitions, now_s)  # it is known why they deliver nothing
             rest = [partition for partition in missing if partition not in unsettled.partitions]
         return self._starts.determine(rest) if rest else {}
 
-    def _forget(self, partitions: Sequence[Partition]) -> None:
-        self.positions.remove(partitions)
-        self._silence.end(partitions)
-        self._aside.difference_update(partitions)
-        for partition in partitions:
-            self._unsettled.pop(partition, None)
-
     def _read_on(self, partitions: Collection[Partition]) -> None:
-        """Read these again, which were paused alone."""
-        self._expect(partitions)
+        """Let the client fetch these."""
         if not self._paused:
             with mapping_errors("resuming", self._client_errors):
                 self._consumer.resume([foreign(partition) for partition in partitions])
+
+    def _stop_reading(self, partitions: Collection[Partition]) -> None:
+        with mapping_errors("pausing", self._client_errors):
+            self._consumer.pause([foreign(partition) for partition in partitions])
 
     def _take_turns(self, now_s: float) -> None:
         """While partitions are overdue, let the client fetch only those: then they deliver, or have stopped for good.
@@ -328,21 +292,21 @@ class Assignment:
         Prefetched records of the others are dropped and fetched again. A partition that has delivered is set aside as well
         until none is overdue: with a backlog of its own it would hide that another one delivers nothing.
         """
-        if overdue := self._silence.overdue(now_s):
-            reading = self.positions.next_offsets().keys() - self._held - self._aside
-            aside = reading - {*overdue}
-            self._silence.give_turn(overdue, now_s, renewed=bool(aside))
+        if overdue := self.partitions.overdue(now_s):
+            aside = [each for each in self.partitions.of(State.READING) if each not in overdue]
+            self.partitions.give_turn(overdue, now_s, renewed=bool(aside))
             if aside:
                 log.info(
                     "reading %s alone for a moment: nothing came of it beside a backlog", names_of(sorted(overdue))
                 )
-                self._aside |= aside
-                self._silence.end(aside)
-                with mapping_errors("pausing", self._client_errors):
-                    self._consumer.pause([foreign(partition) for partition in aside])
-        elif self._aside:
-            back, self._aside = self._aside - self._held, set()
+                for partition in aside:
+                    self.partitions[partition].set_aside()
+                self._stop_reading(aside)
+        elif back := self.partitions.of(State.ASIDE):
+            for partition in back:
+                self.partitions[partition].take_back()
             self.read_again(back)
+            self._expect(back)
             self._read_on(back)
 
     def _found(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
@@ -354,21 +318,25 @@ class Assignment:
         """Read from there. Partitions that the client has not started yet keep waiting, and those to be committed first."""
         for partition, each in found.items():
             if each.uncommitted:
-                self.positions.begin_later(partition, each.start.offset)
+                self.partitions[partition].find(each.start.offset)
         with mapping_errors("seeking", self._client_errors):
             begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
-            for partition in begun:
-                self.positions.begin(partition, found[partition].start, found[partition].leader_epoch)
-                self._unsettled.pop(partition, None)
-            self._expect(begun)
-            if not self._paused:
-                self._consumer.resume([foreign(partition) for partition in begun])
+        for partition in begun:
+            self.partitions[partition].begin(found[partition].start, found[partition].leader_epoch)
+        self._expect(begun)
+        self._read_on(begun)
 
     def _expect(self, partitions: Iterable[Partition]) -> None:
         """From now on they should deliver; nothing is expected during a pause."""
         if not self._paused:
-            self._silence.begin(partitions, now_s := time.monotonic())
+            self.partitions.expect(partitions, now_s := time.monotonic())
             self._gather_until_s = now_s + _GATHER_S
+
+    def _goes_back(self, partition: Partition) -> bool:
+        """Seek to the first record that was not delivered, if the client can."""
+        offset = self.partitions[partition].position
+        assert offset is not None
+        return self._sought(TopicPartition(*partition, offset))
 
     def _sought(self, tp: TopicPartition) -> bool:
         try:

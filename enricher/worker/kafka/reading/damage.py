@@ -6,6 +6,8 @@ decompressed are counted here as well; `unreadable` decides what happens to them
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from confluent_kafka import KafkaError
 
 from enricher.errors import BrokerError
@@ -27,18 +29,25 @@ _LASTS_S = 10.0
 """A network card that damages packets is noticed by then; a damaged log stays damaged."""
 
 
-class DamageWatch:
-    """Counts how often the same batch of each partition was damaged."""
+@dataclass(slots=True)
+class _Stray:
+    """The offset at which a partition continued instead of the one expected."""
 
-    def __init__(self) -> None:
-        self._seen: dict[Partition, tuple[int, float, int]] = {}
-        """The offset, when it was damaged first, and how often it was fetched since."""
-        self._strays: dict[Partition, tuple[int, int, float, int]] = {}
-        """The offset at which a partition continued, the one expected, since when, and how often."""
+    offset: int
+    expected: int
+    first_s: float
+    times: int = 0
 
-    def __bool__(self) -> bool:
-        """True while a partition has a damaged batch and has not delivered a record since."""
-        return bool(self._seen)
+
+@dataclass(slots=True)
+class Damage:
+    """How often the batch at one partition's position was damaged."""
+
+    offset: int | None = None
+    """The batch begins here; None while nothing was damaged since the last record."""
+    first_s: float = 0.0
+    fetches: int = 0
+    _stray: _Stray | None = None
 
     def is_seen(self, error: KafkaError | None, partition: Partition, at: int, expected: int, now_s: float) -> bool:
         """True if the batch at `expected`, the partition's position, has to be fetched again because it is or was damaged.
@@ -47,52 +56,47 @@ class DamageWatch:
         long.
         """
         if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            return self._is_stray(partition, at, expected, now_s)
+            return self._is_stray(at, expected, now_s)
         # Not `at`, which the client may have read from the damaged batch.
         return error.code() in DAMAGED and self._noted(error, partition, expected, now_s)
 
-    def is_unreadable(self, error: KafkaError | None, partition: Partition) -> bool:
+    def is_unreadable(self, error: KafkaError | None) -> bool:
         """Whether it is certain that the batch last passed to `is_seen` cannot be decompressed."""
-        return error is not None and error.code() == UNREADABLE and self._seen[partition][2] >= _CERTAIN_FETCHES
+        return error is not None and error.code() == UNREADABLE and self.fetches >= _CERTAIN_FETCHES
 
-    def passed(self, partition: Partition, expected: int, *, more: bool) -> None:
+    def give_up(self, expected: int, *, more: bool) -> None:
         """Such a batch was given up before `expected`. `more`: the rest of it needs no more fetches."""
-        first_s = self._seen.pop(partition)[1]
-        if more:
-            self._seen[partition] = expected, first_s, _CERTAIN_FETCHES
+        self.offset = expected if more else None
 
-    def whole(self, partition: Partition) -> None:
+    def clear(self) -> None:
         """The partition delivered a record."""
-        if self._seen:
-            self._seen.pop(partition, None)
-            self._strays.pop(partition, None)
+        self.offset = self._stray = None
 
     def _noted(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
-        self._strays.pop(partition, None)
-        known, first_s, times = self._seen.get(partition, (offset, now_s, 0))
-        if known != offset:
-            first_s, times = now_s, 0
-        self._seen[partition] = offset, first_s, times + 1
-        if error.code() != UNREADABLE and times + 1 >= _MAX_FETCHES and now_s - first_s >= _LASTS_S:
+        self._stray = None
+        if self.offset != offset:
+            self.offset, self.first_s, self.fetches = offset, now_s, 0
+        self.fetches += 1
+        if error.code() != UNREADABLE and self.fetches >= _MAX_FETCHES and now_s - self.first_s >= _LASTS_S:
             message = (
-                f"the batch at offset {offset} of {partition.topic}[{partition.number}] was damaged in {times + 1} fetches "
-                f"within {now_s - first_s:.0f} s: {error.str()}. Make an intact replica the leader. If there is none, set "
-                "the group's offset behind the batch (kafka-consumer-groups --reset-offsets): its records are lost"
+                f"the batch at offset {offset} of {partition.topic}[{partition.number}] was damaged in {self.fetches} "
+                f"fetches within {now_s - self.first_s:.0f} s: {error.str()}. Make an intact replica the leader. If there "
+                "is none, set the group's offset behind the batch (kafka-consumer-groups --reset-offsets): its records "
+                "are lost"
             )
             raise BrokerError(message)
         return True
 
-    def _is_stray(self, partition: Partition, offset: int, expected: int, now_s: float) -> bool:
+    def _is_stray(self, offset: int, expected: int, now_s: float) -> bool:
         """Whether a partition with a damaged batch at `expected` continues at another offset, and it is not certain why.
 
         The client may have read a wrong next offset from the damaged batch (seen: out of range, back at the beginning, and
         again after a seek). The log may also have a gap there, or have been recreated: then several fetches find the same
         offset, without damage between them.
         """
-        if partition not in self._seen or offset == expected:
+        if self.offset is None or offset == expected:
             return False
-        at, wanted, first_s, times = self._strays.get(partition, (offset, expected, now_s, 0))
-        if (at, wanted) != (offset, expected):
-            first_s, times = now_s, 0
-        self._strays[partition] = offset, expected, first_s, times + 1
-        return times + 1 < _CERTAIN_FETCHES or now_s - first_s < _CALM_S
+        if self._stray is None or (self._stray.offset, self._stray.expected) != (offset, expected):
+            self._stray = _Stray(offset, expected, now_s)
+        self._stray.times += 1
+        return self._stray.times < _CERTAIN_FETCHES or now_s - self._stray.first_s < _CALM_S

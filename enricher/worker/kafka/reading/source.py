@@ -51,7 +51,7 @@ class KafkaSource:
         self._consumer = self._connected()
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
-        self._positions = self._assignment.positions
+        self._partitions = self._assignment.partitions
         self._delivery = Delivery(config, self._assignment, self.watch, self._client_errors)
         self._heartbeats = Heartbeats()
         self._portions = Portions()
@@ -95,7 +95,7 @@ class KafkaSource:
             self._rebalances.check()
         now_s = time.monotonic()
         if not messages:
-            self._assignment.drained(now_s)
+            self._partitions.drained(now_s)
         records = self._delivery.records_of(messages, limit, now_s)
         self._assignment.fetch_again()
         return self._portions.noted(records)
@@ -119,16 +119,16 @@ class KafkaSource:
         taken from the client's end-of-partition events, which come in order with the records. The client's own
         `position()` may be stale after a rebalance, and committing a stale one would lose records.
         """
-        return self._positions.to_commit(partitions)
+        return self._partitions.to_commit(partitions)
 
     @property
     def waits_for_commit(self) -> bool:
         """True while a partition delivers nothing before its start is committed (`kafka.start=end`)."""
-        return self._positions.uncommitted
+        return self._partitions.uncommitted
 
     def start_of(self, partition: Partition) -> Start | None:
         """The offset at which reading of a partition began last, and the mark committed with it; None while unknown."""
-        return self._positions.start_of(partition)
+        return self._partitions.start_of(partition)
 
     def rewind(self) -> None:
         """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble.
@@ -186,11 +186,11 @@ class KafkaSource:
     def connection(self) -> Connection:
         """Membership, and the client's last statistics of brokers and partition ends. May be called from any thread."""
         connection = self._statistics.connection(joined=self._joined)
-        silent_s = self._assignment.silent_s(time.monotonic())
+        silent_s = self._partitions.silent_s(time.monotonic())
         return replace(
             connection,
-            ends={**connection.ends, **self._assignment.held_ends},
-            starts=self._positions.starts(),
+            ends={**connection.ends, **self._partitions.held_ends()},
+            starts=self._partitions.starts(),
             topic_partitions=self.watch.partitions,
             silent_s=silent_s,
         )
@@ -233,6 +233,7 @@ class KafkaSource:
 
     def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
         metadata = CommitMetadata(self.watch.topic_id, mark, self._assignment.began_with).encode()
-        epoch = self._positions.epoch_before(partition, offset)
+        at = self._partitions.get(partition)
+        epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

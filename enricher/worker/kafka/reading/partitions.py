@@ -1,0 +1,173 @@
+"""The assigned partitions together: which of them are in a state, and where each is.
+
+What may be called from any thread copies the partitions first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from enricher.worker.kafka.reading.partition import AssignedPartition, State
+from enricher.worker.kafka.reading.silence import Silence
+from enricher.worker.records import Partition, Start
+
+
+class Partitions:
+    """The assigned partitions by name.
+
+    `log_end`: asks for the end of a partition's log. Raises TransactionTrouble if no broker answers. `bound_s`: how long a
+    partition may deliver nothing.
+    """
+
+    def __init__(self, log_end: Callable[[Partition], int], bound_s: float) -> None:
+        self._log_end = log_end
+        self._bound_s = bound_s
+        self._partitions: dict[Partition, AssignedPartition] = {}
+        self._drained_s = -math.inf
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions)
+
+    def __getitem__(self, name: Partition) -> AssignedPartition:
+        return self._partitions[name]
+
+    def get(self, name: Partition) -> AssignedPartition | None:
+        """The partition; None if it is not assigned."""
+        return self._partitions.get(name)
+
+    def add(self, names: Iterable[Partition]) -> None:
+        """These are assigned now; their starts are unknown."""
+        self._partitions.update((name, AssignedPartition(name, self._log_end)) for name in names)
+
+    def rewind(self, names: Iterable[Partition]) -> None:
+        """These start again."""
+        for name in names:
+            if at := self._partitions.get(name):
+                at.rewind()
+            else:
+                self.add([name])
+
+    def remove(self, names: Iterable[Partition]) -> None:
+        """These are no longer assigned."""
+        for name in names:
+            self._partitions.pop(name, None)
+
+    # ---- states
+
+    def of(self, *states: State) -> list[Partition]:
+        """Those in any of these states."""
+        return [name for name, at in self._partitions.items() if at.state in states]
+
+    @property
+    def waiting(self) -> list[Partition]:
+        """Those that are not read yet."""
+        return [name for name, at in self._partitions.items() if at.start is None]
+
+    @property
+    def uncommitted(self) -> bool:
+        """True if a partition begins only once its start is committed."""
+        return any(at.state is State.UNCOMMITTED for at in self._partitions.values())
+
+    @property
+    def unheard(self) -> bool:
+        """True if a partition whose start is known has delivered neither a record nor its end since."""
+        return any(at.start is not None and at.next is None for at in self._partitions.values())
+
+    # ---- positions
+
+    def to_commit(self, names: Collection[Partition]) -> Mapping[Partition, int]:
+        """The ends of the partitions that were read to their end, and uncommitted starts; the others are left out."""
+        found = ((name, self._partitions.get(name)) for name in names)
+        offsets = {name: at.to_commit for name, at in found if at}
+        return {name: offset for name, offset in offsets.items() if offset is not None}
+
+    def start_of(self, name: Partition) -> Start | None:
+        """The start of the partition; None while it is unknown."""
+        at = self._partitions.get(name)
+        return at.start if at else None
+
+    def starts(self) -> Mapping[Partition, int]:
+        """The offset at which each partition began. May be called from any thread."""
+        return {name: at.start.offset for name, at in list(self._partitions.items()) if at.start is not None}
+
+    def held_ends(self) -> Mapping[Partition, int]:
+        """The ends of partitions that are held, where known: the client knows only those of partitions that it fetches.
+
+        May be called from any thread.
+        """
+        return {name: at.held_end for name, at in list(self._partitions.items()) if at.held_end is not None}
+
+    # ---- silence
+
+    def expect(self, names: Iterable[Partition], now_s: float) -> None:
+        """Records of these are expected from now on: after an assignment, a seek, or a pause."""
+        for name in names:
+            self._partitions[name].silence = Silence(now_s)
+
+    def expect_nothing(self) -> None:
+        """No records are expected: all are paused."""
+        for at in self._partitions.values():
+            at.silence = None
+
+    def drained(self, now_s: float) -> None:
+        """The client had no more records: now no data of other partitions is ahead of a record."""
+        self._drained_s = now_s
+
+    def to_ask(self, now_s: float) -> list[Partition]:
+        """Those that have been silent long enough to request their end, and those that are held."""
+        return [
+            name
+            for name, at in self._partitions.items()
+            if at.state is State.HELD or (at.silence and at.silence.asks(now_s, self._bound_s))
+        ]
+
+    def learn(self, ends: Mapping[Partition, int], asked: Iterable[Partition], now_s: float) -> None:
+        """Note the broker's answer about these; a partition without an end has no leader now.
+
+        One whose start is unknown is as silent as its brokers: while they answer, there is nothing that it should deliver.
+        """
+        for name in asked:
+            at, end = self._partitions[name], ends.get(name)
+            if at.state is State.HELD:
+                at.held_end = at.held_end if end is None else end
+            elif at.silence:
+                at.silence.learn(end, end if at.position is None else at.position, now_s)
+
+    def overdue(self, now_s: float) -> list[Partition]:
+        """Those that are behind their end and delivered nothing within the bound."""
+        return [
+            name for name, at in self._partitions.items() if at.silence and at.silence.is_overdue(now_s, self._bound_s)
+        ]
+
+    def give_turn(self, names: Iterable[Partition], now_s: float, *, renewed: bool) -> None:
+        """The client fetches only these, which are overdue. `renewed`: only from now on, else since before."""
+        for name in names:
+            if silence := self._partitions[name].silence:
+                silence.give_turn(now_s, renewed=renewed)
+
+    def stalled(self) -> list[Partition]:
+        """Those that delivered nothing in their turn either, although the client had nothing else to do."""
+        return [name for name, at in self._partitions.items() if at.silence and at.silence.is_stalled(self._drained_s)]
+
+    def lost(self, now_s: float) -> list[Partition]:
+        """Those whose start is unknown, while no broker said anything about them within the bound."""
+        return [
+            name
+            for name, at in self._partitions.items()
+            if at.start is None and at.silence and now_s - at.silence.since_s >= self._bound_s
+        ]
+
+    def silent_s(self, now_s: float) -> float:
+        """The longest time for which a partition behind its end has delivered nothing. May be called from any thread.
+
+        A partition that waits for the end of a transaction in an output topic counts, too.
+        """
+        longest_s = 0.0
+        for at in list(self._partitions.values()):
+            silence, hidden_since_s = at.silence, at.hidden_since_s
+            if silence and silence.behind_s is not None:
+                longest_s = max(longest_s, now_s - silence.since_s)
+            if hidden_since_s is not None:
+                longest_s = max(longest_s, now_s - hidden_since_s)
+        return longest_s
