@@ -23,7 +23,7 @@ from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
 from enricher.worker.inference.run.advice import advice_for, cutter_for
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle
+from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate.overlap import sentences_of, shares_sentence
 from enricher.workshop.quantisation.calibrate import (
@@ -100,7 +100,7 @@ def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Windo
         article = texts.articles[index]
         (found,) = tokenizer.tokenize([article])
         if isinstance(found, TokenizedArticle):  # an article that the tokenizer refuses has no windows
-            windows.extend(cutter.cut(_ticket(article), found, 0.0))
+            windows.extend(cutter.cut(_part(article), found, 0.0))
             tokens = sum(window.length_tokens for window in windows)
         if tokens > MOST_TOKENS:
             break
@@ -214,8 +214,8 @@ def _is_shared(article: Article, known: frozenset[int]) -> bool:
     return any(shares_sentence(text, known) for text in (article.title, article.body))
 
 
-def _ticket(article: Article) -> Ticket:
-    return Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article)
+def _part(article: Article) -> Part:
+    return Part(Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article))
 
 
 def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str:

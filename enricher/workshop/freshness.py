@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from enricher.worker.inference.run.tuning import FreshnessRow
-from enricher.worker.records import Batch, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Batch, Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.load import Load
@@ -31,7 +31,7 @@ _SETTLES_S = 3.0
 _WINDOWS, _SHORTEST_S, _LONGEST_S = 10_000, 2.0, 60.0
 _LEAST_WINDOWS = 200
 """Fewer say nothing, however slow the machine is and however long they take to come."""
-_TICKET = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+_PART = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0))
 
 
 class Scheduler(Protocol):
@@ -98,7 +98,7 @@ def simulated(rules: BatchRules, costs: RunCosts, load: float) -> FreshnessRow:
     arrivals, at_s = list[Window](), 0.0
     while (at_s := at_s + random.expovariate(per_s)) < until_s:
         ids = np.zeros(random.randint(*_LENGTHS_TOKENS), np.int32)
-        arrivals.append(Window(_TICKET, ids, 0, 0, len(ids), 0, at_s))
+        arrivals.append(Window(_PART, ids, 0, 0, len(ids), 0, at_s))
     starts = _serve(arrivals, (ArrivalScheduler if costs.packs else LengthBucketScheduler)(rules), costs)
     counted = [(start_s, end_s, batch) for start_s, end_s, batch in starts if start_s >= _SETTLES_S]
     latencies_s = [end_s - window.arrived_s for _, end_s, batch in counted for window in batch.windows]

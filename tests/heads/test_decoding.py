@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rules.building import GivenSpans, answer, entities_of, spans_of_words, ticket_of
+from rules.building import GivenSpans, answer, entities_of, part_of, spans_of_words
 
 from enricher.worker.heads.decoding import LabelScheme
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.records import Article, Entity, Ticket
+from enricher.worker.records import Article, Entity, Part
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
@@ -25,16 +25,16 @@ LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 SCHEME = LabelScheme.from_labels(LABELS)
 
 
-def labelled(body: str, labels: str, title: str = "") -> Ticket:
+def labelled(body: str, labels: str, title: str = "") -> Part:
     """One token a word; `labels` names each word's label, title first."""
-    ticket = ticket_of(title, body, spans_of_words(title), spans_of_words(body))
-    answer(ticket, [LABELS.index(label) for label in labels.split()])
-    return ticket
+    part = part_of(title, body, spans_of_words(title), spans_of_words(body))
+    answer(part, [LABELS.index(label) for label in labels.split()])
+    return part
 
 
-def found(ticket: Ticket) -> list[tuple[str, str]]:
+def found(part: Part) -> list[tuple[str, str]]:
     """Text and label of each entity."""
-    return [(entity["text"], entity["label"]) for entity in entities_of(ticket, SCHEME)]
+    return [(entity["text"], entity["label"]) for entity in entities_of(part, SCHEME)]
 
 
 def test_a_begin_opens_an_entity_and_insides_continue_it() -> None:
@@ -61,34 +61,34 @@ def test_an_inside_after_a_word_without_label_opens_an_entity() -> None:
 def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
     """Later pieces neither end, nor open, nor change anything; the span reaches to the end of the last piece."""
     pieces = GivenSpans([0, 0, 1, 1, 1], [(0, 2), (2, 8), (9, 11), (11, 13), (13, 14)])
-    ticket = ticket_of("", "Lovelace wrote", spans_of_words(""), pieces)
-    answer(ticket, [1, 3, 0, 1, 1])
-    assert [("Lovelace", "PER")] == found(ticket)
+    part = part_of("", "Lovelace wrote", spans_of_words(""), pieces)
+    answer(part, [1, 3, 0, 1, 1])
+    assert [("Lovelace", "PER")] == found(part)
 
 
 def test_title_and_body_are_never_joined() -> None:
     """An entity at the end of the title and one of the same type at the start of the body are two, each in its field."""
-    ticket = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
+    part = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
     assert [("title", 6, 9, "Ada"), ("body", 0, 8, "Lovelace")] == [
-        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in entities_of(ticket, SCHEME)
+        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in entities_of(part, SCHEME)
     ]
 
 
 def test_white_space_at_the_ends_of_a_span_is_not_part_of_the_entity() -> None:
     """Some tokenizers count the space before a word as the word's own."""
-    ticket = ticket_of(
+    part = part_of(
         "", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([0, 1, 2, 3], [(0, 2), (2, 7), (7, 14), (14, 18)])
     )
-    answer(ticket, [0, 3, 4, 0])
-    (entity,) = entities_of(ticket, SCHEME)
+    answer(part, [0, 3, 4, 0])
+    (entity,) = entities_of(part, SCHEME)
     assert (4, 12, "New York") == (entity["start"], entity["end"], entity["text"])
 
 
 def test_an_entity_of_white_space_alone_is_none() -> None:
     """Nothing is left of it."""
-    ticket = ticket_of("", "a   b", spans_of_words(""), GivenSpans([0, 1, 2], [(0, 1), (1, 4), (4, 5)]))
-    answer(ticket, [0, 1, 0])
-    assert found(ticket) == []
+    part = part_of("", "a   b", spans_of_words(""), GivenSpans([0, 1, 2], [(0, 1), (1, 4), (4, 5)]))
+    answer(part, [0, 1, 0])
+    assert found(part) == []
 
 
 @pytest.mark.parametrize("name", ["Zoe\u0301", "👩‍👩‍👧 Family", "Ａｄａ", "\U0001d4d0da"])
@@ -102,26 +102,26 @@ def test_offsets_count_code_points(name: str) -> None:
 
 def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
     """0.5 and 1.0 make 0.75."""
-    ticket = labelled("Ada Lovelace", "B-PER I-PER")
-    answer(ticket, [1, 2], [0.5, 1.0])
-    (entity,) = entities_of(ticket, SCHEME)
+    part = labelled("Ada Lovelace", "B-PER I-PER")
+    answer(part, [1, 2], [0.5, 1.0])
+    (entity,) = entities_of(part, SCHEME)
     assert entity["score"] == 0.75
 
 
 @given(score=st.floats(0, 1, width=32))
 def test_scores_are_told_to_the_fourth_decimal(score: float) -> None:
     """As Python itself rounds it, whatever float32 the model gave; a number of Python, which JSON takes."""
-    ticket = labelled("Ada", "B-PER")
-    answer(ticket, [1], [score])
-    (entity,) = entities_of(ticket, SCHEME)
+    part = labelled("Ada", "B-PER")
+    answer(part, [1], [score])
+    (entity,) = entities_of(part, SCHEME)
     assert (float, round(score, 4)) == (type(entity["score"]), entity["score"])
 
 
 def test_a_score_a_little_above_one_is_one() -> None:
     """Devices compute probabilities with rounding errors; no indexer shall see more than 1."""
-    ticket = labelled("Ada", "B-PER")
-    answer(ticket, [1], [1.00003])
-    (entity,) = entities_of(ticket, SCHEME)
+    part = labelled("Ada", "B-PER")
+    answer(part, [1], [1.00003])
+    (entity,) = entities_of(part, SCHEME)
     assert entity["score"] == 1.0
 
 
@@ -161,7 +161,7 @@ CHARACTERS = st.sampled_from("aB \u0301\u00a0\n👩\u200d中\U0001d4d0")
 
 
 @st.composite
-def any_tickets(draw: st.DrawFn) -> Ticket:
+def any_parts(draw: st.DrawFn) -> Part:
     """Texts of any characters, cut into any tokens and words, with any labels."""
     parts = []
     for _ in range(2):
@@ -171,21 +171,21 @@ def any_tickets(draw: st.DrawFn) -> Ticket:
         new_word = draw(st.lists(st.booleans(), min_size=len(chars), max_size=len(chars)))
         parts.append((text, GivenSpans(np.cumsum(np.array(new_word, np.int32)).tolist(), chars)))
     (title, title_spans), (body, body_spans) = parts
-    ticket = ticket_of(title, body, title_spans, body_spans)
+    part = part_of(title, body, title_spans, body_spans)
     length = len(title_spans.words) + len(body_spans.words)
-    answer(ticket, draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)))
-    return ticket
+    answer(part, draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)))
+    return part
 
 
-@given(any_tickets())
-def test_spans_are_ordered_apart_and_inside_their_field(ticket: Ticket) -> None:
+@given(any_parts())
+def test_spans_are_ordered_apart_and_inside_their_field(part: Part) -> None:
     """Whatever the labels: half-open, not empty, trimmed, in order, never overlapping, and the text is the field's."""
-    assert ticket.article is not None
+    assert part.ticket.article is not None
     ends = {"title": 0, "body": 0}
-    entities = entities_of(ticket, SCHEME)
+    entities = entities_of(part, SCHEME)
     assert sorted(entities, key=lambda entity: entity["field"] != "title") == entities
     for entity in entities:
-        text = ticket.article.text(entity["field"])
+        text = part.ticket.article.text(entity["field"])
         assert ends[entity["field"]] <= entity["start"] < entity["end"] <= len(text)
         assert entity["text"] == text[entity["start"] : entity["end"]] == entity["text"].strip()
         ends[entity["field"]] = entity["end"]
@@ -211,12 +211,12 @@ def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpo
         articles, tokenizer.tokenize(articles), labels, wanted, strict=True
     ):
         assert not isinstance(tokens, Exception)
-        ticket = ticket_of("", article.body, spans_of_words(""), spans_of_words(""))
-        ticket.article, ticket.tokens = article, tokens
-        answer(ticket, its_labels[1:-1].tolist())
+        part = part_of("", article.body, spans_of_words(""), spans_of_words(""))
+        part.ticket.article, part.tokens = article, tokens
+        answer(part, its_labels[1:-1].tolist())
         spans = [
             {"start": entity["start"], "end": entity["end"], "label": entity["label"], "text": entity["text"]}
-            for entity in entities_of(ticket, scheme)
+            for entity in entities_of(part, scheme)
         ]
         assert its_wanted == {"id": article.id, "entities": spans}
         counts.update(entity["label"] for entity in its_wanted["entities"])

@@ -15,10 +15,10 @@ from enricher.worker.heads import ClassHead, EmbeddingHead
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.pooling import pooled
-from enricher.worker.records import ModelCard, OwnedRow, Pooling, TaskCard, Ticket
+from enricher.worker.records import ModelCard, OwnedRow, Part, Pooling, TaskCard, Ticket
 
 MODEL = ModelCard("model", "0", "fp32")
-TICKET = Ticket(raw(0), 0.0)
+PART = Part(Ticket(raw(0), 0.0))
 MEAN = TaskCard("task", "classification", MODEL, "mean")
 
 
@@ -56,16 +56,16 @@ def test_one_of_several_labels_is_the_most_probable_one() -> None:
     answers = rows((1, [0.0, 4.0, 0.0]), (3, [2.0, 0.0, 0.0]))
     values = [math.exp(logit) for logit in (1.5, 1.0, 0.0)]
     best = round(values[0] / sum(values), 4)
-    assert [{"task": "task", "label": "sport", "score": best}] == head.find(TICKET, answers)
-    assert [] == head.find(TICKET, [])
+    assert [{"task": "task", "label": "sport", "score": best}] == head.find(PART, answers)
+    assert [] == head.find(PART, [])
 
 
 def test_labels_that_may_hold_together_are_all_those_above_the_threshold() -> None:
     """The most probable first."""
     head = ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.5)
     answers = rows((2, [0.1, -0.1, 3.0]))
-    assert ["c", "a"] == [each["label"] for each in head.find(TICKET, answers)]
-    assert [] == ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.99).find(TICKET, answers)
+    assert ["c", "a"] == [each["label"] for each in head.find(PART, answers)]
+    assert [] == ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.99).find(PART, answers)
 
 
 def test_extreme_logits_have_probabilities_too() -> None:
@@ -79,14 +79,14 @@ def test_extreme_logits_have_probabilities_too() -> None:
 def test_a_normalised_vector_has_length_one() -> None:
     """After the mean, not before; a vector of zeros stays as it is."""
     task = TaskCard("task", "embedding", MODEL, "mean")
-    (found,) = EmbeddingHead(task, normalised=True).find(TICKET, rows((1, [6.0, 0.0]), (1, [0.0, 8.0])))
+    (found,) = EmbeddingHead(task, normalised=True).find(PART, rows((1, [6.0, 0.0]), (1, [0.0, 8.0])))
     assert found.vector.tolist() == pytest.approx([0.6, 0.8])
     assert found.vector.dtype == np.float32
-    (zeros,) = EmbeddingHead(task, normalised=True).find(TICKET, rows((1, [0.0, 0.0])))
+    (zeros,) = EmbeddingHead(task, normalised=True).find(PART, rows((1, [0.0, 0.0])))
     assert [0.0, 0.0] == zeros.vector.tolist()
-    (plain,) = EmbeddingHead(task).find(TICKET, rows((1, [6.0, 8.0])))
+    (plain,) = EmbeddingHead(task).find(PART, rows((1, [6.0, 8.0])))
     assert [6.0, 8.0] == plain.vector.tolist()
-    assert [] == EmbeddingHead(task).find(TICKET, [])
+    assert [] == EmbeddingHead(task).find(PART, [])
 
 
 @pytest.mark.parametrize(

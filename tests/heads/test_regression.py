@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from heads.test_heads import MODEL, TICKET, rows
+from heads.test_heads import MODEL, PART, rows
 from safetensors.numpy import load_file, save_file
 
 from enricher.errors import InvalidArticle, ModelError
@@ -72,7 +72,7 @@ def test_the_number_of_an_article_is_that_of_transformers(family: str, tmp_path:
         feeds = variant.feeds(cut.windows, 0, reads_of([checkpoint.head]))
         (values,) = session.run(["head.0.rows"], feeds)
         answers = rows(*((each.own_stop - each.own_start, row) for each, row in zip(cut.windows, values, strict=True)))
-        [found] = HEAD.find(TICKET, answers)
+        [found] = HEAD.find(PART, answers)
         assert found == {"task": "mood", "value": pytest.approx(float(article[KEPT]), abs=1e-4)}
 
 
@@ -80,13 +80,13 @@ def test_the_number_of_an_article_is_that_of_transformers(family: str, tmp_path:
 def test_windows_are_pooled_as_for_classes(pooling: Pooling, value: float) -> None:
     """Weighted by owned tokens, the first, or the largest; an article without tokens has no number."""
     head = RegressionHead(TaskCard("mood", "regression", MODEL, pooling))
-    assert [{"task": "mood", "value": value}] == head.find(TICKET, rows((1, [1.0]), (3, [3.0])))
-    assert [] == head.find(TICKET, [])
+    assert [{"task": "mood", "value": value}] == head.find(PART, rows((1, [1.0]), (3, [3.0])))
+    assert [] == head.find(PART, [])
 
 
 def test_a_number_has_the_digits_of_its_float32() -> None:
     """And reads back as the same float32."""
-    [found] = HEAD.find(TICKET, rows((1, [0.1])))
+    [found] = HEAD.find(PART, rows((1, [0.1])))
     assert "0.1" == json.dumps(found["value"])
     assert np.float32(0.1) == np.float32(found["value"])
 

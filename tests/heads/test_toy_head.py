@@ -18,7 +18,7 @@ from enricher.worker.heads import KINDS
 from enricher.worker.heads.head import Head, HeadSettings
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import OwnedRow, TaskCard, TaskKind, Ticket
+from enricher.worker.records import OwnedRow, Part, TaskCard, TaskKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class CountHead(Head):
         del spec, settings, several
         return cls(task, languages=languages)
 
-    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[dict[str, Any]]:
+    def find(self, part: Part, answers: list[OwnedRow]) -> list[dict[str, Any]]:
         """The sum over the windows, each token once."""
-        del ticket
+        del part
         return [{"task": self.task.name, "tokens": sum(each.tokens for each in answers)}]
 
     @classmethod

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from enricher.worker.heads.decoding import LabelScheme, decode_entities
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.records import Article, OwnedLabels, Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,11 +117,9 @@ def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tupl
     article = Article("1", "", text)
     (tokens,) = tokenizer.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
-    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
-    ticket.tokens = tokens
     length = tokens.length_tokens
     labels = [OwnedLabels(0, np.full(length, label, np.int32), np.ones(length, np.float32))]
-    return [(each["start"], each["end"], each["text"]) for each in decode_entities(ticket, labels, SCHEME)]
+    return [(each["start"], each["end"], each["text"]) for each in decode_entities(article, tokens, labels, SCHEME)]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from enricher.worker.records import (
     BatchResult,
     FieldName,
     Int32Array,
+    Part,
     RawRecord,
-    Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
@@ -64,9 +64,9 @@ class FakeSpans:
         return [match.span() for match in re.finditer(r"\S+", self.text)][token]
 
 
-def tokenize(tickets: list[Ticket]) -> Tokenized:
+def tokenize(parts: list[Part]) -> Tokenized:
     """One token a word: a name is written large, "poison" breaks the engine, "untokenizable" the tokenizer."""
-    return [(ticket, _tokenized(ticket.article)) for ticket in tickets if ticket.article]
+    return [(part, _tokenized(part.ticket.article)) for part in parts if part.ticket.article]
 
 
 def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:

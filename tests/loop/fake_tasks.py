@@ -27,6 +27,7 @@ from enricher.worker.records import (
     Float32Array,
     HeadOutput,
     ModelCard,
+    Part,
     RunOutput,
     TaskCard,
     Ticket,
@@ -74,7 +75,7 @@ class Setup:
     heads: Sequence[Sequence[Head]]
     cards: Sequence[TaskCard]
     scheduler: Callable[[BatchRules], Scheduler]
-    tokenize: Callable[[list[Ticket]], Tokenized]
+    tokenize: Callable[[list[Part]], Tokenized]
     infer: Callable[[Batch], BatchResult]
     expected: Callable[[bytes | None], tuple[str, object]]
 
@@ -101,9 +102,9 @@ def language_of(title: str) -> str | None:
     return match[1] if match else None
 
 
-def tokenize_passes(tickets: list[Ticket]) -> Tokenized:
-    """Each ticket as its pass does it."""
-    return [(ticket, _halves(ticket) if ticket.pass_index else tokenize([ticket])[0][1]) for ticket in tickets]
+def tokenize_passes(parts: list[Part]) -> Tokenized:
+    """Each part as its pass does it."""
+    return [(part, _halves(part.ticket) if part.pass_index else tokenize([part])[0][1]) for part in parts]
 
 
 def _halves(ticket: Ticket) -> TokenizedArticle:
@@ -125,7 +126,7 @@ def _two_tokens(word: str) -> tuple[int, int]:
 
 def infer_passes(batch: Batch) -> BatchResult:
     """Each batch as its pass does it. Windows are of one pass."""
-    assert {batch.pass_index} == {window.ticket.pass_index for window in batch.windows}
+    assert {batch.pass_index} == {window.part.pass_index for window in batch.windows}
     return _infer_second(batch) if batch.pass_index else _infer_first(batch)
 
 

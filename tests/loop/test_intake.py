@@ -20,7 +20,7 @@ from enricher.worker.loop import intake as intake_module
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.waiting import Waiting
-from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Part, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.long_articles import LONG_BYTES
 from enricher.worker.rules.windowing import WindowCutter
@@ -29,7 +29,7 @@ PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
 
 
-def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Tokenized]]:
+def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Part], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
@@ -60,9 +60,9 @@ def packed(count: int) -> list[Ticket]:
     return [Ticket(RawRecord(Partition("t", 0), offset, None, b"packed"), 0.0) for offset in range(count)]
 
 
-def counted(call: Sequence[Ticket]) -> int:
+def counted(call: Sequence[Part]) -> int:
     """The size of a call."""
-    return sum(EACH + ticket.article.length_chars for ticket in call if ticket.article)
+    return sum(EACH + part.ticket.article.length_chars for part in call if part.ticket.article)
 
 
 @given(st.lists(st.integers(0, 3_000), max_size=60))
@@ -72,7 +72,7 @@ def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
     arrived = tickets(lengths_chars)
     intake.take(arrived)
     advance(intake)
-    assert arrived == [ticket for call in pool.submitted for ticket in call]
+    assert arrived == [part.ticket for call in pool.submitted for part in call]
     assert all(counted(call) <= PER_CALL or len(call) == 1 for call in pool.submitted)
     assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(pool.submitted))
 
@@ -127,7 +127,7 @@ def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.Mon
     while advance(intake) and seen[-1:] != [10]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert seen == [3, 6, 9, 10]
-    assert arrived == [ticket for call in pool.submitted for ticket in call]
+    assert arrived == [part.ticket for call in pool.submitted for part in call]
 
 
 def test_a_turn_decodes_for_so_long_and_one_value_more() -> None:
@@ -146,7 +146,7 @@ def test_a_turn_decodes_for_so_long_and_one_value_more() -> None:
     while intake.advance(clock(), always) and seen[-1:] != [7]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert [3, 6, 7] == seen
-    assert arrived == [ticket for call in pool.submitted for ticket in call]
+    assert arrived == [part.ticket for call in pool.submitted for part in call]
 
 
 @pytest.mark.parametrize("length_chars", [10, 2 * LONG_BYTES])
@@ -262,5 +262,5 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
         ticket.forgotten = True
     intake.drop_forgotten()
     advance(intake)
-    assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == (pool.submitted[-1], reads)
+    assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == ([part.ticket for part in pool.submitted[-1]], reads)
     assert (0, 0) == (intake._undecoded_bytes, intake._waiting.chars)

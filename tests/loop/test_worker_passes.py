@@ -16,9 +16,9 @@ from loop.test_worker_simulation import SchemaSimulation, Simulation
 from loop.world import INVALID, KILLER, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, World
 from support.seeds import seeds
 
-from enricher.worker.records import Batch, BatchResult
+from enricher.worker.records import Batch, BatchResult, EnrichedRecord
 from enricher.worker.rules import long_articles
-from enricher.worker.rules.branches import Branch, Trunk
+from enricher.worker.rules.parts import Found
 from enricher.worker.rules.passes import PassScheduler
 
 GERMAN = article_value(
@@ -42,7 +42,7 @@ class PassSimulation(Simulation):
 
 
 class PassSchemaSimulation(SchemaSimulation):
-    """Articles wait for schemas before they have branches."""
+    """Articles wait for schemas before they have parts."""
 
     values = (*VALUES, *(with_schema(name, SHORT) for name in "abcdef"), with_schema("a", LONG))
     setup = TWO_PASSES
@@ -57,14 +57,18 @@ def test_every_article_has_exactly_the_output_of_its_tasks(seeds: range) -> None
 
 @pytest.mark.parametrize("seeds", seeds(quick=5, plain=15, every=60))
 def test_articles_that_wait_for_schemas_have_it_too(seeds: range) -> None:
-    """A ticket that waits has no branches yet."""
+    """A ticket that waits has no parts yet."""
     for seed in seeds:
         assert PassSchemaSimulation(seed).run().found == set(), f"seed {seed}"
 
 
-def test_a_worker_that_publishes_before_its_last_branch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control: the trunk is finished with its first branch, and the same judge finds it wrong."""
-    monkeypatch.setattr(Trunk, "joined", lambda trunk, keep=None: trunk.splitter.joined(trunk.found, keep))
+def test_a_worker_that_publishes_before_its_last_part_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: the ticket is finished with its first part, and the same judge finds it wrong."""
+
+    def join_at_once(found: Found, pass_index: int, record: EnrichedRecord) -> EnrichedRecord:
+        return found.splitter.joined({pass_index: record})
+
+    monkeypatch.setattr(Found, "add", join_at_once)
     assert any(wrong.startswith("wrong") for seed in range(15) for wrong in PassSimulation(seed).run().found)
 
 
@@ -200,12 +204,11 @@ def test_long_articles_survive_being_forgotten_at_any_time(turns: int) -> None:
     assert (4, 1) == (len(world.outputs()), len(world.outputs(DEAD_LETTERS)))
 
 
-def test_an_article_has_branches_only_of_passes_that_it_needs() -> None:
+def test_an_article_has_parts_only_of_passes_that_it_needs() -> None:
     """Nothing of an article without any task goes to the tokenizer."""
     world = run_all(FRENCH, NO_TASK)
     [process] = world.started
-    assert all(isinstance(ticket, Branch) for call in process.tokenizer.submitted for ticket in call)
-    assert [0] == [ticket.pass_index for call in process.tokenizer.submitted for ticket in call]
+    assert [0] == [part.pass_index for call in process.tokenizer.submitted for part in call]
     assert all(batch.pass_index == 0 for batch in process.engine.submitted)
 
 

@@ -25,7 +25,7 @@ from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Batch, BatchResult, Partition, Ticket
+from enricher.worker.records import Batch, BatchResult, Part, Partition
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.stats.counters import Counters
@@ -77,7 +77,7 @@ class Process:
     worker: Worker
     source: FakeSource
     sink: FakeSink
-    tokenizer: FakePool[list[Ticket], Tokenized]
+    tokenizer: FakePool[list[Part], Tokenized]
     engine: FakePool[Batch, BatchResult]
     wakeup: FakeWakeup
     intake: Intake

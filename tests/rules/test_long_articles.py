@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone, Window
+from enricher.worker.records import Part, Partition, RawRecord, Ticket, Tombstone, Window
 from enricher.worker.rules import long_articles
 from enricher.worker.rules.long_articles import LongArticles
 
@@ -21,20 +21,20 @@ def ticket(value_bytes: int) -> Ticket:
     return Ticket(RawRecord(Partition("articles", 0), 0, None, b"x" * value_bytes), 0.0)
 
 
-def windows(of: Ticket, count: int) -> list[Window]:
+def windows(of: Part, count: int) -> list[Window]:
     """So many, cut at 0 s."""
     of.windows = of.windows_left = count
     return [Window(of, np.zeros(4, np.int32), n, n, n + 1, 1, 0.0) for n in range(count)]
 
 
-def begun(articles: LongArticles, *tickets: Ticket) -> list[Ticket]:
-    """Put these into the line and begin all that may; those that did."""
+def begun(articles: LongArticles, *tickets: Ticket) -> list[Part]:
+    """Put these into the line and begin all that may; the parts of those that did."""
     for each in tickets:
         articles.wait(each)
     found = []
     while following := articles.next(lambda _: True):
-        articles.begin(following)
-        found.append(following)
+        found.append(Part(following))
+        articles.begin(found[-1])
     return found
 
 
@@ -48,44 +48,44 @@ def test_what_is_long_is_told_by_its_bytes_alone() -> None:
 def test_an_article_counts_once_for_each_pass() -> None:
     """It gets tokens in each; windows are due by pass."""
     articles, (a, b) = LongArticles(passes=2), [ticket(60), ticket(30)]
-    assert [a] == begun(articles, a, b)
-    branch = ticket(60)
-    branch.pass_index = 1
-    articles.begin(branch)
-    assert articles.hold(a, windows(a, 3))
-    assert articles.hold(branch, windows(branch, 3))
-    assert [a, a] == [each.ticket for each in articles.due(1.0, 2)]
-    assert [branch] == [each.ticket for each in articles.due(1.0, 1, 1)]
+    (first,) = begun(articles, a, b)
+    assert a is first.ticket
+    second = Part(a, 1)
+    articles.begin(second)
+    assert articles.hold(first, windows(first, 3))
+    assert articles.hold(second, windows(second, 3))
+    assert [first, first] == [each.part for each in articles.due(1.0, 2)]
+    assert [second] == [each.part for each in articles.due(1.0, 1, 1)]
 
 
 def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:
     """In the order of arrival: a small one does not overtake a large one for which there is no capacity."""
     articles, (a, b, c, d) = LongArticles(), [ticket(size) for size in (60, 40, 500, 20)]
-    assert [a, b] == begun(articles, a, b, c, d)
+    assert [a, b] == [each.ticket for each in begun(articles, a, b, c, d)]
     a.finish(Tombstone())
     articles.due(0.0, 1)
     assert [] == begun(articles)
     b.forgotten = True
     articles.due(0.0, 1)
-    assert [c] == begun(articles)
+    assert [c] == [each.ticket for each in begun(articles)]
     c.finish(Tombstone())
     articles.due(0.0, 1)
-    assert [d] == begun(articles)
+    assert [d] == [each.ticket for each in begun(articles)]
 
 
 def test_windows_go_piece_by_piece_as_others_come_back() -> None:
     """Never more than asked for are with the scheduler, each goes once, in order, and its wait begins then."""
     articles, article = LongArticles(), ticket(50)
-    begun(articles, article)
+    (part,) = begun(articles, article)
     assert articles.due(1.0, 3) == []
-    assert articles.hold(article, windows(article, 8))
+    assert articles.hold(part, windows(part, 8))
     gone: list[Window] = []
     for now_s, back in [(2.0, 0), (3.0, 1), (4.0, 0), (5.0, 3), (6.0, 3)]:
-        article.windows_left -= back
+        part.windows_left -= back
         due = articles.due(now_s, 3)
         assert [now_s] * len(due) == [window.arrived_s for window in due]
         gone += due
-        assert article.windows_left - (8 - len(gone)) <= 3
+        assert part.windows_left - (8 - len(gone)) <= 3
     assert list(range(8)) == [window.start for window in gone]
 
 
@@ -95,9 +95,9 @@ def test_there_is_something_to_do_while_one_waits_or_windows_are_held() -> None:
     assert not articles
     articles.wait(article)
     assert articles
-    begun(articles)
+    (part,) = begun(articles)
     assert not articles, "the tokenizer has it"
-    articles.hold(article, windows(article, 2))
+    articles.hold(part, windows(part, 2))
     assert articles
     articles.due(0.0, 2)
     assert not articles, "the scheduler has it"
@@ -106,15 +106,15 @@ def test_there_is_something_to_do_while_one_waits_or_windows_are_held() -> None:
 def test_what_is_forgotten_is_let_go_of() -> None:
     """Waiting or under way, with its windows."""
     articles, (a, b, c) = LongArticles(), [ticket(90) for _ in range(3)]
-    begun(articles, a, b, c)
-    articles.hold(a, windows(a, 5))
+    (part,) = begun(articles, a, b, c)
+    articles.hold(part, windows(part, 5))
     a.forgotten = b.forgotten = True
     articles.drop_forgotten()
     assert articles.due(0.0, 5) == []
-    assert [c] == begun(articles)
+    assert [c] == [each.ticket for each in begun(articles)]
 
 
 def test_windows_of_others_are_not_kept() -> None:
     """They go to the scheduler at once."""
-    article = ticket(5)
-    assert not LongArticles().hold(article, windows(article, 3))
+    part = Part(ticket(5))
+    assert not LongArticles().hold(part, windows(part, 3))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rules.building import raw, window_of
+from rules.building import window_of
 
-from enricher.worker.records import Ticket, Window
+from enricher.worker.records import Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
@@ -25,9 +25,7 @@ def scheduler_of(rules: BatchRules = RULES) -> PassScheduler:
 
 def window(pass_index: int, arrived_s: float, length: int = 4) -> Window:
     """A window of an article that is in this pass alone."""
-    ticket = Ticket(raw(0), arrived_s)
-    ticket.pass_index = pass_index
-    return window_of(length, arrived_s, ticket)
+    return window_of(length, arrived_s, pass_index=pass_index)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -51,7 +49,7 @@ def test_a_batch_has_windows_of_one_pass() -> None:
     scheduler.add([window(index % 2, 0.0, 1) for index in range(8)])
     batches = [scheduler.next_batch(5.0), scheduler.next_batch(5.0), scheduler.next_batch(5.0)]
     assert [4, 4, 0] == [len(batch.windows) if batch else 0 for batch in batches]
-    assert all(len({each.ticket.pass_index for each in batch.windows}) == 1 for batch in batches if batch)
+    assert all(len({each.part.pass_index for each in batch.windows}) == 1 for batch in batches if batch)
 
 
 def test_an_idle_thread_gets_a_batch_of_a_pass_by_what_waits_there() -> None:

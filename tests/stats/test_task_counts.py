@@ -14,6 +14,7 @@ from enricher.worker.records import (
     EnrichedRecord,
     ModelCard,
     Outcome,
+    Part,
     Partition,
     RawRecord,
     TaskCard,
@@ -29,7 +30,7 @@ A, B, C = (TaskCard(name, "ner", ModelCard("model", "0", "fp32")) for name in "a
 
 def published(counters: Counters, outcome: Outcome, pass_index: int = 0, article: Article | None = ARTICLE) -> None:
     """Count an article with this outcome."""
-    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0, article, pass_index=pass_index)
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0, article, failed_pass=pass_index)
     ticket.finish(outcome)
     counters.count_published([ticket], 0.0, 1.0)
 
@@ -52,8 +53,8 @@ def test_windows_tokens_and_time_are_those_of_the_tasks_pass() -> None:
     """Tasks that share a pass each count all of it. Memory that ran out is counted for the worker."""
     counters = Counters()
     counters.name_tasks([["a", "c"], ["b"]])
-    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0, pass_index=0)
-    batch = Batch(tuple(Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0) for length in (3, 5)))
+    part = Part(Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0))
+    batch = Batch(tuple(Window(part, np.zeros(length, np.int32), 0, 0, length, 0, 0.0) for length in (3, 5)))
     counters.count_batch(batch, 10, 20, 1.0)
     counters.count_completed(BatchResult(batch, [], busy_s=0.5), out_of_memory=True)
     counted = [(each.windows, each.real_tokens, each.busy_s) for each in map(counters.tasks.__getitem__, "abc")]

@@ -15,7 +15,7 @@ from enricher.worker.build.tasks import Pass, load_tasks
 from enricher.worker.heads import KINDS, EntityHead
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report
-from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
+from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import settle
 from enricher.worker.settings import Settings
 
@@ -115,7 +115,7 @@ def _sentence(passes: Sequence[Pass]) -> Finding:
         tokens = model.tokenizer.tokenize([article])[0]
         if isinstance(tokens, Exception):
             return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
-        windows = window_cutter(each.settings, model).cut(ticket, tokens, 0.0)
+        windows = window_cutter(each.settings, model).cut(Part(ticket), tokens, 0.0)
         began_s = time.monotonic()
         settle(model.engine.run(Batch(tuple(windows))), heads)
         took_ms += 1000 * (time.monotonic() - began_s)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from enricher.worker.build.model import Model
     from enricher.worker.loop.ports import Tokenized
-    from enricher.worker.records import Batch, BatchResult, Ticket
+    from enricher.worker.records import Batch, BatchResult, Part
     from enricher.worker.runtime.wakeup import Wakeup
     from enricher.worker.settings import Settings
 
@@ -50,17 +50,17 @@ def padded_tokens_of(models: Sequence[Model]) -> Callable[[Batch], int]:
     return lambda batch: engines[batch.pass_index].padded_tokens(batch)
 
 
-def tokenizer_pool(settings: Settings, models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[list[Ticket], Tokenized]:
-    """Tokenises the article of each ticket as its pass does."""
+def tokenizer_pool(settings: Settings, models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[list[Part], Tokenized]:
+    """Tokenises the article of each part as its pass needs it."""
     tokenizers = [model.tokenizer for model in models]
 
-    def tokenize(tickets: list[Ticket]) -> Tokenized:
+    def tokenize(parts: list[Part]) -> Tokenized:
         done: list[Tokenized] = []
-        for index, group in groupby(sorted(tickets, key=_pass_of), key=_pass_of):
+        for index, group in groupby(sorted(parts, key=_pass_of), key=_pass_of):
             same = [*group]
-            articles = [ticket.article for ticket in same if ticket.article is not None]
+            articles = [part.ticket.article for part in same if part.ticket.article is not None]
             done.append([*zip(same, tokenizers[index].tokenize(articles), strict=True)])
-        return done[0] if len(done) == 1 else [pair for part in done for pair in part]
+        return done[0] if len(done) == 1 else [pair for each in done for pair in each]
 
     threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
     return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")

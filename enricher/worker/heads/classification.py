@@ -15,7 +15,7 @@ from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
 from enricher.worker.heads.label_names import class_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import Classification, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
+from enricher.worker.records import Classification, Float32Array, OwnedRow, Part, TaskCard, TaskKind
 
 ARCHITECTURE = "ForSequenceClassification"
 _SEVERAL = "multi_label_classification"
@@ -83,9 +83,9 @@ class ClassHead(Head):
         del several
         return cls(task, spec.labels, spec.multi_label, settings.threshold, languages=languages)
 
-    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[Classification]:
+    def find(self, part: Part, answers: list[OwnedRow]) -> list[Classification]:
         """The classes of an article, the most probable first; none if it has no tokens."""
-        del ticket
+        del part
         row = article_row(answers, self.task)
         if row is None:
             return []

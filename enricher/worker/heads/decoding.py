@@ -16,7 +16,15 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from enricher.worker.records import Entity, Float32Array, Int32Array, OwnedLabels, Ticket, TokenizedField
+from enricher.worker.records import (
+    Article,
+    Entity,
+    Float32Array,
+    Int32Array,
+    OwnedLabels,
+    TokenizedArticle,
+    TokenizedField,
+)
 
 BoolArray = npt.NDArray[np.bool_]
 SCORE_STEPS = 10_000
@@ -49,19 +57,19 @@ def _parse_label(label: str) -> tuple[str, bool]:
     return (kind, prefix == "B") if dash and prefix in {"B", "I"} else (label, False)
 
 
-def decode_entities(ticket: Ticket, answers: list[OwnedLabels], scheme: LabelScheme) -> list[Entity]:
-    """The entities of a ticket, from the labels of all its windows, ordered by field and position."""
-    assert ticket.article is not None
-    assert ticket.tokens is not None
+def decode_entities(
+    article: Article, tokens: TokenizedArticle, answers: list[OwnedLabels], scheme: LabelScheme
+) -> list[Entity]:
+    """The entities of an article, from the labels of all its windows, ordered by field and position."""
     entities: list[Entity] = []
     places, labels, scores = _mark(answers, scheme)
     first = begin = 0
-    for part in ticket.tokens.fields:
+    for part in tokens.fields:
         stop = first + len(part.ids)
         end = bisect_left(places, stop, begin)
         if begin < end:
             marked = zip(places[begin:end], labels[begin:end], scores[begin:end], strict=True)
-            entities += _entities(ticket.article.text(part.name), part, _runs(part, first, marked, scheme))
+            entities += _entities(article.text(part.name), part, _runs(part, first, marked, scheme))
         first, begin = stop, end
     return entities
 

@@ -21,7 +21,7 @@ from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers, Reads
-from enricher.worker.records import Embedding, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket, hot_record
+from enricher.worker.records import Embedding, Float32Array, OwnedRow, Part, TaskCard, TaskKind, hot_record
 
 MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"
 """With either of them sentence-transformers saved the folder. The first names its modules, the second is their pooling's."""
@@ -93,9 +93,9 @@ class EmbeddingHead(Head):
         del settings, several
         return cls(task, spec.normalised, languages=languages)
 
-    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[Embedding]:
+    def find(self, part: Part, answers: list[OwnedRow]) -> list[Embedding]:
         """The vector of an article; none if it has no tokens."""
-        del ticket
+        del part
         row = article_row(answers, self.task)
         if row is None:
             return []

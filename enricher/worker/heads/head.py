@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.pooling import pooled
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import Article, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
+from enricher.worker.records import Article, Float32Array, OwnedRow, Part, TaskCard, TaskKind
 
 Findings = Sequence[Any]
 """The findings of a head in one article, in the order of the record. Each kind has its own type of finding."""
@@ -97,7 +97,7 @@ class Head(ABC):
     # ---- articles
 
     @abstractmethod
-    def find(self, ticket: Ticket, answers: list[Any]) -> Findings:
+    def find(self, part: Part, answers: list[Any]) -> Findings:
         """The findings for the record of an article. `answers`: the model's, for the parts that its windows own."""
 
     @classmethod

@@ -14,7 +14,7 @@ from enricher.worker.heads.head import Findings, Head, HeadSettings
 from enricher.worker.heads.label_names import label_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
+from enricher.worker.records import Entity, ModelCard, OwnedLabels, Part, TaskCard, TaskKind
 
 ARCHITECTURE = "ForTokenClassification"
 NER = "ner"
@@ -84,9 +84,12 @@ class EntityHead(Head):
         del settings
         return cls.of(spec.labels, task, languages, names_task=several)
 
-    def find(self, ticket: Ticket, answers: list[OwnedLabels]) -> list[Entity]:
+    def find(self, part: Part, answers: list[OwnedLabels]) -> list[Entity]:
         """The entities of an article whose windows are all labelled."""
-        found = decode_entities(ticket, answers, self.scheme)
+        article, tokens = part.ticket.article, part.tokens
+        assert article is not None
+        assert tokens is not None
+        found = decode_entities(article, tokens, answers, self.scheme)
         if self.names_task:
             for entity in found:
                 entity["task"] = self.task.name

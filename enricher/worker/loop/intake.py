@@ -16,10 +16,10 @@ from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
 from enricher.worker.loop.refusals import check_headers, dead_letter_for
 from enricher.worker.loop.waiting import Waiting, beyond_the_record, text_chars, value_bytes
-from enricher.worker.records import Article, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.records import Article, Part, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.rules.assembly import finish_enriched
-from enricher.worker.rules.branches import Splitter
 from enricher.worker.rules.long_articles import LongArticles
+from enricher.worker.rules.parts import Splitter
 from enricher.worker.rules.windowing import WindowCutter
 
 _AVERAGED_ARTICLES = 32
@@ -42,11 +42,11 @@ class Intake:
     A ticket whose schema is not here yet waits, and holds back nobody else until the limits of what is in flight are
     reached. `schemas` is None if no record names a schema.
     `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
-    gets a call for itself. A branch is tokenised for its pass (`Ticket.pass_index`).
+    gets a call for itself. Each part of a ticket is tokenised as its pass needs it.
     """
 
     read: Callable[[RawRecord], Article]
-    tokenizer: WorkerPool[list[Ticket], Tokenized]
+    tokenizer: WorkerPool[list[Part], Tokenized]
     cutters: Sequence[WindowCutter]
     """One for each pass."""
     scheduler: Scheduler
@@ -145,11 +145,11 @@ class Intake:
         while self._waiting and self.tokenizer.capacity:
             self.tokenizer.submit(self._waiting.next_call())
             moved = True
-        for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
+        for part, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
             moved = True
             self._tokenizer_moved_s = now_s
-            if ticket.live:
-                self._queue(ticket, tokens, now_s)
+            if part.live:
+                self._queue(part, tokens, now_s)
         # After results were taken back: other articles may use all capacity at once.
         moved |= self._begin_long(may_decode)
         return self._continue_long(now_s) or moved
@@ -174,12 +174,12 @@ class Intake:
         if not self.tokenizer.capacity or not (ticket := self._long.next(may_decode)):
             return False
         if ticket.article or self._decode(ticket):
-            branches = self._splitter.split(ticket)
-            for branch in branches:
-                self._long.begin(branch)
-            if branches:
-                self.tokenizer.submit([branches[0]])
-                self._waiting.add(branches[1:], first=True)
+            parts = self._splitter.split(ticket)
+            for part in parts:
+                self._long.begin(part)
+            if parts:
+                self.tokenizer.submit([parts[0]])
+                self._waiting.add(parts[1:], first=True)
         return True
 
     def _continue_long(self, now_s: float) -> bool:
@@ -227,9 +227,9 @@ class Intake:
         if self._long.is_long(ticket):
             self._long.wait(ticket)
             return 1
-        branches = self._splitter.split(ticket)
-        self._waiting.add(branches)
-        return max(1, len(branches))
+        parts = self._splitter.split(ticket)
+        self._waiting.add(parts)
+        return max(1, len(parts))
 
     def _decode(self, ticket: Ticket) -> bool:
         try:
@@ -246,12 +246,12 @@ class Intake:
             return False
         return True
 
-    def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
+    def _queue(self, part: Part, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
-            ticket.finish(letter_for(tokens))
+            part.refuse(letter_for(tokens))
             return
-        windows = self.cutters[ticket.pass_index].cut(ticket, tokens, now_s)
-        if not self._long.hold(ticket, windows):
+        windows = self.cutters[part.pass_index].cut(part, tokens, now_s)
+        if not self._long.hold(part, windows):
             self.scheduler.add(windows)
         if not windows:
-            finish_enriched(ticket, self.heads[ticket.pass_index], write_found)
+            finish_enriched(part, self.heads[part.pass_index], write_found)

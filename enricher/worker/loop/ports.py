@@ -10,6 +10,7 @@ from enricher.errors import InvalidArticle
 from enricher.worker.records import (
     Batch,
     DeadLetter,
+    Part,
     Partition,
     RawRecord,
     Release,
@@ -21,8 +22,8 @@ from enricher.worker.records import (
 from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.stats.snapshot import Connection, SchemaState
 
-Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
-"""The tokenizer's result for the tickets of one call."""
+Tokenized = Sequence[tuple[Part, TokenizedArticle | InvalidArticle]]
+"""The tokenizer's result for the parts of one call."""
 
 
 class PassQueue(Protocol):

@@ -1,6 +1,6 @@
 """In-flight data: the ticket of each record, its windows, batches and their results, releases.
 
-Everything is frozen but `Ticket`, which is filled in step by step and finished exactly once.
+Everything is frozen but a `Ticket` and its parts, which are filled in step by step and finished exactly once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from enricher.worker.records.articles import (
     TokenizedArticle,
     hot_record,
 )
-from enricher.worker.records.outcomes import EnrichedRecord, Outcome
+from enricher.worker.records.outcomes import DeadLetter, EnrichedRecord, Outcome
 
 Keep = Callable[[EnrichedRecord], EnrichedRecord]
 """Converts a record to the form in which it is kept until it is published."""
+Join = Callable[[int, EnrichedRecord], EnrichedRecord | None]
+"""Takes what one pass found. Returns the record of the article after the last pass, else None."""
 
 
 class OwnedLabels(NamedTuple):
@@ -54,20 +56,15 @@ Owned = OwnedLabels | OwnedRow
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One in-flight record, from its arrival to its commit. The only mutable record type.
+    """One in-flight record, from its arrival to its commit.
 
-    Windows refer to their ticket. Once a ticket is `forgotten` (a rebalance, a recovery), late results for it are dropped.
+    It is read, released and committed; the work on its article is done in parts, which refer to it. Once a ticket is
+    `forgotten` (a rebalance, a recovery), late results for it are dropped.
     """
 
     raw: RawRecord
     arrived_s: float
     article: Article | None = None
-    tokens: TokenizedArticle | None = None
-    answers: list[Sequence[Owned]] = field(default_factory=list)
-    """The answers of the heads about its windows so far: for each window one answer per head, in the order of finished
-    batches."""
-    windows: int = 0
-    windows_left: int = 0
     outcome: Outcome | None = None
     forgotten: bool = False
     trace: Headers = ()
@@ -76,27 +73,60 @@ class Ticket:
     """Set and read by tracing only."""
     unpacked_bytes: int = 0
     """Memory of the article beyond its record: a document made of another format, text that was packed."""
-    pass_index: int = 0
-    """Which of the worker's passes its windows go through."""
+    failed_pass: int = 0
+    """The pass that failed, if one of its parts has a dead letter."""
 
     def finish(self, outcome: Outcome) -> None:
         """Set the outcome, which is final."""
         assert self.outcome is None, "a ticket is finished once"
         self.outcome = outcome
 
-    def conclude(self, record: EnrichedRecord, keep: Keep | None = None) -> None:
-        """Finish with what all heads of its pass found. `keep` converts the record of a whole article."""
-        self.finish(keep(record) if keep else record)
-
-    @property
-    def whole(self) -> Ticket:
-        """The ticket of the whole article, which is read, released and committed."""
-        return self
-
     @property
     def live(self) -> bool:
         """True while the outcome is needed and still missing."""
         return self.outcome is None and not self.forgotten
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The work of one pass on an article: its tokens, and what the heads say about its windows.
+
+    `join`: what the parts of the article have in common; None if this is the only one.
+    """
+
+    ticket: Ticket
+    pass_index: int = 0
+    join: Join | None = None
+    tokens: TokenizedArticle | None = None
+    answers: list[Sequence[Owned]] = field(default_factory=list)
+    """The answers of the heads so far: for each window one answer per head, in the order of finished batches."""
+    windows: int = 0
+    windows_left: int = 0
+    done: bool = False
+
+    def finish(self, record: EnrichedRecord, keep: Keep | None = None) -> None:
+        """Finish with what this pass found; the last part also finishes the ticket. `keep` converts its record."""
+        self._end()
+        whole = self.join(self.pass_index, record) if self.join else record
+        if whole:
+            self.ticket.finish(keep(whole) if keep else whole)
+
+    def refuse(self, letter: DeadLetter) -> None:
+        """Finish with a dead letter, which is that of the article: late results for other parts are dropped."""
+        self._end()
+        self.ticket.failed_pass = self.pass_index
+        self.ticket.finish(letter)
+
+    @property
+    def live(self) -> bool:
+        """True while this pass is needed and not done."""
+        return not self.done and self.ticket.live
+
+    def _end(self) -> None:
+        assert not self.done, "a part is finished once"
+        self.done = True
+        # The ticket may wait behind a slower one, and the arrays are needed no longer.
+        self.answers, self.tokens = [], None
 
 
 @hot_record(eq=False)
@@ -107,13 +137,18 @@ class Window:
     of the window. The window owns the tokens `[own_start, own_stop)`; its labels for others are ignored.
     """
 
-    ticket: Ticket
+    part: Part
     ids: Int32Array
     start: int
     own_start: int
     own_stop: int
     specials_before: int
     arrived_s: float
+
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket of its article."""
+        return self.part.ticket
 
     @property
     def length_tokens(self) -> int:
@@ -135,7 +170,7 @@ class Batch:
     @property
     def pass_index(self) -> int:
         """Which of the worker's passes they go through together."""
-        return self.windows[0].ticket.pass_index
+        return self.windows[0].part.pass_index
 
     @property
     def length_tokens(self) -> int:

@@ -126,7 +126,7 @@ class LengthBucketScheduler:
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""
-        self._rebuild([window for window in self._waiting() if window.ticket.live])
+        self._rebuild([window for window in self._waiting() if window.part.live])
 
     def limit_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to so many padded tokens, at most those of the rules."""

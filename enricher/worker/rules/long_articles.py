@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from enricher.worker.records import Ticket, Window
+from enricher.worker.records import Part, Ticket, Window
 
 LONG_BYTES = 100_000
 """A longer value or text is a long article: twenty times a long newspaper article."""
@@ -22,19 +22,19 @@ IN_PROGRESS_BYTES = 2_000_000
 class _InProgress:
     """An article that went to the tokenizer, and its windows that the scheduler does not have yet."""
 
-    ticket: Ticket
+    part: Part
     held: deque[Window] = field(default_factory=deque)
 
     @property
     def with_scheduler(self) -> int:
         """Number of windows that the scheduler or the engine has."""
-        return self.ticket.windows_left - len(self.held)
+        return self.part.windows_left - len(self.held)
 
 
 class LongArticles:
     """Long articles that wait, in the order of arrival, and those in progress.
 
-    `passes`: how many branches, each with tokens, an article may get when it begins.
+    `passes`: how many parts, each with tokens, an article may get when it begins.
     """
 
     def __init__(self, passes: int = 1) -> None:
@@ -68,20 +68,20 @@ class LongArticles:
         ticket = next((each for each in self._waiting if each.article or may_decode(each)), None)
         if ticket is None:
             return None
-        in_progress_bytes = sum(_size(each.ticket) for each in self._in_progress)
+        in_progress_bytes = sum(_size(each.part.ticket) for each in self._in_progress)
         if self._in_progress and in_progress_bytes + self._passes * _size(ticket) > IN_PROGRESS_BYTES:
             return None
         self._waiting.remove(ticket)
         return ticket
 
-    def begin(self, ticket: Ticket) -> None:
-        """Note that a ticket goes to the tokenizer."""
-        self._in_progress.append(_InProgress(ticket))
+    def begin(self, part: Part) -> None:
+        """Note that a part goes to the tokenizer."""
+        self._in_progress.append(_InProgress(part))
 
-    def hold(self, ticket: Ticket, windows: Sequence[Window]) -> bool:
-        """Keep the windows of a ticket in progress; False if it is not one of these."""
+    def hold(self, part: Part, windows: Sequence[Window]) -> bool:
+        """Keep the windows of a part in progress; False if it is not one of these."""
         for each in self._in_progress:
-            if each.ticket is ticket:
+            if each.part is part:
                 each.held.extend(windows)
                 return True
         return False
@@ -94,7 +94,7 @@ class LongArticles:
         due: list[Window] = []
         self._drop_done()
         for each in self._in_progress:
-            if each.ticket.pass_index != pass_index:
+            if each.part.pass_index != pass_index:
                 continue
             wanted = min(len(each.held), at_once - each.with_scheduler)
             due += [replace(each.held.popleft(), arrived_s=now_s) for _ in range(wanted)]
@@ -106,7 +106,7 @@ class LongArticles:
         self._drop_done()
 
     def _drop_done(self) -> None:
-        self._in_progress = [each for each in self._in_progress if each.ticket.live]
+        self._in_progress = [each for each in self._in_progress if each.part.live]
 
 
 def _size(ticket: Ticket) -> int:

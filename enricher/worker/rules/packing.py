@@ -78,7 +78,7 @@ class ArrivalScheduler:
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""
-        self._windows = deque(window for window in self._windows if window.ticket.live)
+        self._windows = deque(window for window in self._windows if window.part.live)
         self.queued_tokens = sum(len(window.ids) for window in self._windows)
 
     def limit_budget(self, max_batch_tokens: int) -> None:

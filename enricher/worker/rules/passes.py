@@ -70,7 +70,7 @@ class PassScheduler:
 
 
 def _pass_of(window: Window) -> int:
-    return window.ticket.pass_index
+    return window.part.pass_index
 
 
 def _oldest_s(queue: PassQueue) -> float:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enricher.worker.records import Coverage, Int32Array, Ticket, TokenizedArticle, Window
+from enricher.worker.records import Coverage, Int32Array, Part, TokenizedArticle, Window
 
 LENGTH_STEP_TOKENS = 16
 """Some devices run fastest on multiples of this length; for an article with several windows they cost nothing."""
@@ -78,18 +78,18 @@ class WindowCutter:
         self._before, self._after = np.array(before, np.int32), np.array(after, np.int32)
         self._specials_before, self._specials = len(before), len(before) + len(after)
 
-    def cut(self, ticket: Ticket, tokens: TokenizedArticle, now_s: float) -> list[Window]:
-        """The windows of one article; none if it has no tokens. Prepares the ticket for their labels."""
-        framed = np.concatenate((self._before, *[part.ids for part in tokens.fields], self._after))
+    def cut(self, part: Part, tokens: TokenizedArticle, now_s: float) -> list[Window]:
+        """The windows of one article; none if it has no tokens. Prepares the part for the answers about them."""
+        framed = np.concatenate((self._before, *[each.ids for each in tokens.fields], self._after))
         length, specials_before = len(framed) - self._specials, self._specials_before
-        ticket.tokens = tokens
+        part.tokens = tokens
         if 0 < length <= self.content_tokens:
-            ticket.windows = ticket.windows_left = 1
-            return [Window(ticket, framed, 0, 0, length, specials_before, now_s)]
+            part.windows = part.windows_left = 1
+            return [Window(part, framed, 0, 0, length, specials_before, now_s)]
         spans = _plan(length, self.content_tokens, self.overlap_tokens, self._specials)
-        ticket.windows = ticket.windows_left = len(spans)
+        part.windows = part.windows_left = len(spans)
         return [
-            Window(ticket, ids, start, own_start, own_stop, specials_before, now_s)
+            Window(part, ids, start, own_start, own_stop, specials_before, now_s)
             for ids, (start, _, own_start, own_stop) in zip(self._each_framed(framed, spans), spans, strict=True)
         ]
 
@@ -115,7 +115,7 @@ _plan = lru_cache(maxsize=4096)(plan_windows)
 """Articles of the same length have the same plan. News has some thousand lengths; a plan takes about a kilobyte."""
 
 
-def coverage_of(ticket: Ticket) -> Coverage:
+def coverage_of(part: Part) -> Coverage:
     """How much of the article went through the model."""
-    assert ticket.tokens is not None
-    return Coverage(tokens=ticket.tokens.length_tokens, windows=ticket.windows, truncated=ticket.tokens.truncated)
+    assert part.tokens is not None
+    return Coverage(tokens=part.tokens.length_tokens, windows=part.windows, truncated=part.tokens.truncated)

@@ -205,7 +205,7 @@ class Counters:
                 for report in reports:
                     self.tasks[report.task.name].outcomes["skipped" if report.coverage is None else "ran"] += 1
             case DeadLetter(stage="tokenize" | "inference") if ticket.article is not None:
-                for task in self._passes[ticket.pass_index]:
+                for task in self._passes[ticket.failed_pass]:
                     task.outcomes["failed"] += 1
 
 

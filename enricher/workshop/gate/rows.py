@@ -16,7 +16,7 @@ from enricher.worker.heads import reads_of
 from enricher.worker.heads.pooling import pooled
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
-from enricher.worker.records import OwnedRow, Ticket
+from enricher.worker.records import OwnedRow, Part, Ticket
 from enricher.workshop.gate.runs import NO_RECORD
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class RowsRunner:
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> RowsRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds. Raises FatalError."""
-        tickets = [Ticket(NO_RECORD, 0.0, article=article) for article in texts.articles]
-        cut = [texts.cutter.cut(ticket, tokens, 0.0) for ticket, tokens in zip(tickets, texts.tokens, strict=True)]
+        parts = [Part(Ticket(NO_RECORD, 0.0, article=article)) for article in texts.articles]
+        cut = [texts.cutter.cut(part, tokens, 0.0) for part, tokens in zip(parts, texts.tokens, strict=True)]
         if empty := sum(not windows for windows in cut):
             raise FatalError(f"{empty} texts of the gold set have no tokens: remove them")
         windows = [window for each in cut for window in each]

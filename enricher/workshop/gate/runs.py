@@ -20,6 +20,7 @@ from enricher.worker.inference.run.advice import advice_for, cutter_for
 from enricher.worker.records import (
     Article,
     EnrichedRecord,
+    Part,
     Partition,
     RawRecord,
     RunOutput,
@@ -108,9 +109,9 @@ class VariantRunner:
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
-        tickets = [Ticket(NO_RECORD, 0.0, article=article) for article in texts.articles]
-        pairs = zip(tickets, texts.tokens, strict=True)
-        windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
+        parts = [Part(Ticket(NO_RECORD, 0.0, article=article)) for article in texts.articles]
+        pairs = zip(parts, texts.tokens, strict=True)
+        windows = [window for part, tokens in pairs for window in texts.cutter.cut(part, tokens, 0.0)]
         batches = batching(windows)
         owned: dict[Window, tuple[Int32Array, Float32Array, Float32Array]] = {}
         done = 0
@@ -125,9 +126,9 @@ class VariantRunner:
                 take(replace(run, heads=[finite]), self._heads)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
-        entities = tuple(self._entities(ticket) for ticket in tickets)
+        entities = tuple(self._entities(part) for part in parts)
         # Every token has one owner, and windows are in the order of the texts.
-        labels, scores, logits = (np.concatenate(parts) for parts in zip(*map(owned.__getitem__, windows), strict=True))
+        labels, scores, logits = (np.concatenate(each) for each in zip(*map(owned.__getitem__, windows), strict=True))
         return VariantRun(entities, labels, scores, logits, texts.lengths_tokens, len(windows), len(batches))
 
     def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunOutput, TokenLabels, Float32Array]:
@@ -141,8 +142,9 @@ class VariantRunner:
         run = RunOutput(windows, variant.starts(windows, labels.shape), [answers])
         return run, answers, logits.reshape(-1, logits.shape[-1])
 
-    def _entities(self, ticket: Ticket) -> tuple[EntitySpan, ...]:
-        if ticket.windows == 0:
-            finish_enriched(ticket, self._heads)
-        assert isinstance(ticket.outcome, EnrichedRecord), "every window of it was settled"
-        return tuple(EntitySpan.of(entity) for entity in ticket.outcome.entities)
+    def _entities(self, part: Part) -> tuple[EntitySpan, ...]:
+        if part.windows == 0:
+            finish_enriched(part, self._heads)
+        record = part.ticket.outcome
+        assert isinstance(record, EnrichedRecord), "every window of it was settled"
+        return tuple(EntitySpan.of(entity) for entity in record.entities)

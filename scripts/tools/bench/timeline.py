@@ -18,7 +18,7 @@ from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.kafka.writing.transaction import Stopwatch, Transaction
 from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.records import Batch, RawRecord, Release, Ticket, Window
+from enricher.worker.records import Batch, Part, RawRecord, Release, Ticket, Window
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
 
@@ -126,15 +126,15 @@ class Timeline:
         return watched
 
     def _submit(self, submit: Callable[..., None]) -> Callable[..., Any]:
-        def watched(pool: WorkerPool[Any, Any], item: list[Ticket] | Batch) -> None:
+        def watched(pool: WorkerPool[Any, Any], item: list[Part] | Batch) -> None:
             now_s = self._clock()
             if isinstance(item, Batch):
                 times = self._batches[id(item)] = BatchTimes(now_s)
                 for passage in {id(window.ticket): self._of(window.ticket) for window in item.windows}.values():
                     passage.batches.append(times)
             else:
-                for ticket in item:
-                    passage = self._articles[id(ticket.article)] = self._of(ticket)
+                for part in item:
+                    passage = self._articles[id(part.ticket.article)] = self._of(part.ticket)
                     passage.to_tokenizer_s = now_s
             submit(pool, item)
 

@@ -17,6 +17,7 @@ from enricher.worker.records import (
     Article,
     Batch,
     Float32Array,
+    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -91,8 +92,8 @@ def _cut(texts: Sequence[str], settings: Settings, model: Model) -> tuple[list[W
         article = Article(str(number), "", text, {})
         [tokens] = model.tokenizer.tokenize([article])
         assert isinstance(tokens, TokenizedArticle), tokens
-        ticket = Ticket(RawRecord(Partition("texts", 0), number, None, None), 0.0, article=article)
-        own = cutter.cut(ticket, tokens, now_s=0.0)
+        part = Part(Ticket(RawRecord(Partition("texts", 0), number, None, None), 0.0, article=article))
+        own = cutter.cut(part, tokens, now_s=0.0)
         windows += own
         owners += [number] * len(own)
     return windows, owners

@@ -25,6 +25,7 @@ from enricher.worker.inference.run.outputs import NOT_FINITE, answers_of, finite
 from enricher.worker.records import (
     Batch,
     BatchResult,
+    Part,
     Partition,
     RawRecord,
     RunOutput,
@@ -198,9 +199,9 @@ class OnnxEngine:
 
     def _padding(self, length_tokens: int, count: int = 1) -> Batch:
         """Windows of padding, of no article."""
-        ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+        part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0))
         ids = np.full(length_tokens, self._pad_id, np.int32)
-        return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
+        return Batch((Window(part, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
 
 
 def _was_raised(failure: WindowFailure) -> bool:

@@ -13,7 +13,7 @@ from enricher.worker.articles import decode_article
 from enricher.worker.inference.run.advice import cutter_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HEADLINES = 0.6
 HEADLINE_TOKENS = range(12, 41)
 FIRST_ID = 5
 """Smaller ids are special tokens in every supported vocabulary."""
-TICKET = Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
+PART = Part(Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Wind
 def window_of(ids: np.ndarray) -> Window:
     """A window of no article."""
     ids = ids.astype(np.int32)
-    return Window(TICKET, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
+    return Window(PART, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
 
 
 @cache
@@ -86,5 +86,5 @@ def _article_lengths() -> list[list[int]]:
     lengths = []
     for tokens in tokenizer.tokenize(articles):
         assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
-        lengths.append([window.length_tokens for window in cutter.cut(TICKET, tokens, now_s=0.0)])
+        lengths.append([window.length_tokens for window in cutter.cut(PART, tokens, now_s=0.0)])
     return lengths

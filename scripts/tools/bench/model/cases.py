@@ -14,7 +14,7 @@ from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.advice import advice_for, cutter_for
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from tools import ARTICLES
@@ -83,8 +83,8 @@ def sample_windows(checkpoint: Checkpoint) -> list[Window]:
         article = decode_article(value, max_article_chars=1_000_000)
         [tokens] = tokenizer.tokenize([article])
         assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
-        ticket = Ticket(RawRecord(Partition("samples", 0), number, None, value), 0.0, article=article)
-        windows += cutter.cut(ticket, tokens, now_s=0.0)
+        part = Part(Ticket(RawRecord(Partition("samples", 0), number, None, value), 0.0, article=article))
+        windows += cutter.cut(part, tokens, now_s=0.0)
     return windows
 
 

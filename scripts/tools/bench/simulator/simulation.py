@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from enricher.worker.records import Batch, Int32Array, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Batch, Int32Array, Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.load import Load
 from tools.bench.simulator.arrivals import Arrival
 from tools.bench.simulator.engine import EngineModel, WorkerPool
@@ -137,7 +137,7 @@ class _BestQueue:
 
 def window_of(length_tokens: int, arrived_s: float) -> Window:
     """A window in which only length and arrival time matter."""
-    return Window(_ticket(), _ids(length_tokens), 0, 0, length_tokens, 0, arrived_s)
+    return Window(_part(), _ids(length_tokens), 0, 0, length_tokens, 0, arrived_s)
 
 
 @cache
@@ -146,5 +146,5 @@ def _ids(length_tokens: int) -> Int32Array:
 
 
 @cache
-def _ticket() -> Ticket:
-    return Ticket(RawRecord(Partition("simulated", 0), 0, None, None), 0.0)
+def _part() -> Part:
+    return Part(Ticket(RawRecord(Partition("simulated", 0), 0, None, None), 0.0))

@@ -10,7 +10,7 @@ from functools import partial
 from enricher.worker.articles import decode_article
 from enricher.worker.build.model import Model, window_cutter
 from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.records import Batch, BatchResult, Partition, RawRecord, Ticket, TokenizedArticle, Window
+from enricher.worker.records import Batch, BatchResult, Part, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, processor_table, rates_table, thread_table
 from tools.bench.load import articles
@@ -82,8 +82,8 @@ def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window
         article = decode_article(value, max_article_chars=bench.settings.articles.max_article_chars)
         [tokens] = model.tokenizer.tokenize([article])
         assert isinstance(tokens, TokenizedArticle)
-        ticket = Ticket(RawRecord(Partition("bare", 0), number, None, value), 0.0, article=article)
-        windows += cutter.cut(ticket, tokens, now_s=0.0)
+        part = Part(Ticket(RawRecord(Partition("bare", 0), number, None, value), 0.0, article=article))
+        windows += cutter.cut(part, tokens, now_s=0.0)
     return sorted(windows, key=lambda window: window.length_tokens, reverse=True)
 
 

@@ -22,6 +22,7 @@ from enricher.worker.records import (
     EnrichedRecord,
     HeadOutput,
     ModelCard,
+    Part,
     RunOutput,
     TaskCard,
     TaskReport,
@@ -34,7 +35,7 @@ from enricher.worker.records import (
     WindowRows,
 )
 from enricher.worker.rules.assembly import finish_enriched, settle
-from enricher.worker.rules.branches import Branch, Splitter, Trunk
+from enricher.worker.rules.parts import Found, Splitter
 from enricher.worker.rules.windowing import WindowCutter
 
 MODEL = ModelCard("model", "0", "fp32")
@@ -58,14 +59,14 @@ def article_of(words: int, language: str | None) -> Ticket:
     return Ticket(raw(0), 0.0, Article("id", "", " ".join("a" * words), language=language))
 
 
-def windows_of(branch: Ticket) -> list[Window]:
-    """Those of its pass; a branch without any is finished, as intake does it."""
-    assert branch.article is not None
-    body = branch.article.body
-    part = TokenizedField("body", np.arange(len(body.split()), dtype=np.int32), spans_of_words(body))
-    windows = CUTTERS[branch.pass_index].cut(branch, TokenizedArticle((part,)), 0.0)
+def windows_of(part: Part) -> list[Window]:
+    """Those of its pass; a part without any is finished, as intake does it."""
+    assert part.ticket.article is not None
+    body = part.ticket.article.body
+    tokens = TokenizedField("body", np.arange(len(body.split()), dtype=np.int32), spans_of_words(body))
+    windows = CUTTERS[part.pass_index].cut(part, TokenizedArticle((tokens,)), 0.0)
     if not windows:
-        finish_enriched(branch, HEADS[branch.pass_index])
+        finish_enriched(part, HEADS[part.pass_index])
     return windows
 
 
@@ -76,7 +77,7 @@ def answered(windows: list[Window], failing: set[int] = frozenset()) -> BatchRes
     ids = np.concatenate([each.ids for each in good]) if good else np.zeros(0, np.int32)
     starts = np.cumsum([0, *(len(each.ids) for each in good)]).tolist()[:-1]
     means = [float(np.mean(range(each.own_start, each.own_stop))) for each in good]
-    index = windows[0].ticket.pass_index
+    index = windows[0].part.pass_index
     labels = TokenLabels((ids % (4 if index else 3) == 0).astype(np.int32), np.full(len(ids), 0.5, np.float32))
     rows = np.array([[-each, each] for each in means] if index else [[each] for each in means], np.float32)
     heads: list[HeadOutput] = [labels, WindowRows(rows)]
@@ -128,11 +129,11 @@ def lots(draw: st.DrawFn) -> Lot:
     splitter, tickets, windows = Splitter(HEADS, CARDS), [], dict[int, list[Window]]()
     for index, (words, language) in enumerate(articles):
         tickets.append(article_of(words, language))
-        windows[index] = [window for branch in splitter.split(tickets[-1]) for window in windows_of(branch)]
+        windows[index] = [window for part in splitter.split(tickets[-1]) for window in windows_of(part)]
     mixed = draw(st.permutations([window for its_own in windows.values() for window in its_own]))
     batches = []
     for index in (0, 1):
-        rest = [window for window in mixed if window.ticket.pass_index == index]
+        rest = [window for window in mixed if window.part.pass_index == index]
         while rest:
             size = draw(st.integers(1, len(rest)))
             batches.append(rest[:size])
@@ -152,14 +153,14 @@ def test_every_article_has_the_outcome_of_its_heads(lot: Lot) -> None:
             if after == number:
                 lot.tickets[index].forgotten = True
                 finished_before |= {index} if lot.tickets[index].outcome else set()
-        settle(answered(batch, lot.failing), HEADS[batch[0].ticket.pass_index])
+        settle(answered(batch, lot.failing), HEADS[batch[0].part.pass_index])
     for index, (words, language) in enumerate(lot.articles):
         ticket = lot.tickets[index]
         if ticket.forgotten and index not in finished_before:
             assert ticket.outcome is None or not lot.windows[index]
         elif failed := [window for window in lot.windows[index] if id(window) in lot.failing]:
             assert ticket.outcome == DeadLetter("inference", "Broken", "it is")
-            assert ticket.pass_index in {window.ticket.pass_index for window in failed}
+            assert ticket.failed_pass in {window.part.pass_index for window in failed}
         else:
             check(ticket, words, language)
 
@@ -172,8 +173,8 @@ def test_entities_are_kept_once_for_all_passes() -> None:
         kept.append(len(record.entities))
         return record
 
-    for branch in Splitter(HEADS, CARDS).split(ticket):
-        settle(answered(windows_of(branch)), HEADS[branch.pass_index], keep)
+    for part in Splitter(HEADS, CARDS).split(ticket):
+        settle(answered(windows_of(part)), HEADS[part.pass_index], keep)
     assert [4] == kept
     check(ticket, 5, "en")
 
@@ -182,8 +183,7 @@ def test_vectors_count_among_what_the_article_takes() -> None:
     """Of every pass, with the article's own ticket: a finished record may wait long, and keeps them as text."""
     ticket = article_of(5, "de")
     added = [
-        settle(answered(windows_of(branch)), HEADS[branch.pass_index])
-        for branch in Splitter(HEADS, CARDS).split(ticket)
+        settle(answered(windows_of(part)), HEADS[part.pass_index]) for part in Splitter(HEADS, CARDS).split(ticket)
     ]
     assert isinstance(ticket.outcome, EnrichedRecord)
     [vector] = ticket.outcome.findings["embeddings"]
@@ -191,19 +191,19 @@ def test_vectors_count_among_what_the_article_takes() -> None:
     assert sum(added) == ticket.unpacked_bytes
 
 
-def test_one_pass_makes_no_branches() -> None:
-    """The ticket itself goes through, with tasks or without; without tasks it does not look at the language."""
+def test_one_pass_makes_one_part() -> None:
+    """With tasks or without; without tasks it does not look at the language, or at the article."""
     for heads in ((EntityHead.of(("O", "A")),), HEADS[0], HEADS[1]):
         ticket = article_of(3, "fr")
-        assert [ticket] == Splitter([heads]).split(ticket)
+        assert [(ticket, 0)] == [(part.ticket, part.pass_index) for part in Splitter([heads]).split(ticket)]
     ticket = Ticket(raw(0), 0.0)
-    assert [ticket] == Splitter([(EntityHead.of(("O", "A")),)]).split(ticket)
+    assert [ticket] == [part.ticket for part in Splitter([(EntityHead.of(("O", "A")),)]).split(ticket)]
 
 
 def test_one_pass_says_which_of_its_tasks_ran() -> None:
     """Those that are not for the article's language have no answer in its record, though the model computed one."""
     ticket = article_of(6, "en")
-    settle(answered(windows_of(ticket)), HEADS[0])
+    settle(answered(windows_of(Part(ticket))), HEADS[0])
     assert isinstance(ticket.outcome, EnrichedRecord)
     coverage = Coverage(tokens=6, windows=2, truncated=False)
     assert [TaskReport(FIRST, coverage), TaskReport(VECTOR, None)] == ticket.outcome.tasks
@@ -223,58 +223,51 @@ def test_an_article_for_which_no_task_is_has_an_empty_record(passes: int) -> Non
     assert [(FIRST, None), (LATER, None)][:passes] == [(each.task, each.coverage) for each in ticket.outcome.tasks]
 
 
-def test_an_article_has_a_branch_for_each_pass_that_it_needs() -> None:
+def test_an_article_has_a_part_for_each_pass_that_it_needs() -> None:
     """The default task takes it without a language."""
     heads = [[EntityHead.of(("O", "A"), FIRST, GERMAN)], [EntityHead.of(("O", "A"), LATER, ENGLISH)]]
     expected = {"de": [0], "en": [1], None: [1], "fr": []}
     for language, passes in expected.items():
-        branches = Splitter(heads).split(article_of(3, language))
-        assert passes == [branch.pass_index for branch in branches]
-        assert all(isinstance(branch, Branch) for branch in branches)
+        parts = Splitter(heads).split(article_of(3, language))
+        assert passes == [part.pass_index for part in parts]
 
 
-def test_a_branch_is_traced_as_its_article() -> None:
-    """Batches are linked from the article's span, whichever pass they are of."""
-    ticket = article_of(3, "de")
-    ticket.span = object()
-    assert [ticket.span, ticket.span] == [branch.span for branch in Splitter(HEADS, CARDS).split(ticket)]
-
-
-def test_a_dead_letter_of_one_branch_ends_the_others() -> None:
-    """Their late results are dropped, and so are those of a trunk that is forgotten."""
+def test_a_dead_letter_of_one_part_ends_the_others() -> None:
+    """Their late results are dropped, and so are those of a ticket that is forgotten."""
     ticket = article_of(3, "de")
     first, second = Splitter(HEADS, CARDS).split(ticket)
     windows = windows_of(first), windows_of(second)
     settle(answered(windows[1], {id(windows[1][0])}), HEADS[1])
-    assert (False, False, False, 1) == (first.live, second.live, ticket.live, ticket.pass_index)
+    assert (False, False, False, 1) == (first.live, second.live, ticket.live, ticket.failed_pass)
     settle(answered(windows[0]), HEADS[0])
     assert isinstance(ticket.outcome, DeadLetter)
     late = article_of(3, "de")
-    branches = Splitter(HEADS, CARDS).split(late)
+    parts = Splitter(HEADS, CARDS).split(late)
     late.forgotten = True
-    assert [False, False] == [branch.live for branch in branches]
+    assert [False, False] == [part.live for part in parts]
 
 
-def test_branches_are_freed_without_the_garbage_collector() -> None:
+def test_parts_are_freed_without_the_garbage_collector() -> None:
     """A ticket that waits for its transaction keeps nothing of them."""
     ticket = article_of(3, "de")
-    branches = Splitter(HEADS, CARDS).split(ticket)
+    before = parts_of(ticket)
+    parts = Splitter(HEADS, CARDS).split(ticket)
     gc.disable()
     try:
-        for branch in branches:
-            settle(answered(windows_of(branch)), HEADS[branch.pass_index])
-        assert len(branches) == parts_of(ticket) - 1
-        del branch, branches
-        assert parts_of(ticket) == 0
+        for part in parts:
+            settle(answered(windows_of(part)), HEADS[part.pass_index])
+        assert len(parts) == parts_of(ticket) - before - 1
+        del part, parts
+        assert parts_of(ticket) == before
     finally:
         gc.enable()
     check(ticket, 3, "de")
 
 
 def parts_of(ticket: Ticket) -> int:
-    """How many trunks and branches of a ticket there are in memory."""
-    trunks = [each for each in gc.get_objects() if isinstance(each, Trunk) and each.ticket is ticket]
-    return len(trunks) + sum(isinstance(each, Branch) and each.raw is ticket.raw for each in gc.get_objects())
+    """How many objects about the parts of a ticket there are in memory."""
+    parts = sum(isinstance(each, Part) and each.ticket is ticket for each in gc.get_objects())
+    return parts + sum(isinstance(each, Found) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(("language", "failed", "dies"), [("en", 1, False), ("de", 1, True), ("en", 0, True)])
@@ -283,7 +276,7 @@ def test_a_head_that_fails_on_a_window_costs_the_articles_that_it_is_for(
 ) -> None:
     """The numbers of a head for other languages are computed for all articles of a batch, and nobody reads them."""
     ticket = article_of(20, language)
-    windows = windows_of(ticket)
+    windows = windows_of(Part(ticket))
     result = answered(windows)
     failure = WindowFailure(windows[1], "NotFinite", "no number", [failed])
     settle(replace(result, failures=[failure]), HEADS[0])
