@@ -34,7 +34,7 @@ from enricher.workshop.arguments import (
     UndoOption,
 )
 from enricher.workshop.calibrating import CalibratedOnGold
-from enricher.workshop.gate.gold_classes import gold_for
+from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.workshop.gating import Checked, check_variant, reasons_of
 from enricher.workshop.kept import remove_kept

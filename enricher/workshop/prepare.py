@@ -47,7 +47,7 @@ from enricher.workshop.calibrating import (
     refuse_own_texts,
     windows_of,
 )
-from enricher.workshop.gate.gold_classes import gold_for
+from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.workshop.gating import check_variant, reasons_of
 from enricher.workshop.hub import fetched

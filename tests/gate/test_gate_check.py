@@ -14,9 +14,10 @@ from enricher.worker.inference.checkpoint.gate_report import GateReport, read_re
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS
-from enricher.workshop.gate.check import Gate, Measured
+from enricher.workshop.gate.check import Gate
+from enricher.workshop.gate.kinds import Measured
 from enricher.workshop.gate.measure import compare
-from enricher.workshop.gate.runs import VariantRunner, tokenized
+from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenized
 from enricher.workshop.gate.verdict import GateVerdict, judge
 from enricher.workshop.kept import keep
 
@@ -43,15 +44,13 @@ def gate(gold: GoldSet, cache_dir: Path, steps: list[tuple[str, int, int]]) -> G
 
 
 @pytest.fixture(scope="module")
-def reference(gate: Gate, embedded: Checkpoint) -> Measured:
+def reference(gate: Gate, embedded: Checkpoint) -> Measured[VariantRun]:
     """What fp32 says."""
-    measured = gate.reference(embedded, "cpu")
-    assert isinstance(measured, Measured)
-    return measured
+    return gate.reference(embedded, "cpu")
 
 
 @pytest.fixture(scope="module")
-def twin(gate: Gate, embedded: Checkpoint, reference: Measured) -> GateReport:
+def twin(gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun]) -> GateReport:
     """The report of a variant that is float32 under another name."""
     return gate.check(embedded, Twin(), "cpu", reference)
 
@@ -76,7 +75,7 @@ def test_float32_does_not_depend_on_its_batch(twin: GateReport) -> None:
         assert each.largest_score_change < 1e-5
 
 
-def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured) -> None:
+def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun]) -> None:
     """The negative control: attention in steps of 2 loses more than the limit, and the report says so."""
     report = gate.check(embedded, Damaged(), "cpu", reference)
     assert not report.passed
@@ -86,7 +85,7 @@ def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, re
 
 
 def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
-    gate: Gate, embedded: Checkpoint, reference: Measured, twin: GateReport
+    gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun], twin: GateReport
 ) -> None:
     """A NaN where the label did not need it today is a wrong label tomorrow."""
     tokens = tokenized(embedded, ArticleTokenizer(embedded), gate.gold.texts)

@@ -21,8 +21,7 @@ from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.workshop.gate import verdict_rows
 from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.gold import GoldSet
-from enricher.workshop.gate.gold_classes import gold_for
-from enricher.workshop.gate.row_findings import MeasuredRows
+from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.rows import RowsRunner
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[s
     plain = class_model(tiny, root / "plain", LABELS, multi_label=True)
     opened = Checkpoint.open(plain)
     logits = _gate(opened, None, cache_dir).reference(opened, "cpu")
-    assert isinstance(logits, MeasuredRows)
     bias = -np.median(logits.runs[0].rows, axis=0)
     return {
         "single": class_model(tiny, root / "single", LABELS, bias=bias),

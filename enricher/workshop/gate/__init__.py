@@ -6,6 +6,6 @@ runs.py     runs the text through one variant, in the worker's own pipeline; row
 measure.py  compares two runs about entities; classes.py and vectors.py: about those
 verdict.py  what the figures mean: passed or failed, with reasons; verdict_rows.py: for classes and vectors
 overlap.py  sentences that two sets of texts share: the gold set must not be what int8 was calibrated on
-row_findings.py  figures and verdict for classes and vectors
+kinds.py    which of these each kind of head needs
 check.py    does all of it, and makes the report (checkpoint/gate_report.py)
 """

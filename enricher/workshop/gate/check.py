@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
@@ -21,11 +21,8 @@ from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.gold import GoldSet, joined
-from enricher.workshop.gate.measure import compare, composition
-from enricher.workshop.gate.row_findings import Findings, MeasuredRows, row_findings
-from enricher.workshop.gate.rows import RowsRunner
-from enricher.workshop.gate.runs import Progress, VariantRun, VariantRunner, tokenized
-from enricher.workshop.gate.verdict import judge
+from enricher.workshop.gate.kinds import YARDSTICKS, Measured
+from enricher.workshop.gate.runs import Progress, tokenized
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,19 +31,6 @@ if TYPE_CHECKING:
     from enricher.worker.inference.device.session import Device
     from enricher.worker.inference.graph.variants import Variant
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.workshop.gate.batches import Batching
-    from enricher.workshop.gate.runs import TokenizedTexts
-
-_Run_co = TypeVar("_Run_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """The answers of one variant about entities: a run for each of COMPOSITIONS, and one on documents."""
-
-    model: PreparedModel
-    runs: tuple[VariantRun, ...]
-    documents: VariantRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +44,7 @@ class Gate:
     device_id: int = 0
     """The number of the GPU."""
 
-    def reference(self, checkpoint: Checkpoint, device: Device) -> Measured | MeasuredRows:
+    def reference(self, checkpoint: Checkpoint, device: Device) -> Measured[Any]:
         """The answers of fp32, which checks of several variants of one model can share.
 
         Padded on a GPU too, where fp32 serves packed: a mistake in the packed layout would be in both otherwise.
@@ -72,17 +56,13 @@ class Gate:
         checkpoint: Checkpoint,
         variant: Variant,
         device: Device,
-        reference: Measured | MeasuredRows | None = None,
+        reference: Measured[Any] | None = None,
     ) -> GateReport:
         """Measure and judge `variant`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
         first = reference or self.reference(checkpoint, device)
         reduced = self.measured(checkpoint, variant, device)
-        if isinstance(first, MeasuredRows) and isinstance(reduced, MeasuredRows):
-            found = row_findings(checkpoint.head, self.gold, first, reduced, self.limit_points)
-        else:
-            assert isinstance(first, Measured)
-            assert isinstance(reduced, Measured)
-            found = self._entity_findings(first, reduced)
+        yardstick = YARDSTICKS[checkpoint.head.kind]
+        found = yardstick.findings(checkpoint.head, self.gold, first, reduced, self.limit_points)
         return GateReport(
             passed=found.verdict.passed,
             reasons=found.verdict.reasons,
@@ -94,40 +74,15 @@ class Gate:
             vectors=found.vectors,
         )
 
-    def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured | MeasuredRows:
+    def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured[Any]:
         """All runs of one variant. Raises ModelError, FatalError."""
         model = prepare_variant(checkpoint, variant, device, cache_dir=self.cache_dir, device_id=self.device_id)
         tokenizer = ArticleTokenizer(checkpoint)
         sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
-        if checkpoint.head.kind == "ner":
-            return Measured(model, *_all_runs(VariantRunner(model, self.progress), sentences, documents, variant.name))
-        return MeasuredRows(model, *_all_runs(RowsRunner(model, self.progress), sentences, documents, variant.name))
-
-    def _entity_findings(self, reference: Measured, reduced: Measured) -> Findings:
-        comparisons = (
-            compare("sentences", self.gold.texts, reference.runs[USUAL], reduced.runs[USUAL]),
-            compare("documents", joined(self.gold.texts), reference.documents, reduced.documents),
-        )
-        compositions = tuple(
-            composition(name, each.model.variant.name, self.gold.texts, each.runs[0], run)
-            for each in (reference, reduced)
-            for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
-        )
-        verdict = judge(comparisons, compositions, reduced.model.variant.name, self.limit_points)
-        return Findings(verdict, comparisons, compositions)
-
-
-class _Runner(Protocol[_Run_co]):
-    def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> _Run_co: ...
-
-
-def _all_runs(
-    runner: _Runner[_Run_co], texts: TokenizedTexts, documents: TokenizedTexts, variant: str
-) -> tuple[tuple[_Run_co, ...], _Run_co]:
-    """A run for each of COMPOSITIONS, and one on documents."""
-    runs = tuple(runner.run(texts, batching, f"{variant}, {name}") for name, batching in COMPOSITIONS)
-    return runs, runner.run(documents, COMPOSITIONS[USUAL][1], f"{variant}, documents")
+        runner = YARDSTICKS[checkpoint.head.kind].runner(model, self.progress)
+        runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)
+        return Measured(model, runs, runner.run(documents, COMPOSITIONS[USUAL][1], f"{variant.name}, documents"))
 
 
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:

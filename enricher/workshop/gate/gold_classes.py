@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import FatalError
-from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, gold_lines, read_gold, unusable
+from enricher.workshop.gate.gold import GoldSet, GoldText, gold_lines, unusable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,18 +32,6 @@ class _ClassLine(_Line):
 
 
 _Parsed = TypeVar("_Parsed", bound=_Line)
-
-
-def gold_for(head: HeadSpec, path: Path | None) -> GoldSet:
-    """The gold set that suits a head; without a path, the built-in texts, which have entities and no classes.
-
-    Raises FatalError, with the line, if the file cannot be used.
-    """
-    if head.kind == "ner":
-        return read_gold(path or DEFAULT_GOLD)
-    if head.kind == "classification" and path is not None:
-        return read_classes(path, head)
-    return read_texts(path or DEFAULT_GOLD)
 
 
 def read_classes(path: Path, head: HeadSpec) -> GoldSet:
