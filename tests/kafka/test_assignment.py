@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka.clients import config_for
 from support.topics import Topics
 
@@ -72,6 +72,11 @@ def assignment() -> Assignment:
     return Assignment(cast("Consumer", quiet), config, cast("TopicWatch", quiet), ClientErrors(config))
 
 
+def client_of(assignment: Assignment) -> Quiet:
+    """The consumer that it tells."""
+    return cast("Quiet", assignment._consumer)
+
+
 def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(assignment: Assignment) -> None:
     """A long pause is no trouble, even if partitions are assigned meanwhile: the worker has no capacity for records."""
     assignment.pause()
@@ -123,7 +128,7 @@ def test_first_records_are_gathered_until_every_new_partition_has_delivered(assi
 
 def test_partitions_that_stay_are_fetched_again_at_once_after_a_rebalance(assignment: Assignment) -> None:
     """The client paused them and may sleep; those that it has just been given wake it themselves."""
-    quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
+    quiet, other = client_of(assignment), Partition("articles", 4)
     assignment.add([TopicPartition(*PLACE)])
     assignment.fetch_again()
     assert [] == quiet.sought
@@ -136,7 +141,7 @@ def test_partitions_that_stay_are_fetched_again_at_once_after_a_rebalance(assign
 
 def test_partitions_that_left_or_wait_or_are_paused_are_not_fetched_after_a_rebalance(assignment: Assignment) -> None:
     """Nobody knows where they go on, or nobody wants their records now."""
-    quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
+    quiet, other = client_of(assignment), Partition("articles", 4)
     assignment.add([TopicPartition(*PLACE), TopicPartition(*other)])
     assignment.partitions.rewind([other])
     assignment.add([])
@@ -180,7 +185,7 @@ def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(
     assignment: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that refuses to seek must not leave it paused for ever."""
-    quiet = cast("Quiet", assignment._consumer)
+    quiet = client_of(assignment)
     assignment.add([TopicPartition(*PLACE)])
     assignment.partitions[PLACE].reach_end(7, 0.0)
     assignment.hold([PLACE])
@@ -195,7 +200,7 @@ def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(
 
 def test_a_held_partition_is_not_fetched_after_a_rebalance(assignment: Assignment) -> None:
     """And one that left and came back is not held."""
-    quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
+    quiet, other = client_of(assignment), Partition("articles", 4)
     assignment.add([TopicPartition(*PLACE)])
     assignment.hold([PLACE])
     assignment.add([TopicPartition(*other)])
@@ -204,3 +209,51 @@ def test_a_held_partition_is_not_fetched_after_a_rebalance(assignment: Assignmen
     assignment.remove([PLACE])
     assignment.add([TopicPartition(*PLACE)])
     assert PLACE in assignment.partitions.of(State.READING)
+
+
+def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None:
+    """The loop says in each turn what it wants nothing of, and a start that is found late must not undo that."""
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.partitions.rewind([PLACE])
+    assignment.hold([PLACE])
+    assert [PLACE] == assignment.partitions.of(State.SEARCHING)
+    assignment.tend(time.monotonic() + 1)
+    assignment.hold([PLACE])
+    assert [PLACE] == assignment.partitions.of(State.HELD)
+
+
+def test_what_is_aside_stays_there_until_the_turn_of_the_others_is_over(assignment: Assignment) -> None:
+    """Whether the loop holds something meanwhile, or resumes without a pause."""
+    other = Partition("articles", 4)
+    assignment.add([TopicPartition(*PLACE), TopicPartition(*other)])
+    assignment.partitions[other].set_aside()
+    assignment.resume()
+    assert [other] == assignment.partitions.of(State.ASIDE)
+    assignment.hold([other])
+    assignment.hold([])
+    assert [PLACE, other] == assignment.partitions.of(State.READING)
+    assignment.partitions[other].set_aside()
+    assignment.tend(time.monotonic())
+    assert [PLACE, other] == assignment.partitions.of(State.READING)
+
+
+def test_a_start_that_nobody_says_is_a_warning_once_that_lasts(
+    assignment: Assignment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of the partition is read meanwhile. A look-up that fails once, as in many a rebalance, is none."""
+
+    def nobody_answers(*_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    quiet = client_of(assignment)
+    monkeypatch.setattr(quiet, "committed", nobody_answers)
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.tend(time.monotonic())
+    assert "has not been known" not in caplog.text
+    monkeypatch.setattr("enricher.worker.kafka.reading.assignment._WARN_EVERY_S", 0.0)
+    for _ in range(3):
+        assignment.tend(time.monotonic() + 1)
+    assert 1 == caplog.text.count("the start of articles 3 has not been known for 0 s")
+    monkeypatch.undo()
+    assignment.tend(time.monotonic() + 1)
+    assert [PLACE] == assignment.partitions.of(State.READING)

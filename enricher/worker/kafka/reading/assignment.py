@@ -66,6 +66,8 @@ class Assignment:
         self._silent: set[Partition] = set()
         """Partitions that delivered nothing within the timeout, and nothing since, with whichever client."""
         self._warnings = Repeats(period_s=_WARN_EVERY_S)
+        self._unknown_since_s: float | None = None
+        """Since when every look-up has failed."""
 
     @property
     def began_with(self) -> int | None:
@@ -252,14 +254,25 @@ class Assignment:
         except TopicReplaced:
             raise
         except TransactionTrouble as trouble:
-            log.debug("the start of %s is not known yet: %s", names_of(waiting), trouble)
+            self._say_unknown(waiting, trouble, began_s)
             if isinstance(trouble, StillSearching):
                 pause_s = _PAUSE_SHARE * (time.monotonic() - began_s)
                 self._expect(waiting)  # the search has its own bound
+        else:
+            self._unknown_since_s = None
         self._next_lookup_s = time.monotonic() + max(
             pause_s, _HIDDEN_PAUSE_S if self.partitions.of(State.HIDDEN) else 0.0
         )
         self._begin(found)
+
+    def _say_unknown(self, waiting: Sequence[Partition], trouble: TransactionTrouble, now_s: float) -> None:
+        """Log that a look-up failed: as a warning once that has lasted, since nothing of these partitions is read."""
+        if self._unknown_since_s is None:
+            self._unknown_since_s = now_s
+        lasts_s = now_s - self._unknown_since_s
+        lasts = lasts_s >= _WARN_EVERY_S and self._warnings.is_new("start")
+        level = logging.WARNING if lasts else logging.DEBUG
+        log.log(level, "the start of %s has not been known for %.0f s: %s", names_of(waiting), lasts_s, trouble)
 
     def _determined(self, missing: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         """Calls `StartFinder.determine`; leaves out partitions whose outputs an open transaction hides: those wait."""
