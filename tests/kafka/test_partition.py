@@ -58,7 +58,7 @@ def brought_to(state: State) -> AssignedPartition:
 @pytest.mark.parametrize("event", Event)
 @pytest.mark.parametrize("state", State)
 def test_the_table_says_what_each_event_makes_of_each_state(state: State, event: Event) -> None:
-    """What it does not say is an error of the program, which is told with the partition, and changes nothing."""
+    """An event that it does not name is an error of the program: it is told with the partition, and changes nothing."""
     partition = brought_to(state)
     if after := AFTER[state].get(event):
         EVENTS[event](partition)

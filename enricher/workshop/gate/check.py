@@ -21,7 +21,7 @@ from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.gold import GoldSet, joined
-from enricher.workshop.gate.kinds import YARDSTICKS, Measured
+from enricher.workshop.gate.kinds import YARDSTICKS, Measured, Pair
 from enricher.workshop.gate.runs import Progress, tokenized
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Gate:
         """Measure and judge `variant`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
         first = reference or self.reference(checkpoint, device)
         reduced = self.measured(checkpoint, variant, device)
-        yardstick = YARDSTICKS[checkpoint.head.kind]
-        found = yardstick.findings(checkpoint.head, self.gold, first, reduced, self.limit_points)
+        pair = Pair(checkpoint.head, self.gold, self.limit_points, first, reduced)
+        found = YARDSTICKS[checkpoint.head.kind].findings(pair)
         return GateReport(
             passed=found.verdict.passed,
             reasons=found.verdict.reasons,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -13,13 +12,13 @@ from enricher.workshop.gate.gold import DEFAULT_GOLD, joined, read_gold
 from enricher.workshop.gate.gold_classes import read_classes, read_texts
 from enricher.workshop.gate.measure import compare, composition
 from enricher.workshop.gate.rows import RowsRun, RowsRunner
-from enricher.workshop.gate.runs import Progress, VariantRun, VariantRunner
+from enricher.workshop.gate.runs import VariantRun, VariantRunner
 from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
 from enricher.workshop.gate.verdict import judge
 from enricher.workshop.gate.verdict_rows import judge_classes, judge_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from enricher.worker.records import TaskKind
     from enricher.workshop.gate.batches import Batching
     from enricher.workshop.gate.gold import GoldSet
-    from enricher.workshop.gate.runs import TokenizedTexts
+    from enricher.workshop.gate.runs import Progress, TokenizedTexts
     from enricher.workshop.gate.verdict import GateVerdict
 
 Run = TypeVar("Run")
@@ -43,11 +42,6 @@ class Measured(Generic[Run]):
     model: PreparedModel
     runs: tuple[Run, ...]
     documents: Run
-
-    @property
-    def variant(self) -> str:
-        """The name of the variant."""
-        return self.model.variant.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,140 +63,99 @@ class Runner(Protocol[_Run_co]):
         ...
 
 
-class Yardstick(ABC, Generic[Run]):
-    """One kind of head."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair(Generic[Run]):
+    """The answers of fp32 and of a reduced variant about one gold set."""
 
-    @abstractmethod
-    def gold(self, head: HeadSpec, path: Path | None) -> GoldSet:
-        """The gold set; without a path, the built-in texts. Raises FatalError, with the line, if it cannot be used."""
+    head: HeadSpec
+    gold: GoldSet
+    limit_points: float
+    reference: Measured[Run]
+    reduced: Measured[Run]
 
-    @abstractmethod
-    def runner(self, model: PreparedModel, progress: Progress) -> Runner[Run]:
-        """Opens a session."""
-
-    @abstractmethod
-    def findings(
-        self, head: HeadSpec, gold: GoldSet, reference: Measured[Run], reduced: Measured[Run], limit_points: float
-    ) -> Findings:
-        """Compare a variant with fp32, and judge it."""
-
-
-class Entities(Yardstick[VariantRun]):
-    """Compares labels and spans with those of the gold set."""
-
-    def gold(self, head: HeadSpec, path: Path | None) -> GoldSet:
-        """Reads texts with their entities."""
-        del head
-        return read_gold(path or DEFAULT_GOLD)
-
-    def runner(self, model: PreparedModel, progress: Progress) -> Runner[VariantRun]:
-        """Decodes as the worker does."""
-        return VariantRunner(model, progress)
-
-    def findings(
-        self,
-        head: HeadSpec,
-        gold: GoldSet,
-        reference: Measured[VariantRun],
-        reduced: Measured[VariantRun],
-        limit_points: float,
-    ) -> Findings:
-        """Judges by F1, and by how often labels change with the company in a batch."""
-        del head
-        comparisons = (
-            compare("sentences", gold.texts, reference.runs[USUAL], reduced.runs[USUAL]),
-            compare("documents", joined(gold.texts), reference.documents, reduced.documents),
-        )
-        compositions = tuple(
-            composition(name, each.variant, gold.texts, each.runs[0], run)
-            for each in (reference, reduced)
-            for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
-        )
-        return Findings(judge(comparisons, compositions, reduced.variant, limit_points), comparisons, compositions)
+    def compositions(self) -> Iterator[tuple[str, str, Run, Run]]:
+        """Each composition of batches: its name, the variant, the variant's first run, and its run composed like this."""
+        for each in (self.reference, self.reduced):
+            for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True):
+                yield name, each.model.variant.name, each.runs[0], run
 
 
-class Classes(Yardstick[RowsRun]):
-    """Compares classes with those of the gold set, or with those of fp32 where it has none."""
+@dataclass(frozen=True, slots=True)
+class Yardstick(Generic[Run]):
+    """One kind of head: how its gold set is read, what runs it, and what is found in a pair of variants.
 
-    def gold(self, head: HeadSpec, path: Path | None) -> GoldSet:
-        """Reads texts with their classes; the built-in ones have none."""
-        return read_classes(path, head) if path else read_texts(DEFAULT_GOLD)
+    `gold` reads a file, or without a path the built-in texts. Raises FatalError, with the line, if that cannot be used.
+    """
 
-    def runner(self, model: PreparedModel, progress: Progress) -> Runner[RowsRun]:
-        """Pools the rows of windows."""
-        return RowsRunner(model, progress)
-
-    def findings(
-        self,
-        head: HeadSpec,
-        gold: GoldSet,
-        reference: Measured[RowsRun],
-        reduced: Measured[RowsRun],
-        limit_points: float,
-    ) -> Findings:
-        """Judges by how many texts change their class."""
-        scale, usual = ClassScale(head, limit_points), reference.runs[USUAL]
-        classes = ClassFigures(
-            multi_label=head.multi_label,
-            comparisons=(
-                compare_classes("texts", scale, gold.texts, usual, reduced.runs[USUAL]),
-                compare_classes("documents", scale, joined(gold.texts), reference.documents, reduced.documents),
-            ),
-            compositions=tuple(
-                compose_classes(name, each.variant, scale, gold.texts, usual, (each.runs[0], run))
-                for each in (reference, reduced)
-                for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
-            ),
-        )
-        return Findings(judge_classes(classes, reduced.variant, limit_points), classes=classes)
+    gold: Callable[[HeadSpec, Path | None], GoldSet]
+    runner: Callable[[PreparedModel, Progress], Runner[Run]]
+    findings: Callable[[Pair[Run]], Findings]
 
 
-class Vectors(Yardstick[RowsRun]):
-    """Compares vectors with those of fp32: no text has a right one."""
+def _entities(pair: Pair[VariantRun]) -> Findings:
+    """Judge by F1, and by how often labels change with the company in a batch."""
+    texts, reference, reduced = pair.gold.texts, pair.reference, pair.reduced
+    comparisons = (
+        compare("sentences", texts, reference.runs[USUAL], reduced.runs[USUAL]),
+        compare("documents", joined(texts), reference.documents, reduced.documents),
+    )
+    compositions = tuple(
+        composition(name, variant, texts, first, run) for name, variant, first, run in pair.compositions()
+    )
+    verdict = judge(comparisons, compositions, reduced.model.variant.name, pair.limit_points)
+    return Findings(verdict, comparisons, compositions)
 
-    def gold(self, head: HeadSpec, path: Path | None) -> GoldSet:
-        """Reads texts alone, whatever else the lines say."""
-        del head
-        return read_texts(path or DEFAULT_GOLD)
 
-    def runner(self, model: PreparedModel, progress: Progress) -> Runner[RowsRun]:
-        """Pools the rows of windows."""
-        return RowsRunner(model, progress)
+def _classes(pair: Pair[RowsRun]) -> Findings:
+    """Judge by how many texts change their class."""
+    scale, texts = ClassScale(pair.head, pair.limit_points), pair.gold.texts
+    reference, reduced = pair.reference, pair.reduced
+    usual = reference.runs[USUAL]
+    classes = ClassFigures(
+        multi_label=pair.head.multi_label,
+        comparisons=(
+            compare_classes("texts", scale, texts, usual, reduced.runs[USUAL]),
+            compare_classes("documents", scale, joined(texts), reference.documents, reduced.documents),
+        ),
+        compositions=tuple(
+            compose_classes(name, variant, scale, texts, usual, (first, run))
+            for name, variant, first, run in pair.compositions()
+        ),
+    )
+    return Findings(judge_classes(classes, reduced.model.variant.name, pair.limit_points), classes=classes)
 
-    def findings(
-        self,
-        head: HeadSpec,
-        gold: GoldSet,
-        reference: Measured[RowsRun],
-        reduced: Measured[RowsRun],
-        limit_points: float,
-    ) -> Findings:
-        """Judges by cosines, and by who is whose neighbour."""
-        del gold, limit_points
-        vectors = VectorFigures(
-            dimensions=head.dimensions,
-            comparisons=(
-                compare_vectors("texts", reference.runs[USUAL], reduced.runs[USUAL]),
-                compare_vectors("documents", reference.documents, reduced.documents),
-            ),
-            compositions=tuple(
-                compose_vectors(name, each.variant, each.runs[0], run)
-                for each in (reference, reduced)
-                for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
-            ),
-        )
-        return Findings(judge_vectors(vectors, reduced.variant), vectors=vectors)
+
+def _vectors(pair: Pair[RowsRun]) -> Findings:
+    """Judge by cosines, and by who is whose neighbour."""
+    reference, reduced = pair.reference, pair.reduced
+    vectors = VectorFigures(
+        dimensions=pair.head.dimensions,
+        comparisons=(
+            compare_vectors("texts", reference.runs[USUAL], reduced.runs[USUAL]),
+            compare_vectors("documents", reference.documents, reduced.documents),
+        ),
+        compositions=tuple(
+            compose_vectors(name, variant, first, run) for name, variant, first, run in pair.compositions()
+        ),
+    )
+    return Findings(judge_vectors(vectors, reduced.model.variant.name), vectors=vectors)
+
+
+def _texts(_head: HeadSpec, path: Path | None) -> GoldSet:
+    return read_texts(path or DEFAULT_GOLD)
 
 
 YARDSTICKS: Mapping[TaskKind, Yardstick[Any]] = {
-    "ner": Entities(),
-    "classification": Classes(),
-    "embedding": Vectors(),
+    "ner": Yardstick(lambda _head, path: read_gold(path or DEFAULT_GOLD), VariantRunner, _entities),
+    "classification": Yardstick(
+        lambda head, path: read_classes(path, head) if path else read_texts(DEFAULT_GOLD), RowsRunner, _classes
+    ),
+    "embedding": Yardstick(_texts, RowsRunner, _vectors),
 }
 """A kind that is not here is served in fp32 alone (`Head.compares`), and is not measured."""
 
 
 def gold_for(head: HeadSpec, path: Path | None) -> GoldSet:
     """The gold set that suits a head, as its yardstick reads it; texts alone for a head that is not measured."""
-    yardstick = YARDSTICKS.get(head.kind) or Vectors()
-    return yardstick.gold(head, path)
+    yardstick = YARDSTICKS.get(head.kind)
+    return yardstick.gold(head, path) if yardstick else _texts(head, path)

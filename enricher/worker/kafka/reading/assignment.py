@@ -154,7 +154,7 @@ class Assignment:
     def resume(self) -> None:
         """Deliver records again."""
         self._paused = False
-        self._expect([*self.partitions.waiting, *self.partitions.of(State.READING)])
+        self._expect(self.partitions.waiting)
         self._read_on(self.partitions.of(State.READING))
 
     def hold(self, partitions: Collection[Partition]) -> None:
@@ -174,7 +174,6 @@ class Assignment:
             for partition in released:
                 self.partitions[partition].release()
             self.read_again(released)
-            self._expect(released)
             self._read_on(released)
 
     def read_again(self, partitions: Collection[Partition]) -> None:
@@ -290,7 +289,8 @@ class Assignment:
         return self._starts.determine(rest) if rest else {}
 
     def _read_on(self, partitions: Collection[Partition]) -> None:
-        """Let the client fetch these."""
+        """Let the client fetch these, and expect their records."""
+        self._expect(partitions)
         if not self._paused:
             with mapping_errors("resuming", self._client_errors):
                 self._consumer.resume([foreign(partition) for partition in partitions])
@@ -319,7 +319,6 @@ class Assignment:
             for partition in back:
                 self.partitions[partition].take_back()
             self.read_again(back)
-            self._expect(back)
             self._read_on(back)
 
     def _found(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
@@ -336,7 +335,6 @@ class Assignment:
             begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
         for partition in begun:
             self.partitions[partition].begin(found[partition].start, found[partition].leader_epoch)
-        self._expect(begun)
         self._read_on(begun)
 
     def _expect(self, partitions: Iterable[Partition]) -> None:
