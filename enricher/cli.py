@@ -63,6 +63,7 @@ EXIT_CODES = {
     9: "further behind than allowed (lag)",
     10: "lines could not be enriched: all of them, or with --strict any (enrich)",
     11: "the schema registry says that the schema of records is not compatible (schemas)",
+    12: "dead letters reached a limit, and none beyond it is committed (run)",
     130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."

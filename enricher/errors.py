@@ -6,6 +6,7 @@
     ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
     │   ├── RefusedBatch        the same, and write smaller batches
+    │   ├── RefusedSubstitutes  the same, and dead-letter the outputs that are too large for their topic
     │   ├── MissingTopic        the same; fatal at the start if the topic stays missing
     │   └── ProducerFenced      the same, unless a newer process with our name is alive: then Fenced
     └── FatalError              log the message and exit with `exit_code`; a restart begins at the committed offsets
@@ -16,6 +17,7 @@
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work was lost inside the worker
         ├── NotEnriched        10   no line of a file could be enriched (`enrich`)
+        ├── TooManyDeadLetters 12   dead letters reached a limit, and none beyond it is committed
         └── OutputClosed        0   the reader of our output has gone (`| head`): a clean end
 
 Each package maps foreign errors (`KafkaException`, ONNX Runtime's) to these in one place; none leaves it unmapped.
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from enricher.worker.records import Outcome, Ticket
+    from enricher.worker.records import DeadLetter, Outcome, Ticket
 
 
 class EnricherError(Exception):
@@ -75,6 +77,17 @@ class RefusedBatch(TransactionTrouble):
     def __init__(self, message: str, size_bytes: int) -> None:
         super().__init__(message)
         self.size_bytes = size_bytes
+
+
+class RefusedSubstitutes(TransactionTrouble):
+    """Dead letters instead of outputs that are too large for their topic would exceed a limit of dead letters.
+
+    `letters`: these dead letters. Once they are the outcomes, the release can be cut.
+    """
+
+    def __init__(self, letters: Mapping[Ticket, DeadLetter]) -> None:
+        super().__init__(f"{len(letters)} outputs are too large for their topic, and dead letters are near their limit")
+        self.letters = letters
 
 
 class MissingTopic(TransactionTrouble):
@@ -148,6 +161,12 @@ class NotEnriched(FatalError):
     """All lines of a file could not be enriched, or with --strict one of them. The outputs are written."""
 
     exit_code = 10
+
+
+class TooManyDeadLetters(FatalError):
+    """Dead letters reached one of the limits `dead_letters.*`. What is within the limit is committed, and nothing beyond."""
+
+    exit_code = 12
 
 
 class OutputClosed(FatalError):

@@ -29,6 +29,7 @@ from enricher.worker.records import (
     Release,
     Ticket,
 )
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats.counters import Counters
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
@@ -146,6 +147,7 @@ def sink_for(
         source=source,
         guard=unguarded,
         counters=counters,
+        dead_letters=DeadLetterLimits(Limits()),
         producer_class=producer_class,
     )
     sink.open()

@@ -12,6 +12,7 @@ from support.topics import Topics
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats.counters import Counters
 
 NOWHERE = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
@@ -39,6 +40,7 @@ def test_nothing_is_connected_before_the_sink_is_prepared(error: Exception) -> N
         source=KafkaSource(config),
         guard=unguarded,
         counters=Counters(),
+        dead_letters=DeadLetterLimits(Limits()),
         prepare=prepare,
         producer_class=NoProducer,
     )

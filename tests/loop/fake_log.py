@@ -16,7 +16,7 @@ from typing import Literal
 
 from loop.fake_group import Group, LogError
 
-from enricher.worker.records import Mark, Partition
+from enricher.worker.records import Mark, Partition, Tally
 
 
 class ProducerFenced(LogError):
@@ -38,6 +38,7 @@ class Transaction:
     first_offsets: dict[Partition, int] = field(default_factory=dict)
     group_offsets: dict[Partition, int] = field(default_factory=dict)
     marks: dict[Partition, Mark] = field(default_factory=dict)
+    tallies: dict[Partition, Tally] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +112,14 @@ class Producer:
         member: str,
         generation: int,
         marks: Mapping[Partition, Mark] = MappingProxyType({}),
+        tallies: Mapping[Partition, Tally] = MappingProxyType({}),
     ) -> None:
         """Make the group's offsets, with their metadata, part of the transaction. Raises NoMember or StaleGeneration."""
         transaction = self._open()
         self._log.group.check(member, generation)
         transaction.group_offsets.update(offsets)
         transaction.marks.update({partition: marks.get(partition, Mark()) for partition in offsets})
+        transaction.tallies.update({partition: tallies.get(partition, Tally()) for partition in offsets})
 
     def commit(self) -> None:
         """Make everything visible at once."""
@@ -149,6 +152,7 @@ class FakeLog:
         self.group = Group(self.input)
         self.committed: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
+        self.tallies: dict[Partition, Tally] = {}
         """What stands beside the committed offsets."""
         self.commits: list[Transaction] = []
         """The transactions that were committed, in this order."""
@@ -191,6 +195,7 @@ class FakeLog:
         if state == "committed":
             self.committed.update(transaction.group_offsets)
             self.marks.update(transaction.marks)
+            self.tallies.update(transaction.tallies)
             self.commits.append(transaction)
 
     def time_out(self, transaction: Transaction) -> None:

@@ -12,7 +12,7 @@ from loop.fake_log import FakeLog, Producer
 from loop.fake_log import ProducerFenced as FencedByTheLog
 from loop.faults import Fault, Late, no_fault
 
-from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
+from enricher.errors import ProducerFenced, RefusedOutput, RefusedSubstitutes, TransactionTrouble
 from enricher.worker.records import (
     DeadLetter,
     EnrichedRecord,
@@ -21,8 +21,10 @@ from enricher.worker.records import (
     Partition,
     RawRecord,
     Release,
+    Start,
     Ticket,
 )
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
 TRIES = 3
@@ -43,6 +45,7 @@ class Output:
 class FakeSink:
     """Publishes to the fake log as `TransactionalSink` does to a real one.
 
+    `start_of`: that of the source.
     `refuses`: outputs that the broker will never take. `too_large`: outcomes that become dead letters instead.
     """
 
@@ -56,6 +59,8 @@ class FakeSink:
         fault: Fault = no_fault,
         refuses: Callable[[Output], bool] = lambda _output: False,
         too_large: Callable[[Outcome], bool] = lambda _outcome: False,
+        dead_letters: DeadLetterLimits | None = None,
+        start_of: Callable[[Partition], Start | None] = lambda _partition: None,
         transaction_timeout_s: float = 15.0,
     ) -> None:
         self._log = log
@@ -65,6 +70,8 @@ class FakeSink:
         self._fault = fault
         self._refuses = refuses
         self._too_large = too_large
+        self._dead_letters = dead_letters or DeadLetterLimits(Limits())
+        self._start_of = start_of
         self._timeout_s = transaction_timeout_s
         self._producer: Producer | None = None
         self.published_s: list[float] = []
@@ -118,11 +125,20 @@ class FakeSink:
             if self._refuses(output):
                 raise RefusedOutput("too large", {ticket: outcomes[ticket]})
         self._clock.sleep(2 * TICK_S)
+        substitutes = {
+            ticket: outcome
+            for ticket, outcome in outcomes.items()
+            if isinstance(outcome, DeadLetter) and outcome is not ticket.outcome
+        }
+        self._dead_letters.learn(self._start_of)
+        if not self._dead_letters.allows(release.tickets, substitutes):
+            raise RefusedSubstitutes(substitutes)
+        tallies = self._dead_letters.sealed(release, substitutes).tallies
         self._fault("send_offsets")
         member, generation = self._membership()
         self._fault("offsets_under_way")
         try:
-            producer.send_offsets(release.committable, member, generation, release.marks)
+            producer.send_offsets(release.committable, member, generation, release.marks, tallies)
         except StaleGeneration:
             self._fault("abort")
             producer.abort()
@@ -132,11 +148,7 @@ class FakeSink:
             return self._transact(producer, release, tries - 1)
         self._commit(producer)
         self._fault("committed")
-        return {
-            ticket: outcome
-            for ticket, outcome in outcomes.items()
-            if isinstance(outcome, DeadLetter) and outcome is not ticket.outcome
-        }
+        return substitutes
 
     def _commit(self, producer: Producer) -> None:
         def commit_late() -> None:

@@ -14,7 +14,7 @@ from loop.faults import Fault, no_fault
 
 from enricher.errors import Fenced, TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
-from enricher.worker.records import Mark, Partition, RawRecord, Start
+from enricher.worker.records import Mark, Partition, RawRecord, Start, Tally
 from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.stats.snapshot import Connection
 
@@ -184,7 +184,9 @@ class FakeSource:
             self._starts.pop(partition, None)
 
     def _begin(self, partition: Partition, offset: int) -> int:
-        self._starts[partition] = Start(offset, self._log.marks.get(partition, Mark()))
+        self._starts[partition] = Start(
+            offset, self._log.marks.get(partition, Mark()), self._log.tallies.get(partition, Tally())
+        )
         return offset
 
     def _tell(self, listener: Callable[[Sequence[Partition]], None], partitions: Sequence[Partition]) -> None:

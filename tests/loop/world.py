@@ -27,6 +27,7 @@ from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Part, Partition
 from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.tracing import PassingOn
@@ -126,12 +127,23 @@ class World:
         limits: LoopLimits = LIMITS,
         infer: Callable[[Batch], BatchResult] | None = None,
         forgets: float = 0.0,
+        dead_letters: DeadLetterLimits | None = None,
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
         random, setup = Random(self.random.random()), self.setup
         wakeup, counters = FakeWakeup(self.clock), Counters()
         source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
-        sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
+        dead_letters = dead_letters or DeadLetterLimits(Limits())
+        sink = FakeSink(
+            self.log,
+            self.clock,
+            name,
+            membership=source.membership,
+            fault=fault,
+            refuses=refuses,
+            dead_letters=dead_letters,
+            start_of=source.start_of,
+        )
         rivals = FakeRivals(source)
         tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)
@@ -163,6 +175,7 @@ class World:
             budget=Budget(scheduler),
             pacing=pacing,
             isolation=Isolation(source, sink, pacing, counters),
+            dead_letters=dead_letters,
             recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
             snapshots=SnapshotReader(source, scheduler, pool, offsets, self.clock, intake, pacing, self.clock()),
             counters=counters,

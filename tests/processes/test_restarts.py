@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.errors import BrokerError, Fenced, ModelError, RecoveryExhausted, SettingsError, Stalled
+from enricher.errors import BrokerError, Fenced, ModelError, RecoveryExhausted, SettingsError, Stalled, TooManyDeadLetters
 from enricher.worker.processes.restarts import MAX_PAUSE_S, RestartLimits, Restarts, is_final
 
 LIMITS = RestartLimits(max_in_a_row=3, first_pause_s=1.0, stable_s=60.0)
@@ -38,10 +38,11 @@ def test_pauses_have_a_bound() -> None:
         (ModelError.exit_code, True, False),
         (RecoveryExhausted.exit_code, True, False),
         (Stalled.exit_code, False, False),
+        (TooManyDeadLetters.exit_code, True, True),
         (1, False, False),
         (137, True, False),
     ],
 )
 def test_what_no_restart_mends(code: int, *, was_ready: bool, final: bool) -> None:
-    """Settings, rights, a model that is refused; but a device may work again, and a rival or an outage may pass."""
+    """Settings, rights, a model that is refused, limits of dead letters; but a device may work again, and a rival or an outage may pass."""
     assert is_final(code, was_ready=was_ready) == final

@@ -177,7 +177,7 @@ def test_until_done_a_child_that_ends_with_zero_is_done() -> None:
         assert not run.supervisor.ready
 
 
-@pytest.mark.parametrize("code", [2, 3, 4])
+@pytest.mark.parametrize("code", [2, 3, 4, 12])
 def test_what_no_restart_mends_ends_all_with_its_code(code: int) -> None:
     """At once, and the others in good order."""
     with supervised(f"sys.exit({code})", WORKING) as run:

@@ -107,6 +107,15 @@ THROUGHPUT = Row(
                 "{{enricher_stage}}: {{error_type}}",
             ),
         ),
+        lines(
+            "Limits of dead letters",
+            Unit.SHARE,
+            (
+                "max by (instance, enricher_limit) (enricher_dead_letters_limit_used_ratio{@})",
+                "{{instance}}: {{enricher_limit}}",
+            ),
+            note="At 100 % a worker commits no further dead letter and ends with exit code 12.",
+        ),
         quantiles("Time in the worker", "messaging_process_duration_seconds"),
     ),
 )

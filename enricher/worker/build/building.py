@@ -32,6 +32,7 @@ from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Article, ModelCard, RawRecord
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.rules.passes import PassScheduler
@@ -57,15 +58,25 @@ def kafka_worker(
 
     `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
     """
-    config, counters = kafka_config(settings), Counters()
+    config, counters, dead_letters = kafka_config(settings), Counters(), DeadLetterLimits(_dead_letters(settings))
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
     writer, prepare = writer_of(settings)
     encoder = _encoder(settings, tasks.card, writer)
-    sink = TransactionalSink(config, encoder, source=source, guard=guard, counters=counters, prepare=prepare)
+    sink = TransactionalSink(
+        config,
+        encoder,
+        source=source,
+        guard=guard,
+        counters=counters,
+        dead_letters=dead_letters,
+        prepare=prepare,
+    )
     recovery = _recovery(settings, source, sink, guard, rivals)
     passing_on, reader = tracing or PassingOn(), partial(article_reader, settings)
-    return _worker(settings, tasks, source, sink, recovery, guard, counters, passing_on, reader=reader)
+    return _worker(
+        settings, tasks, source, sink, recovery, guard, counters, passing_on, reader=reader, dead_letters=dead_letters
+    )
 
 
 def file_worker(settings: Settings, tasks: Tasks, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
@@ -76,9 +87,14 @@ def file_worker(settings: Settings, tasks: Tasks, source: LineSource, sink: Line
 def local_worker(
     settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, reader: ReaderOf, guard: Guard
 ) -> Worker:
-    """The same worker between a source and a sink of this machine. Raises SettingsError."""
-    recovery = _recovery(settings, source, sink, guard)
-    return _worker(settings, tasks, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader)
+    """The same worker between a source and a sink of this machine. Raises SettingsError.
+
+    It has no limits of dead letters: a finite input can be read again, and its dead letters are in a file of their own.
+    """
+    recovery, unlimited = _recovery(settings, source, sink, guard), DeadLetterLimits(Limits())
+    return _worker(
+        settings, tasks, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader, dead_letters=unlimited
+    )
 
 
 def _encoder(settings: Settings, card: ModelCard, writer: RecordWriter) -> Encoder:
@@ -106,6 +122,7 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     tracing: Tracing,
     *,
     reader: ReaderOf,
+    dead_letters: DeadLetterLimits,
 ) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
@@ -139,6 +156,7 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         budget=Budget(scheduler),
         pacing=pacing,
         isolation=Isolation(source, sink, pacing, counters),
+        dead_letters=dead_letters,
         recovery=recovery,
         snapshots=SnapshotReader(source, scheduler, engine, tracker, clock, intake, pacing, clock()),
         counters=counters,
@@ -189,6 +207,11 @@ def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
         drain_timeout_s=worker.drain_timeout_s,
         max_deaths_at_offset=worker.max_deaths_at_offset,
     )
+
+
+def _dead_letters(settings: Settings) -> Limits:
+    limits = settings.dead_letters
+    return Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles)
 
 
 def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:

@@ -24,6 +24,7 @@ from enricher.errors import (
     RecoveryExhausted,
     SettingsError,
     Stalled,
+    TooManyDeadLetters,
     TransactionTrouble,
 )
 from enricher.worker.articles import write_found
@@ -36,8 +37,9 @@ from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Batch, BatchResult, Partition, Ticket
+from enricher.worker.records import Batch, BatchResult, Partition, Release, Ticket
 from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.rules.offsets import OffsetTracker, names_of
 from enricher.worker.runtime.wakeup import StopEvent, Wakeup
 from enricher.worker.runtime.watchdog import Guard
@@ -66,6 +68,7 @@ class Worker:
     budget: Budget
     pacing: Pacing
     isolation: Isolation
+    dead_letters: DeadLetterLimits
     recovery: Recovery
     snapshots: SnapshotReader
     counters: Counters
@@ -190,22 +193,33 @@ class Worker:
         return self._publish_now()
 
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
-        """One transaction, if there is anything to commit. `leaving`: partitions that are being given up in order."""
+        """One transaction, if there is anything to commit. `leaving`: partitions that are being given up in order.
+
+        Raises TooManyDeadLetters once what is within the limits is committed.
+        """
         release = self.tracker.release(self.source.positions(self.tracker.idle()))
+        self.dead_letters.learn(self.source.start_of)
+        release, beyond = self.dead_letters.cut(release)
         release = self.isolation.sealed(release, leaving)
         self.snapshots.held_back = self.tracker.held_back()
-        if release.empty:
-            return False
+        if not release.empty:
+            self._commit(release)
+        self.snapshots.limits_used = self.dead_letters.used
+        if beyond:
+            raise TooManyDeadLetters(beyond)
+        return bool(release.tickets)
+
+    def _commit(self, release: Release) -> None:
         began_s, self.snapshots.publishing = self.clock(), release.tickets
         with self.tracing.transaction(release.tickets) as substitutes:
             substitutes.update(self.sink.publish(release))
         self.snapshots.publishing = ()
         self.pacing.attempts.committed(release)
+        self.dead_letters.committed(release.tickets, substitutes)
         self.recovery.succeeded(release.committable)
         ended_s = self.clock()
         self.pacing.cadence.committed(began_s, ended_s)
         self.counters.count_published(release.tickets, began_s, ended_s, substitutes)
-        return bool(release.tickets)
 
     # ---- partitions come and go: called by the source, inside `poll` and `close`
 
@@ -213,6 +227,7 @@ class Worker:
         """Track these partitions: their records follow."""
         self.tracker.assign(partitions)
         self.pacing.attempts.expect(partitions)
+        self.dead_letters.expect(partitions)
         self.counters.rebalances["assigned"] += 1
         log.info("partitions assigned: %s", names_of(partitions))
 
@@ -232,6 +247,7 @@ class Worker:
     def _give_up(self, partitions: Sequence[Partition], how: str) -> None:
         forgotten = self.tracker.unassign(partitions)
         self.pacing.attempts.leave(partitions)
+        self.dead_letters.leave(partitions)
         self.intake.drop_forgotten()
         self.counters.forgotten += forgotten
         self.counters.rebalances[how] += 1
@@ -250,6 +266,7 @@ class Worker:
             self.intake.drop_forgotten()
             self._settled = self.recovery.run(trouble, self._stopping)
             self.pacing.attempts.expect(self.tracker.partitions)
+            self.dead_letters.rewind(self.tracker.partitions)
         self.pacing.skip_load()
         self.counters.recovery_s.add(self.clock() - began_s)
 
@@ -297,4 +314,4 @@ def _is_no_records_doing(end: FatalError) -> bool:
         return end.settles
     if isinstance(end, Stalled):
         return end.undelivered
-    return isinstance(end, BrokerError | SettingsError)
+    return isinstance(end, BrokerError | SettingsError | TooManyDeadLetters)

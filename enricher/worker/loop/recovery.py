@@ -18,6 +18,7 @@ from enricher.errors import (
     RecoveryExhausted,
     RefusedBatch,
     RefusedOutput,
+    RefusedSubstitutes,
     TransactionTrouble,
 )
 from enricher.worker.loop.ports import PartitionListener, Rivals, Sink, Source
@@ -198,6 +199,9 @@ class Recovery:
         if isinstance(trouble, RefusedOutput):
             for ticket, outcome in trouble.outcomes.items():
                 self._refusals[_identity(ticket.raw)] = _refusal(ticket.raw, outcome, trouble)
+            return
+        if isinstance(trouble, RefusedSubstitutes):
+            self._refusals.update((_identity(ticket.raw), letter) for ticket, letter in trouble.letters.items())
             return
         if isinstance(trouble, RefusedBatch):
             return

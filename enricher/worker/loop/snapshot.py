@@ -42,6 +42,8 @@ class SnapshotReader:
     held_back: int = 0
     """Articles that the last release held back."""
     stopping: bool = False
+    limits_used: Mapping[str, float] = field(default_factory=dict)
+    """How much of each limit of dead letters is used up, 0 to 1."""
     publishing: Sequence[Ticket] = ()
     """Tickets of the transaction in progress: released, but not yet committed."""
     _trouble: _Trouble | None = None
@@ -82,6 +84,7 @@ class SnapshotReader:
             waiting_articles=self.intake.waiting_articles,
             waiting=self.intake.waiting_tickets(),
             held=self.pacing.held,
+            dead_letter_limits=self.limits_used,
         )
 
     def _state(self, connection: Connection) -> WorkerState:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enricher.errors import BrokerError, ModelError, SettingsError
+from enricher.errors import BrokerError, ModelError, SettingsError, TooManyDeadLetters
 from enricher.worker.rules.pauses import doubling_pause_s
 
 MAX_PAUSE_S = 30.0
 """Pauses double up to this; longer ones would only delay partitions."""
-_FINAL = frozenset(error.exit_code for error in (SettingsError, BrokerError))
+_FINAL = frozenset(error.exit_code for error in (SettingsError, BrokerError, TooManyDeadLetters))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The parent of several worker processes: starts and restarts them, ends them all, knows their states.
 
-Exit codes 2 and 4 (and 3 during startup) are permanent: the parent ends all children and exits with that code. It never
+Exit codes 2, 4 and 12 (and 3 during startup) are permanent: the parent ends all children and exits with that code. It never
 loads a model, and shares nothing with its children but three pipes each. One thread decides; signal handlers and the
 threads of child.py only put handlers of events into a queue.
 

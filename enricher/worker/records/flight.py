@@ -303,11 +303,23 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """Committed with an offset: the partition's part of the dead letters that its worker had counted by then.
+
+    `in_a_row`: since the worker enriched an article; `in_window`: among its last articles (`rules/dead_letter_limits.py`).
+    """
+
+    in_a_row: int = 0
+    in_window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
-    """The offset at which reading of a partition began, and the mark committed with it."""
+    """The offset at which reading of a partition began, and what was committed with it."""
 
     offset: int
     mark: Mark = Mark()
+    tally: Tally = Tally()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +334,15 @@ class Release:
     committable: Mapping[Partition, int]
     marks: Mapping[Partition, Mark] = field(default_factory=dict)
     """The marks of partitions in `committable`; the default is the empty mark."""
+    tallies: Mapping[Partition, Tally] = field(default_factory=dict)
+    """The tallies of partitions in `committable`; the default is the empty tally."""
 
     @property
     def empty(self) -> bool:
         """True if there is nothing to commit."""
         return not self.committable
+
+    def first(self, count: int) -> Release:
+        """The first tickets only, and the offsets of their partitions; nothing is known of marks and tallies then."""
+        tickets = self.tickets[:count]
+        return Release(tickets, {ticket.raw.partition: ticket.raw.offset + 1 for ticket in tickets})

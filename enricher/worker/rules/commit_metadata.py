@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from enricher.worker.records import Mark
+from enricher.worker.records import Mark, Tally
 
 _VERSION = "enricher/1"
 _MOST_DIGITS = 10
@@ -18,7 +18,7 @@ _MOST_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and its mark.
+    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and its mark and tally.
 
     `began_with`: how many partitions the topic had when the group began on it, 0 if the group is older than the topic. None
     beside offsets of earlier versions and of other programs.
@@ -27,6 +27,7 @@ class CommitMetadata:
     topic_id: str | None = None
     mark: Mark = field(default_factory=Mark)
     began_with: int | None = None
+    tally: Tally = field(default_factory=Tally)
 
     def is_of(self, topic_id: str | None) -> bool:
         """Whether the offset belongs to the topic with this id; True if either id is unknown."""
@@ -39,6 +40,8 @@ class CommitMetadata:
             "began-with": self.began_with,
             "attempts": self.mark.attempts or None,
             "alone": self.mark.alone or None,
+            "dead-letters": self.tally.in_window or None,
+            "dead-letters-in-a-row": self.tally.in_a_row or None,
         }
         return " ".join([_VERSION, *(f"{name}={value}" for name, value in values.items() if value is not None)])
 
@@ -50,7 +53,10 @@ class CommitMetadata:
             return cls()
         values = dict(field.split("=", 1) for field in fields if "=" in field)
         mark = Mark(_count(values.get("attempts")) or 0, _count(values.get("alone")) or 0)
-        return cls(values.get("topic-id"), mark, _count(values.get("began-with")))
+        tally = Tally(
+            in_a_row=_count(values.get("dead-letters-in-a-row")) or 0, in_window=_count(values.get("dead-letters")) or 0
+        )
+        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), tally)
 
 
 def partitions_at_the_start(committed: Iterable[tuple[int, str | None]], topic_id: str | None) -> int | None:

@@ -102,6 +102,27 @@ class BatchingSettings(Group):
     )
 
 
+class DeadLetterSettings(Group):
+    """How many dead letters show that the deployment is wrong, not the articles: the worker commits none beyond them."""
+
+    max_in_a_row: int = Field(
+        300,
+        ge=0,
+        description="Dead letters in a row, over all partitions of a worker; it ends with exit code 12 before it commits "
+        "one more. Tombstones count as nothing. 0: no limit.",
+    )
+    max_ratio: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="The share that dead letters may have of the last `window_articles` articles; so, of fewer articles, at "
+        "most as many dead letters as of all of them. 0: no limit.",
+    )
+    window_articles: int = Field(
+        1_000, ge=1, le=10_000, description="The articles, most recently published, of which `max_ratio` is a share."
+    )
+
+
 class WorkerSettings(Group):
     """The bounds of every queue and wait."""
 

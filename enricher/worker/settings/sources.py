@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from enricher.errors import SettingsError
 from enricher.worker.settings.articles import ArticleSettings, OutputSettings
 from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
-from enricher.worker.settings.groups import BatchingSettings, ModelSettings, WorkerSettings
+from enricher.worker.settings.groups import BatchingSettings, DeadLetterSettings, ModelSettings, WorkerSettings
 from enricher.worker.settings.kafka import KafkaSettings
 from enricher.worker.settings.mistakes import explained, malformed_json, refuse_unknown_groups
 from enricher.worker.settings.operating import HealthSettings, LogSettings
@@ -49,6 +49,7 @@ class Settings(BaseSettings):
     output: OutputSettings = Field(default_factory=OutputSettings)
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
     health: HealthSettings = Field(default_factory=HealthSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     tasks: dict[Annotated[str, Field(pattern=NAME_PATTERN)], TaskSettings] = Field(default_factory=dict)
@@ -90,6 +91,11 @@ class Settings(BaseSettings):
         _require(
             self.articles.format == "json" or bool(self.registry.url or self.registry.glue_folder),
             "articles.format=registry needs registry.url or registry.glue_folder",
+        )
+        letters = self.dead_letters
+        _require(
+            not letters.max_ratio or letters.max_ratio * letters.window_articles >= 1,
+            "dead_letters.max_ratio of dead_letters.window_articles must be at least one article; 0 is no limit",
         )
         check_tasks(self.tasks, of_model=self.model.model_fields_set)
         topics = {kafka.input_topic, kafka.output_topic, kafka.dead_letter_topic}

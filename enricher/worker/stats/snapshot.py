@@ -109,3 +109,5 @@ class Snapshot:
     held: Collection[Partition] = ()
     """Partitions that are paused meanwhile, because these articles and those behind them fill their part of what may be in
     flight."""
+    dead_letter_limits: Mapping[str, float] = field(default_factory=dict)
+    """How much of each limit of dead letters that is set is used up, 0 to 1, by the limit's name."""

@@ -13,6 +13,7 @@ from support.topics import Topics
 
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats.counters import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
@@ -44,6 +45,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
         source=source,
         guard=unguarded,
         counters=Counters(),
+        dead_letters=DeadLetterLimits(Limits()),
         producer_class=_Noted,
     )
     sink.open()

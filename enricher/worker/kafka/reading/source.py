@@ -26,7 +26,7 @@ from enricher.worker.kafka.shared.metadata import partitions_of
 from enricher.worker.kafka.shared.statistics import Statistics
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.loop.ports import PartitionListener
-from enricher.worker.records import Mark, Partition, RawRecord, Release, Start
+from enricher.worker.records import Mark, Partition, RawRecord, Release, Start, Tally
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.portions import Portions
 from enricher.worker.stats.snapshot import Connection
@@ -156,7 +156,9 @@ class KafkaSource:
     def offsets(self, release: Release) -> list[TopicPartition]:
         """The release's offsets with leader epoch and metadata, as they are committed."""
         return [
-            self._position(partition, offset, release.marks.get(partition, Mark()))
+            self._position(
+                partition, offset, release.marks.get(partition, Mark()), release.tallies.get(partition, Tally())
+            )
             for partition, offset in release.committable.items()
         ]
 
@@ -231,8 +233,8 @@ class KafkaSource:
         if self._catching_up:
             self._catching_up.renew(self._consumer)
 
-    def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
-        metadata = CommitMetadata(self.watch.topic_id, mark, self._assignment.began_with).encode()
+    def _position(self, partition: Partition, offset: int, mark: Mark, tally: Tally) -> TopicPartition:
+        metadata = CommitMetadata(self.watch.topic_id, mark, self._assignment.began_with, tally).encode()
         at = self._partitions.get(partition)
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}

@@ -103,7 +103,7 @@ class StartFinder:
                     f"the committed offset of {tp.topic}[{tp.partition}] is reported as {tp.offset}, which is stale"
                 )
                 raise TransactionTrouble(message)
-            found[partition] = StartOffset(Start(tp.offset, metadata.mark), tp.leader_epoch)
+            found[partition] = StartOffset(Start(tp.offset, metadata.mark, metadata.tally), tp.leader_epoch)
             self._ends.pop(partition, None)
         if found and len(found) == len(partitions) and self.began_with is None:
             # Offsets of an earlier version: at least what is added from now on will be known for new.

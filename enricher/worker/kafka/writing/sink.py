@@ -30,6 +30,7 @@ from enricher.worker.kafka.writing.limits import TopicLimits
 from enricher.worker.kafka.writing.placement import Placement
 from enricher.worker.kafka.writing.transaction import Transaction
 from enricher.worker.records import DeadLetter, Release, Ticket
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.stats.counters import Counters
 
@@ -48,7 +49,7 @@ warnings.filterwarnings("ignore", message="Producer abort_transaction failed dur
 
 
 class TransactionalSink:
-    """Publishes releases exactly once, with the offsets of `source`.
+    """Publishes releases exactly once, with the offsets of `source` and the tallies of `dead_letters`.
 
     `prepare`: called before connecting, until it succeeds. Blocks, and raises what `open` raises.
     """
@@ -61,6 +62,7 @@ class TransactionalSink:
         source: KafkaSource,
         guard: Guard,
         counters: Counters,
+        dead_letters: DeadLetterLimits,
         prepare: Callable[[], None] = lambda: None,
         producer_class: type[Producer] = Producer,
     ) -> None:
@@ -69,6 +71,7 @@ class TransactionalSink:
         self._source = source
         self._guard = guard
         self._counters = counters
+        self._dead_letters = dead_letters
         self._prepare = prepare
         self._producer_class = producer_class
         self._limits = TopicLimits(config, lambda: source.watch.client)
@@ -169,6 +172,7 @@ class TransactionalSink:
             self._source,
             producer,
             self._client_errors,
+            self._dead_letters,
             one_by_one=self._limits.batches.one_record,
         )
         if not release.tickets:

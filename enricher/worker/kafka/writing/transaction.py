@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from enricher.errors import EnricherError, RefusedBatch, RefusedOutput, TransactionTrouble
+from enricher.errors import EnricherError, RefusedBatch, RefusedOutput, RefusedSubstitutes, TransactionTrouble
 from enricher.worker.articles import Encoder, Outgoing
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -19,6 +19,7 @@ from enricher.worker.kafka.shared.errors import mapped
 from enricher.worker.kafka.shared.membership import StaleGeneration, is_stale
 from enricher.worker.kafka.writing.placement import Placement
 from enricher.worker.records import DeadLetter, Outcome, Release, Ticket
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.runtime.deadlines import Deadline
 
 _QUEUE_FULL_WAIT_S = 0.05
@@ -42,6 +43,7 @@ class Transaction:
         source: KafkaSource,
         producer: Producer,
         client_errors: ClientErrors,
+        dead_letters: DeadLetterLimits,
         *,
         one_by_one: bool,
     ) -> None:
@@ -51,6 +53,7 @@ class Transaction:
         self._source = source
         self._producer = producer
         self._client_errors = client_errors
+        self._dead_letters = dead_letters
         self._one_by_one = one_by_one
         self._reports = DeliveryReports()
         self._steps = Stopwatch(config.retry_pause_s)
@@ -75,8 +78,11 @@ class Transaction:
             self._produce(release.tickets)
             self._steps.done("produce")
         self._source.watch.confirm()
+        self._dead_letters.learn(self._source.start_of)
+        if not self._dead_letters.allows(release.tickets, self.substitutes):
+            raise RefusedSubstitutes(self.substitutes)
         self._steps.restart()
-        self._send_offsets(release)
+        self._send_offsets(self._dead_letters.sealed(release, self.substitutes))
         producer.commit_transaction(timeout_s)
         self._steps.done("commit")
 

@@ -1,0 +1,236 @@
+"""A worker that can read nothing ends before it commits a dead letter beyond a limit, whatever else goes wrong meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from loop.fake_sink import DEAD_LETTERS
+from loop.faults import Faults
+from loop.test_worker_simulation import Simulation
+from loop.test_worker_trouble import STEPS
+from loop.world import INPUT, INVALID, SHORT, UNTOKENIZABLE, Process, World
+from support.seeds import seeds
+
+from enricher.errors import TooManyDeadLetters, TransactionTrouble
+from enricher.worker.records import EnrichedRecord, Mark, Outcome, Partition, Release, Tally
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
+
+LIMIT = 20
+IN_A_ROW = Limits(LIMIT, 0, 100)
+FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
+PAUSES = 0.95
+"""How seldom a process is started in a turn, as it is in a crash loop."""
+BAD: Sequence[bytes | None] = (INVALID, INVALID, UNTOKENIZABLE, None)
+
+
+def letters_in(world: World) -> int:
+    """How many dead letters readers see."""
+    return sum(
+        len(world.outputs(partition.topic, partition.number))
+        for partition in world.log.partitions
+        if partition.topic == DEAD_LETTERS
+    )
+
+
+def started(world: World, limits: Limits = IN_A_ROW, fault: Faults | None = None) -> Process:
+    """A worker with limits, in the group."""
+    more = {"fault": fault} if fault else {}
+    process = world.start(dead_letters=DeadLetterLimits(limits), **more)
+    process.source.open(process.worker)
+    return process
+
+
+def step(world: World, process: Process, *, judged: bool) -> None:
+    """Step it until it ends, for some thousand turns at most."""
+    for _ in range(2_000):
+        process.worker.step()
+        assert not judged or world.violations() == []
+
+
+def ended(world: World, process: Process, *, judged: bool = True) -> TooManyDeadLetters:
+    """Step it until it ends by a limit. `judged`: while the judge looks on, who knows of no refused outputs."""
+    with pytest.raises(TooManyDeadLetters) as end:
+        step(world, process, judged=judged)
+    process.worker._close()
+    return end.value
+
+
+def test_it_commits_what_is_within_the_limit_and_ends_with_a_code_of_its_own() -> None:
+    """No dead letter and no offset beyond; the message has no text of an article, and the end counts as no death."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 5, *[INVALID] * 60)
+    process = world.start(dead_letters=DeadLetterLimits(IN_A_ROW))
+    with pytest.raises(TooManyDeadLetters, match=rf"{INPUT}\[0\] offset 25: .*decode:InvalidArticle") as end:
+        process.worker.run()
+    assert end.value.exit_code == 12
+    assert INVALID.decode() not in str(end.value)
+    assert (LIMIT, 5) == (letters_in(world), len(world.outputs()))
+    assert {FIRST: 25} == world.log.committed
+    assert ({FIRST: Mark()}, {FIRST: Tally(LIMIT, LIMIT)}) == (world.log.marks, world.log.tallies)
+    assert world.violations() == []
+
+
+def test_it_counts_over_its_partitions_and_no_tombstones() -> None:
+    """Ten here and ten there are twenty in a row."""
+    world = World()
+    process = started(world)
+    for partition in (0, 1):
+        world.put(*[INVALID, None] * 10, partition=partition)
+    world.steps(process, until=world.done)
+    assert letters_in(world) == LIMIT
+    world.put(INVALID, partition=0)
+    ended(world, process)
+    assert letters_in(world) == LIMIT
+
+
+def test_an_enriched_article_ends_the_row() -> None:
+    """Far more dead letters than the limit are committed, as long as articles between them can be read."""
+    world = World()
+    process = started(world)
+    for _ in range(10):
+        world.put(*[INVALID] * 15, SHORT)
+    world.steps(process, until=world.done)
+    assert letters_in(world) == 150
+
+
+def test_a_ratio_of_the_window_ends_it() -> None:
+    """Three of four are bad, and no row is long."""
+    world = World(partitions=1)
+    process = started(world, Limits(LIMIT, 0.5, 100))
+    world.put(*[INVALID, INVALID, INVALID, SHORT] * 50)
+    assert "50 of 100 articles" in str(ended(world, process))
+    assert letters_in(world) == 50
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("visit", [1, 2])
+def test_a_transaction_that_fails_or_whose_outcome_is_unknown_counts_once(step: str, visit: int) -> None:
+    """What counts is what the committed offset says."""
+    world = World(partitions=1)
+    process = started(world, fault=Faults(step, TransactionTrouble(step), visit))
+    world.put(*[INVALID] * 12)
+    world.steps(process, until=world.done)
+    world.put(*[INVALID] * 60)
+    ended(world, process)
+    assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
+
+
+def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> None:
+    """The last transaction before a rebalance is cut as well, and the next owner knows what was counted."""
+    world = World()
+    process = started(world)
+    world.put(*[INVALID] * 15, partition=0)
+    world.steps(process, until=world.done)
+    world.put(*[INVALID] * 60, partition=0)
+    process.worker.pacing.may_publish = lambda: False  # type: ignore[method-assign]
+    world.steps(process, until=process.tracker.publishable)
+    other = world.start("worker-1", dead_letters=DeadLetterLimits(IN_A_ROW))
+    other.source.open(other.worker)
+    ended(world, process)
+    assert letters_in(world) == LIMIT
+    world.put(*[INVALID] * 60, partition=1)
+    ended(world, other)
+    assert letters_in(world) <= 2 * LIMIT
+    assert world.violations() == []
+
+
+def test_outputs_that_turn_out_to_be_too_large_while_they_are_written_count_too() -> None:
+    """They are read again, as dead letters, and then the release is cut."""
+
+    def too_large(outcome: Outcome) -> bool:
+        return isinstance(outcome, EnrichedRecord)
+
+    world = World(partitions=1)
+    process = started(world)
+    process.sink._too_large = too_large
+    world.put(*[SHORT] * 60)
+    assert "publish:OutputTooLarge" in str(ended(world, process, judged=False))
+    assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
+
+
+def test_outputs_that_the_broker_refuses_count_too() -> None:
+    """Each becomes a dead letter by a recovery of its own, which is no failed transaction that counts twice."""
+    world = World(partitions=1)
+    process = started(world)
+    process.sink._refuses = lambda output: isinstance(output.content, list)
+    world.put(*[SHORT] * 30)
+    assert "publish:RefusedOutput" in str(ended(world, process, judged=False))
+    assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
+
+
+class Broken(Simulation):
+    """Workers that can read no article, and are started again whenever they end; everything else goes wrong as well."""
+
+    values = BAD
+    limits = IN_A_ROW
+
+    def _start(self, name: str) -> None:
+        if self.world.started and self.random.random() < PAUSES:
+            return
+        process = self.world.start(
+            name, fault=self._fault, limits=self._limits, dead_letters=DeadLetterLimits(self.limits)
+        )
+        process.source.open(process.worker)
+        self._running[name].append(process)
+
+    def _step(self, name: str, process: Process) -> None:
+        try:
+            super()._step(name, process)
+        except TooManyDeadLetters:
+            process.worker._take_back_attempts()
+            raise
+
+    def run(self) -> Broken:
+        """For a while: it has no end."""
+        for partition in self.world.log.input:
+            self.world.put(*[INVALID] * 150, partition=partition.number)
+        for _ in range(800):
+            self._turn()
+        self.found.update(self.world.violations())
+        return self
+
+
+class BrokenWithoutLimits(Broken):
+    """The control."""
+
+    limits = Limits()
+
+
+class CommitsBeyond(DeadLetterLimits):
+    """A bug for the negative control: the check comes after the commit."""
+
+    def cut(self, release: Release) -> tuple[Release, str | None]:
+        """All of it."""
+        return release, super().cut(release)[1]
+
+
+def most_allowed(broken: Broken) -> int:
+    """A row for each partition, and of each start a twentieth, which is one."""
+    return LIMIT * len(broken.world.log.input) + len(broken.world.started)
+
+
+@pytest.mark.parametrize("seeds", seeds(quick=10, plain=30, every=300))
+def test_a_crash_loop_of_broken_workers_dead_letters_no_more_than_the_limits(seeds: range) -> None:
+    """Killed, fenced, expelled and doubled, with transactions of unknown outcome: no topic is walked through."""
+    for seed in seeds:
+        broken = Broken(seed).run()
+        assert broken.found == set(), f"seed {seed}"
+        assert letters_in(broken.world) <= most_allowed(broken), f"seed {seed}"
+
+
+def test_without_limits_the_same_workers_dead_letter_everything() -> None:
+    """The control: in these worlds there is much more to dead-letter, and nothing else keeps workers from it."""
+    runs = [BrokenWithoutLimits(seed).run() for seed in range(6)]
+    beyond = [letters_in(run.world) - most_allowed(run) for run in runs]
+    assert sum(count > 0 for count in beyond) >= 4, beyond
+
+
+def test_a_check_after_the_commit_is_caught() -> None:
+    """The negative control: the worker ends as well, with more in the log than the limit."""
+    world = World(partitions=1)
+    world.put(*[INVALID] * 60)
+    process = world.start(dead_letters=CommitsBeyond(IN_A_ROW))
+    process.source.open(process.worker)
+    ended(world, process)
+    assert letters_in(world) > LIMIT
