@@ -255,6 +255,7 @@ def test_malformed_json_shows_no_secret(monkeypatch: pytest.MonkeyPatch, value: 
     ("variables", "names"),
     [
         ({"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "30"}, ["kafka.transaction_timeout_s", "kafka.session_timeout_s"]),
+        ({"ENRICHER_DEAD_LETTERS__MAX_RATIO": "0.0005"}, ["dead_letters.max_ratio", "at least one article"]),
         ({"ENRICHER_WORKER__STALL_TIMEOUT_S": "5"}, ["worker.stall_timeout_s", "kafka.request_timeout_s"]),
         ({"ENRICHER_BATCHING__BUCKET_EDGES": "[32, 16]"}, ["batching.bucket_edges"]),
         ({"ENRICHER_BATCHING__BUCKET_EDGES": "[16, 16]"}, ["batching.bucket_edges"]),

@@ -51,7 +51,8 @@ def test_every_hostile_record_is_dealt_with_once(
 def caught_up(topics: Topics, log: Path, limit_s: float) -> float:
     """Run a worker to the end of the topic; returns its peak resident memory in megabytes."""
     peak_mb, give_up_s = 0.0, time.monotonic() + limit_s
-    with worker(topics.environment, "--until-caught-up", log=log) as process:
+    unlimited = {"ENRICHER_DEAD_LETTERS__MAX_IN_A_ROW": "0", "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0"}
+    with worker(topics.environment | unlimited, "--until-caught-up", log=log) as process:
         while process.poll() is None:
             assert time.monotonic() < give_up_s, f"not done within {limit_s:.0f} s"
             peak_mb = max(peak_mb, peak_of(process))

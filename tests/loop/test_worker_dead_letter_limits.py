@@ -116,6 +116,21 @@ def test_a_transaction_that_fails_or_whose_outcome_is_unknown_counts_once(step: 
     assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
 
 
+def test_recoveries_leave_no_more_to_a_worker_than_it_had() -> None:
+    """At the limit, transaction after transaction fails."""
+    world = World(partitions=1)
+    process = started(world, fault=Faults("begin", TransactionTrouble("begin"), 4, 6, 8))
+    world.put(*[INVALID] * LIMIT)
+    world.steps(process, until=world.done)
+    for _ in range(3):
+        world.put(None)
+        world.steps(process, until=world.done)
+    assert process.counters.recoveries > 0
+    world.put(*[INVALID] * 60)
+    ended(world, process)
+    assert letters_in(world) == LIMIT
+
+
 def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> None:
     """The last transaction before a rebalance is cut as well, and the next owner knows what was counted."""
     world = World()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.errors import BrokerError, Fenced, ModelError, RecoveryExhausted, SettingsError, Stalled, TooManyDeadLetters
+from enricher.errors import (
+    BrokerError,
+    Fenced,
+    ModelError,
+    RecoveryExhausted,
+    SettingsError,
+    Stalled,
+    TooManyDeadLetters,
+)
 from enricher.worker.processes.restarts import MAX_PAUSE_S, RestartLimits, Restarts, is_final
 
 LIMITS = RestartLimits(max_in_a_row=3, first_pause_s=1.0, stable_s=60.0)

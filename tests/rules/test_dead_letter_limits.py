@@ -80,7 +80,7 @@ class Process:
         self._offsets.next.update(release.committable)
         self._offsets.tallies.update(dict.fromkeys(release.committable, Tally()))
         self._offsets.tallies.update(self.rule.sealed(release).tallies)
-        self.rule.committed(release.tickets, {})
+        self.rule.committed(release, {})
         return why
 
 
@@ -186,7 +186,7 @@ def test_a_repaired_deployment_goes_on() -> None:
 
 
 def test_a_partition_takes_its_counts_along() -> None:
-    """Given up and taken back, it is not counted twice, and what a rewind finds committed is what counts."""
+    """Given up and taken back, it is not counted twice."""
     offsets, limits = Offsets(), Limits(100, 0.5, 1_000)
     process = Process(offsets, limits)
     process.publish("-" * 40)
@@ -196,9 +196,27 @@ def test_a_partition_takes_its_counts_along() -> None:
         process.rule.expect(PLACES[:1])
         process.rule.learn(offsets.start_of)
         assert process.rule.used["max_in_a_row"] == 0.4
-    process.rule.rewind(PLACES)
-    process.rule.learn(offsets.start_of)
-    assert process.rule.used == {"max_in_a_row": 0.4, "max_ratio": 0.08}
+
+
+@pytest.mark.parametrize("effective", [False, True])
+@pytest.mark.parametrize("before", ["", "+"])
+def test_a_transaction_of_unknown_outcome_counts_if_it_took_effect(before: str, *, effective: bool) -> None:
+    """Its tally is found beside the offset, and no recovery leaves more to the process than it had."""
+    offsets, limits = Offsets(), Limits(100, 0.5, 1_000)
+    process = Process(offsets, limits)
+    process.publish(before + "-" * 40)
+    for _ in range(3):
+        release = offsets.release("-" * 20)
+        sealed = process.rule.sealed(release)
+        if effective:
+            offsets.next.update(release.committable)
+            offsets.tallies.update(sealed.tallies)
+        process.rule.rewind(PLACES)
+        process.rule.learn(offsets.start_of)
+    assert process.rule.used["max_in_a_row"] == (1.0 if effective else 0.4)
+    assert process.rule.used["max_ratio"] == (0.2 if effective else 0.08)
+    assert process.publish("-" * 60) is None or effective
+    assert process.publish("-")
 
 
 @pytest.mark.parametrize("tally", [Tally(10**10, 10**10), Tally(10**9, 0)])

@@ -29,6 +29,7 @@ LEVELS = Snapshot(
     turn_age_s=0.01,
     schemas=SchemaState({"found": 9, "unavailable": 3}, 12.5, 2),
     waiting_articles=4,
+    dead_letter_limits={"max_in_a_row": 0.03, "max_ratio": 0.01},
 )
 
 

@@ -215,7 +215,7 @@ class Worker:
             substitutes.update(self.sink.publish(release))
         self.snapshots.publishing = ()
         self.pacing.attempts.committed(release)
-        self.dead_letters.committed(release.tickets, substitutes)
+        self.dead_letters.committed(release, substitutes)
         self.recovery.succeeded(release.committable)
         ended_s = self.clock()
         self.pacing.cadence.committed(began_s, ended_s)

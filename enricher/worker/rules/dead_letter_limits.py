@@ -103,6 +103,14 @@ class _Counts:
         if any(letter.partition == partition for letter in self.letters):
             self.letters = deque(letter for letter in self.letters if letter.partition != partition)
 
+    def correct(self, partition: Partition, start: Start) -> None:
+        """Count what a transaction has committed of which this process did not know that it took effect."""
+        counted, tally = self.tallies([partition]).get(partition, Tally()), start.tally
+        self.rows[partition] = max(0, self.rows[partition] + tally.in_a_row - counted.in_a_row)
+        missing = min(tally.in_window - counted.in_window, self.limits.window_articles)
+        unknown = _Letter(self.articles, partition, start.offset - 1, "transactions of unknown outcome")
+        self.letters.extend([unknown] * missing)
+
     @property
     def earlier_in_a_row(self) -> int:
         if self.enriched:
@@ -150,7 +158,9 @@ class DeadLetterLimits:
         self._limits = limits
         self._counts = _Counts(limits)
         self._unknown: set[Partition] = set()
-        """Partitions whose tally is not known yet."""
+        """Partitions whose tally is not known yet, or was before a rewind."""
+        self._committed: dict[Partition, int] = {}
+        """The offsets that are known to be committed, of partitions whose tally was taken over."""
 
     # ---- partitions come, go and are rewound
 
@@ -164,19 +174,24 @@ class DeadLetterLimits:
         """These are no longer ours."""
         for partition in partitions:
             self._unknown.discard(partition)
+            self._committed.pop(partition, None)
             self._counts.leave(partition)
 
     def rewind(self, partitions: Iterable[Partition]) -> None:
-        """All partitions are read again from their committed offsets, whose tallies say which transactions took effect."""
-        self._counts = _Counts(self._limits)
-        self._unknown = set(partitions)
+        """These are read again from their committed offsets: a transaction of unknown outcome may have taken effect."""
+        self._unknown.update(partitions)
 
     def learn(self, start_of: Callable[[Partition], Start | None]) -> None:
         """Take over the tallies of partitions whose start is known by now."""
         for partition in list(self._unknown):
             if start := start_of(partition):
                 self._unknown.discard(partition)
-                self._counts.earlier[partition] = start.tally
+                committed = self._committed.get(partition)
+                if committed is None:
+                    self._counts.earlier[partition] = start.tally
+                elif committed != start.offset:
+                    self._counts.correct(partition, start)
+                self._committed[partition] = start.offset
 
     # ---- releases
 
@@ -212,10 +227,11 @@ class DeadLetterLimits:
             _add(counts, release.tickets, substitutes)
         return replace(release, tallies=counts.tallies(release.committable))
 
-    def committed(self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:
+    def committed(self, release: Release, substitutes: Mapping[Ticket, DeadLetter]) -> None:
         """Count what was committed."""
         if self._is_on:
-            _add(self._counts, tickets, substitutes)
+            _add(self._counts, release.tickets, substitutes)
+            self._committed.update(release.committable)
 
     # ---- inside
 

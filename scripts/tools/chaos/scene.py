@@ -179,6 +179,8 @@ def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[
             "max_in_flight_articles": 500,
             "publish_interval_ms": 400.0,
         },
+        # Counted and committed, but never reached: some faults make all that is read dead letters.
+        "dead_letters": {"max_in_a_row": 1_000_000, "max_ratio": 1.0},
     }
 
 

@@ -120,7 +120,10 @@ def _line(row: Row) -> str:
 
 def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
     topics = Topics.fresh(bootstrap_servers, "hostile")
-    environment = topics.variables("hostile")
+    environment = topics.variables("hostile") | {
+        "ENRICHER_DEAD_LETTERS__MAX_IN_A_ROW": "0",
+        "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0",
+    }
     _enricher(environment, "topics", "create", "--partitions", "2")
     _configure(bootstrap_servers, topics.input, attack.topic)
     accepted, refused = _publish(bootstrap_servers, topics.input, attack, share)
