@@ -52,5 +52,5 @@ def test_pauses_have_a_bound() -> None:
     ],
 )
 def test_what_no_restart_mends(code: int, *, was_ready: bool, final: bool) -> None:
-    """Settings, rights, a model that is refused, limits of dead letters; but a device may work again, and a rival or an outage may pass."""
+    """Settings, rights, a refused model, limits; but a device may work again, and a rival or an outage may pass."""
     assert is_final(code, was_ready=was_ready) == final
