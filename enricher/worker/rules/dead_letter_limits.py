@@ -96,12 +96,12 @@ class _Counts:
         while self.letters and self.letters[0].number <= self.articles - self.limits.window_articles:
             self.letters.popleft()
 
-    def leave(self, partition: Partition) -> None:
-        """The counts of a partition go where the partition goes."""
-        self.earlier.pop(partition, None)
-        del self.rows[partition]
-        if any(letter.partition == partition for letter in self.letters):
-            self.letters = deque(letter for letter in self.letters if letter.partition != partition)
+    def take_over(self, partition: Partition, tally: Tally) -> None:
+        """Take over what others counted: the tally, without what this process counted if it had the partition before."""
+        in_window = sum(letter.partition == partition for letter in self.letters)
+        self.earlier[partition] = Tally(
+            in_a_row=max(0, tally.in_a_row - self.rows[partition]), in_window=max(0, tally.in_window - in_window)
+        )
 
     def correct(self, partition: Partition, start: Start) -> None:
         """Count what a transaction has committed of which this process did not know that it took effect."""
@@ -171,11 +171,11 @@ class DeadLetterLimits:
         self._unknown.update(partitions)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """These are no longer ours."""
+        """These are no longer ours. What this process has published for them still counts for it."""
         for partition in partitions:
             self._unknown.discard(partition)
             self._committed.pop(partition, None)
-            self._counts.leave(partition)
+            self._counts.earlier.pop(partition, None)
 
     def rewind(self, partitions: Iterable[Partition]) -> None:
         """These are read again from their committed offsets: a transaction of unknown outcome may have taken effect."""
@@ -188,7 +188,7 @@ class DeadLetterLimits:
                 self._unknown.discard(partition)
                 committed = self._committed.get(partition)
                 if committed is None:
-                    self._counts.earlier[partition] = start.tally
+                    self._counts.take_over(partition, start.tally)
                 elif committed != start.offset:
                     self._counts.correct(partition, start)
                 self._committed[partition] = start.offset
