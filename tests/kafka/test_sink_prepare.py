@@ -62,6 +62,9 @@ def test_a_producer_that_does_not_close_is_left_behind(monkeypatch: pytest.Monke
             closing.set()
             never.wait()
 
-    Hanging(config, encoder_of(), source=KafkaSource(config), guard=unguarded, counters=Counters()).close()
+    source, dead_letters = KafkaSource(config), DeadLetterLimits(Limits())
+    Hanging(
+        config, encoder_of(), source=source, guard=unguarded, counters=Counters(), dead_letters=dead_letters
+    ).close()
     assert closing.is_set()
     never.set()

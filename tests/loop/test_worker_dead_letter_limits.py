@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from loop.fake_sink import DEAD_LETTERS
-from loop.faults import Faults
+from loop.faults import Fault, Faults, no_fault
 from loop.test_worker_simulation import Simulation
 from loop.test_worker_trouble import STEPS
 from loop.world import INPUT, INVALID, SHORT, UNTOKENIZABLE, Process, World
@@ -33,10 +33,9 @@ def letters_in(world: World) -> int:
     )
 
 
-def started(world: World, limits: Limits = IN_A_ROW, fault: Faults | None = None) -> Process:
+def started(world: World, limits: Limits = IN_A_ROW, fault: Fault = no_fault) -> Process:
     """A worker with limits, in the group."""
-    more = {"fault": fault} if fault else {}
-    process = world.start(dead_letters=DeadLetterLimits(limits), **more)
+    process = world.start(dead_letters=DeadLetterLimits(limits), fault=fault)
     process.source.open(process.worker)
     return process
 
