@@ -15,6 +15,7 @@ COMMANDS = {
         "labels": "operate.labels:labels",
         "verify": "operate.verify.command:verify",
         "lag": "operate.lag:lag",
+        "replay": "operate.replay.command:replay",
         "scaler": "operate.scaling.command:scaler",
         "doctor": "operate.doctor.command:doctor",
         "settings": "worker.commands.settings:show_settings",

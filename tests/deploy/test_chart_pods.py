@@ -19,6 +19,7 @@ from deploy.chart_rendering import (
 )
 from typer.testing import CliRunner
 
+from deploy.chart.generator.layout import CHART
 from enricher.cli import app
 from enricher.worker.settings import Settings, TaskSettings, load_settings
 
@@ -214,3 +215,30 @@ def test_a_long_name_still_fits_into_labels() -> None:
     name = render({"fullnameOverride": "n" * 70}).one("StatefulSet")["metadata"]["name"]
     assert len(f"{name}-0123456789") <= 63
     assert render().one("StatefulSet")["metadata"]["name"] == FULL_NAME
+
+
+def test_a_replay_is_a_job_with_the_settings_of_the_workers_but_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod has its host name again when it is replaced, and what no restart mends ends the job."""
+    rendered = render(values_of(CHART / "ci" / "replay-values.yaml"))
+    job = rendered.one("Job")["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert (4, 4, "Indexed") == (job["parallelism"], job["completions"], job["completionMode"])
+    assert [2, 3, 4] == job["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
+    assert ["replay", "--from=2026-11-23T00:00Z", "--to=2026-11-24T00:00Z", "--into=entities.v2"] == container["args"][
+        :4
+    ]
+    replayed, live = settings_of(container, monkeypatch), settings_of(rendered.worker, monkeypatch)
+    assert ("/model/newswire-2027", "/model/newswire-2026") == (replayed.model.source, live.model.source)
+    assert live == replayed.model_copy(update={"model": live.model})
+    assert job["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "replay"
+    assert [] == render({}).all("Job")
+
+
+def test_another_range_is_another_job() -> None:
+    """Kubernetes refuses to change one."""
+    values = values_of(CHART / "ci" / "replay-values.yaml")
+    names = {
+        render({**values, "replay": {**values["replay"], **change}}).one("Job")["metadata"]["name"]
+        for change in ({}, {"to": "end"}, {"group": "other"}, {"model": {"path": "third"}})
+    }
+    assert 4 == len(names)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from enricher import cli
 from enricher.worker.build.tasks import Tasks
-from enricher.worker.commands.run import command, parent
+from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
 from enricher.worker.records import Batch, BatchResult
 from enricher.worker.settings import Settings
@@ -31,7 +31,7 @@ SILENT_S, LATER_S = 5.0, 4.0
 
 def main(folder: Path) -> None:
     """Install the gates, and run the command line."""
-    load, command_of = command.load_tasks, parent.command_of  # type: ignore[attr-defined]
+    load, command_of = work.load_tasks, parent.command_of  # type: ignore[attr-defined]
 
     class HangingEngine(StubEngine):
         """Waits before it runs."""
@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
         return [python, __file__, str(folder), *arguments]
 
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
-    command.load_tasks = slow_load  # type: ignore[attr-defined]
+    work.load_tasks = slow_load  # type: ignore[attr-defined]
     parent.command_of = hanging_child
     parent._SILENT_S, parent._LATER_S = SILENT_S, LATER_S
     cli.main()

@@ -35,6 +35,7 @@ from enricher.worker.telemetry.tracing import PassingOn
 INPUT = "articles"
 
 LIMITS = LoopLimits(
+    max_articles_per_second=0.0,
     max_in_flight=64,
     max_in_flight_bytes=1_000_000,
     waiting_share=0.5,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from enricher import cli
 from enricher.worker.build.tasks import Tasks
-from enricher.worker.commands.run import command, parent
+from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
 from tools.chaos.stub import StubEngine, stub_model
 
@@ -30,7 +30,7 @@ def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
         return [python, STUB_WORKER, *arguments]
 
     for module, name, made in (
-        (command, "load_tasks", lambda settings: Tasks.of(settings, stub_model(engine()))),
+        (work, "load_tasks", lambda settings: Tasks.of(settings, stub_model(engine()))),
         (parent, "command_of", command_of),
     ):
         assert hasattr(module, name), "the worker is started in another way now"

@@ -58,6 +58,14 @@
 {{- if and (eq .Values.model.from "init") (not (concat .Values.model.init.command .Values.model.init.args)) (not .Values.model.init.image) -}}
 {{- fail "model.from: init needs model.init.image, model.init.command or model.init.args: what puts the model into $MODEL_DIR" -}}
 {{- end -}}
+{{- with .Values.replay -}}
+{{- if and .enabled (not (and .into .group)) -}}
+{{- fail "replay.enabled needs replay.into and replay.group: a topic and a consumer group of its own" -}}
+{{- end -}}
+{{- if and .enabled (eq .group (include "enricher.setting" (list $ "kafka" "group_id"))) -}}
+{{- fail (printf "replay.group %s is the group of the live workers: it needs another one" .group) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (or .Values.strimzi.topics.enabled .Values.strimzi.user.enabled) (not .Values.strimzi.cluster) -}}
 {{- fail "strimzi.topics and strimzi.user need strimzi.cluster: the name of the Kafka object" -}}
 {{- end -}}

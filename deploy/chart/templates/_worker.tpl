@@ -1,11 +1,85 @@
-{{/* The containers of a worker's pod. */}}
+{{/* A worker's pod: of the live workers, and of the jobs that use their settings. */}}
+
+{{- define "enricher.workerPod" -}}
+{{- include "enricher.podBasics" . | nindent 0 }}
+terminationGracePeriodSeconds: {{ include "enricher.gracePeriodSeconds" . }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- if and .Values.gpu.enabled .Values.gpu.runtimeClassName }}
+runtimeClassName: {{ .Values.gpu.runtimeClassName }}
+{{- end }}
+{{- with mergeOverwrite (ternary (deepCopy .Values.gpu.nodeSelector) dict .Values.gpu.enabled) .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with concat (ternary .Values.gpu.tolerations list .Values.gpu.enabled) .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpread }}
+topologySpreadConstraints:
+  {{- range . }}
+  - topologyKey: {{ .topologyKey }}
+    maxSkew: {{ int .maxSkew }}
+    whenUnsatisfiable: {{ .whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "enricher.workerSelector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- if eq .Values.model.from "init" }}
+initContainers:
+  {{- include "enricher.modelContainer" . | nindent 2 }}
+{{- end }}
+containers:
+  {{- include "enricher.workerContainer" . | nindent 2 }}
+volumes:
+  - name: tmp
+    emptyDir:
+      sizeLimit: {{ .Values.tmpSizeLimit }}
+  - name: cache
+    emptyDir:
+      sizeLimit: {{ .Values.model.cacheSizeLimit }}
+  {{- if eq .Values.model.from "volume" }}
+  - name: model
+    persistentVolumeClaim:
+      claimName: {{ .Values.model.volume.existingClaim }}
+      readOnly: true
+  {{- else if eq .Values.model.from "init" }}
+  - name: model
+    emptyDir:
+      sizeLimit: {{ .Values.model.init.sizeLimit }}
+  {{- end }}
+  {{- with .Values.monitoring.labelsBaseline }}
+  {{- if .configMap }}
+  - name: labels-baseline
+    configMap:
+      name: {{ .configMap }}
+      items:
+        - key: {{ .key }}
+          path: {{ .key }}
+  {{- end }}
+  {{- end }}
+  {{- with include "enricher.secretVolumes" . | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
 
 {{- define "enricher.workerContainer" -}}
 - name: worker
   image: {{ include "enricher.image" . | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   {{- /* No `command`: the image's entry point is `enricher`. */}}
-  args: [run{{ if gt (int .Values.processes) 1 }}, --processes={{ int .Values.processes }}{{ end }}]
+  args:
+    {{- .arguments | default (include "enricher.runArguments" . | fromYamlArray) | toYaml | nindent 4 }}
   env:
     {{- include "enricher.telemetryEnv" . | nindent 4 }}
     {{- include "enricher.env" . | trim | nindent 4 }}
@@ -118,4 +192,11 @@ livenessProbe:
     {{- with $init.volumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{- define "enricher.runArguments" -}}
+- run
+{{- if gt (int .Values.processes) 1 }}
+- --processes={{ int .Values.processes }}
+{{- end }}
 {{- end }}

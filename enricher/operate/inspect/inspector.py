@@ -33,14 +33,16 @@ class Inspector:
     Every method blocks for at most the request timeout (see `within`), and repeats a question that a broker cannot answer
     yet: a partition has no leader during an election. Raises BrokerError. `numbers` selects partitions; None means all.
     The constructor raises SettingsError.
+
+    `settled`: wait until no transaction with offsets of the group is pending, instead of answering with those before it.
     """
 
-    def __init__(self, config: KafkaConfig, complaint: Complaint | None = None) -> None:
+    def __init__(self, config: KafkaConfig, complaint: Complaint | None = None, *, settled: bool = False) -> None:
         self._config = config
         self._complaint = complaint or Complaint()
         self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
-        # Sees committed offsets while a transaction is pending, which a read_committed consumer would wait for.
-        self._consumer = lone_consumer(config, self._complaint, {"isolation.level": "read_uncommitted"})
+        isolation = "read_committed" if settled else "read_uncommitted"
+        self._consumer = lone_consumer(config, self._complaint, {"isolation.level": isolation})
         self._deadline: Deadline | None = None
 
     @contextmanager
@@ -76,6 +78,19 @@ class Inspector:
         """The end of each partition: the last stable offset if `committed_only`, else the high offset."""
         isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(topic, numbers, _LATEST, isolation)
+
+    def at_time(self, topic: str, numbers: Sequence[int], time_s: float) -> dict[int, int | None]:
+        """The offset of the first record with this timestamp or a later one; None if the partition has none.
+
+        `time_s`: seconds since the epoch.
+        """
+        tps = [TopicPartition(topic, number, int(time_s * 1000)) for number in numbers]
+
+        def ask(left_s: float) -> dict[int, int | None]:
+            found = without_errors(self._consumer.offsets_for_times(tps, timeout=left_s))
+            return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
+
+        return self._ask(f"asking for the offsets of '{topic}' at a time", ask, client=self._consumer)
 
     def is_compacted(self, topic: str) -> bool | None:
         """Whether the broker drops records for newer ones with the same key; None without the right to ask."""

@@ -52,13 +52,16 @@ def kafka_worker(
     *,
     guard: Guard,
     until_caught_up: bool = False,
+    replay: str = "",
     tracing: Tracing | None = None,
 ) -> Worker:
     """A worker between two Kafka topics; it connects when it runs. Raises SettingsError.
 
+    `replay`: the name of the range that the group replays.
     `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
     """
-    config, counters, dead_letters = kafka_config(settings), Counters(), DeadLetterLimits(_dead_letters(settings))
+    config, counters = replace(kafka_config(settings), replay=replay), Counters()
+    dead_letters = DeadLetterLimits(_dead_letters(settings))
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
     writer, prepare = writer_of(settings)
@@ -195,6 +198,7 @@ def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
     return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
+        max_articles_per_second=worker.max_articles_per_second,
         waiting_share=worker.waiting_share,
         max_queued_tokens=worker.backlog_batches * sum(each.max_batch_tokens for each in rules),
         publish_interval_s=worker.publish_interval_ms / 1000,

@@ -18,6 +18,7 @@ from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.attempts import Attempts
 from enricher.worker.rules.load import Cadence, Load
 from enricher.worker.rules.offsets import OffsetTracker
+from enricher.worker.rules.rate import RateLimit
 
 _SHORTEST_POLL = 1 / 4
 """The poll interval at low load, as a share of the setting."""
@@ -29,6 +30,7 @@ class LoopLimits:
 
     max_in_flight: int
     max_in_flight_bytes: int
+    max_articles_per_second: float
     waiting_share: float
     max_queued_tokens: int
     publish_interval_s: float
@@ -67,6 +69,7 @@ class Pacing:
         """Which partitions may hold a record that kills the process."""
         self.load = Load(engine.threads, clock())
         self.cadence = Cadence(limits.publish_interval_s, limits.publish_share, clock())
+        self.rate = RateLimit(limits.max_articles_per_second, clock())
         self._waited_s = 0.0
         self._paused = False
         self.held: frozenset[Partition] = frozenset()
@@ -102,7 +105,7 @@ class Pacing:
         if self._intake.schemas:
             # What comes may have to wait, so one poll must not take all that other partitions need.
             room = ceil(room / 2)
-        return max(0, min(room, self._intake.capacity))
+        return self.rate.allows(max(0, min(room, self._intake.capacity)), self._clock())
 
     def to_hold(self) -> Collection[Partition]:
         """Partitions to hold back from now on: their records that wait, and those behind them, would take all the room.
@@ -223,6 +226,8 @@ class Pacing:
         deadlines = [now_s + self._limits.idle_wait_s]
         if self.busy and self.capacity:
             deadlines.append(now_s + max(_SHORTEST_POLL, self.load.busy) * self._limits.poll_interval_s)
+        if (next_s := self.rate.next_s(now_s)) is not None:
+            deadlines.append(next_s)
         due_s = self._scheduler.next_due_s()
         if due_s is not None and self._engine.capacity:
             deadlines.append(due_s)

@@ -315,11 +315,20 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The offset at which reading of a partition began, and what was committed with it."""
+    """The offset at which reading of a partition began, and what was committed with it.
+
+    `until`: reading ends before this offset; None if it never ends.
+    """
 
     offset: int
     mark: Mark = Mark()
     tally: Tally = Tally()
+    until: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing is left to read."""
+        return self.until is not None and self.offset >= self.until
 
 
 @dataclass(frozen=True, slots=True)

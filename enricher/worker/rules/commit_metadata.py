@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enricher.worker.records import Mark, Tally
 
 _VERSION = "enricher/1"
-_MOST_DIGITS = 10
-"""Anybody may commit offsets for the group, and Python refuses to convert more than some thousand digits."""
+_MOST_DIGITS = 19
+"""Those of the largest offset. Anybody may commit offsets for the group, and Python refuses thousands of digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,16 @@ class CommitMetadata:
 
     `began_with`: how many partitions the topic had when the group began on it, 0 if the group is older than the topic. None
     beside offsets of earlier versions and of other programs.
+
+    `replay` and `until`: the group reads a range that has this name (without spaces), and this partition before this offset.
     """
 
     topic_id: str | None = None
     mark: Mark = field(default_factory=Mark)
     began_with: int | None = None
     tally: Tally = field(default_factory=Tally)
+    replay: str = ""
+    until: int | None = None
 
     def is_of(self, topic_id: str | None) -> bool:
         """Whether the offset belongs to the topic with this id; True if either id is unknown."""
@@ -42,6 +46,8 @@ class CommitMetadata:
             "alone": self.mark.alone or None,
             "dead-letters": self.tally.in_window or None,
             "dead-letters-in-a-row": self.tally.in_a_row or None,
+            "replay": self.replay or None,
+            "until": self.until,
         }
         return " ".join([_VERSION, *(f"{name}={value}" for name, value in values.items() if value is not None)])
 
@@ -56,7 +62,8 @@ class CommitMetadata:
         tally = Tally(
             in_a_row=_count(values.get("dead-letters-in-a-row")) or 0, in_window=_count(values.get("dead-letters")) or 0
         )
-        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), tally)
+        bound = values.get("replay", ""), _count(values.get("until"))
+        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), tally, *bound)
 
 
 def partitions_at_the_start(committed: Iterable[tuple[int, str | None]], topic_id: str | None) -> int | None:

@@ -143,6 +143,13 @@ class WorkerSettings(Group):
         "parts, while their articles wait for a schema. "
         "A partition that exceeds its part is paused, and the others go on.",
     )
+    max_articles_per_second: float = Field(
+        0.0,
+        ge=0,
+        le=1_000_000,
+        description="Articles that each process reads per second, on average over some seconds. For replays beside live "
+        "workers. 0: no limit.",
+    )
     backlog_batches: int = Field(32, ge=1, description="Tokens to hold for the model, as a number of full batches.")
     tokenizer_threads: int | None = Field(
         None, ge=1, le=64, description="Threads that tokenise. Default: one per two cores, at most four."

@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from enricher.errors import SettingsError
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.observing import label_baseline, observed, worker_facts
-from enricher.worker.build.record_schema import check_record_schema
-from enricher.worker.build.registry import check_registry
-from enricher.worker.build.tasks import load_tasks
-from enricher.worker.commands.progress import describe, progress_lines
-from enricher.worker.commands.run.health import parent_health, view_of, worker_health
+from enricher.worker.commands.run.health import parent_health
 from enricher.worker.commands.run.parent import RunOptions, supervisor
 from enricher.worker.commands.run.share import Share
-from enricher.worker.commands.signals import Signals, stopped_by_signals
+from enricher.worker.commands.run.work import AROUND_S, work
+from enricher.worker.commands.signals import stopped_by_signals
 from enricher.worker.health.processes import TURN_LIMIT_S
-from enricher.worker.health.subject import LOADING
-from enricher.worker.kafka.shared.precheck import check_start
-from enricher.worker.processes import ParentLink, ProcessState
+from enricher.worker.processes import ParentLink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, log_files, variable_name
 from enricher.worker.telemetry import logs
-from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
 
 log = logging.getLogger("enricher.worker.commands.run")
-
-_AROUND_S = 90.0
-"""The bound of what is done around a worker, outside all other guards: the last export of spans may take 30 s."""
 
 
 def run(
@@ -76,18 +63,18 @@ def run(
     logs.set_form("json" if form == "json" else "text" if form == "text" else "auto")
     options = RunOptions(until_caught_up, summary, report_every_s)
     watchdog = Watchdog(timer=context.find_object(ProcessTimer))
-    _require_writable(summary)
+    require_writable(summary)
     if process:
         _run_child(Share.parse(process), options, watchdog)
     elif processes > 1:
         _run_parent(processes, options, watchdog)
     else:
-        settings = _settings()
+        settings = load_and_log_settings()
         with stopped_by_signals() as signals:
-            _work(settings, options, signals, watchdog)
+            work(settings, options, signals, watchdog)
 
 
-def _settings(process: int | None = None) -> Settings:
+def load_and_log_settings(process: int | None = None) -> Settings:
     """Load the settings and set up the log; logs which files they come from, also if they are invalid.
 
     A child, which has the number of its process, does not: its parent has logged them.
@@ -104,20 +91,20 @@ def _settings(process: int | None = None) -> Settings:
     return settings
 
 
-def _require_writable(summary: Path | None) -> None:
+def require_writable(summary: Path | None) -> None:
     """Raise SettingsError at the start instead of at the end of a long run."""
     if summary and (summary.is_dir() or not os.access(summary.parent, os.W_OK)):
         raise SettingsError(f"--summary: {summary} cannot be written, or its folder does not exist")
 
 
 def _run_parent(count: int, options: RunOptions, watchdog: Watchdog) -> None:
-    settings = _settings()
+    settings = load_and_log_settings()
     # The children log into pipes; only the parent knows whether the log goes to a terminal.
     os.environ[variable_name("log", "format")] = logs.resolved(settings.log.format)
     parent = supervisor(settings, count, options)
     with (
         watchdog,
-        watchdog.guard("opening or closing health and telemetry", _AROUND_S),
+        watchdog.guard("opening or closing health and telemetry", AROUND_S),
         stopped_by_signals() as signals,
         parent_health(settings, parent),
     ):
@@ -132,59 +119,4 @@ def _run_child(share: Share, options: RunOptions, watchdog: Watchdog) -> None:
     link = ParentLink()
     with stopped_by_signals() as signals:
         link.end_with_parent()
-        _work(share.of(_settings(share.index)), options, signals, watchdog, link)
-
-
-def _work(
-    settings: Settings, options: RunOptions, signals: Signals, watchdog: Watchdog, link: ParentLink | None = None
-) -> None:
-    """Build a worker and run it. Until it has connected, health reports it as starting."""
-    with (
-        watchdog,
-        watchdog.guard("opening or closing health and telemetry", _AROUND_S),
-        exported_spans(worker_facts(settings)) as spans,
-        ExitStack() as exports,
-        worker_health(settings, link) as health,
-    ):
-        with watchdog.guard("starting", settings.worker.start_timeout_s):
-            health.starts("checking topics and rights")
-            check_registry(settings)
-            check_start(kafka_config(settings))
-            check_record_schema(settings)
-            label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
-            health.starts(LOADING)
-            tasks = load_tasks(settings)
-            health.starts("connecting with the brokers")
-            worker = kafka_worker(
-                settings, tasks, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=spans
-            )
-
-        def connected() -> None:
-            seen = observed(settings, tasks, worker)
-            exports.enter_context(exported_metrics(seen))
-            health.shows(view_of(worker, watchdog, seen))
-            if link:
-                link.tell(ProcessState.READY)
-            reporting.enter_context(progress_lines(worker.counters, options.report_every_s))
-
-        def stop() -> None:
-            if link:
-                link.tell(ProcessState.DRAINING)
-            worker.stop()
-
-        signals.stop = stop
-        try:
-            with ExitStack() as reporting:
-                worker.run(connected)
-        finally:
-            if options.summary:
-                _write(options.summary, orjson.dumps(worker.counters.as_dict()))
-        log.info("done: %s", describe(worker.counters))
-
-
-def _write(summary: Path, counts: bytes) -> None:
-    """Log a failure instead of raising it: it must not replace the error that ended the run."""
-    try:
-        summary.write_bytes(counts)
-    except OSError as error:
-        log.error("cannot write the summary %s: %s", summary, error.strerror)  # noqa: TRY400  the reason is enough
+        work(share.of(load_and_log_settings(share.index)), options, signals, watchdog, link)

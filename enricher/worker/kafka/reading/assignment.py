@@ -87,9 +87,9 @@ class Assignment:
         finally:  # otherwise the client assigns them itself, where it chooses
             self._consumer.incremental_assign([assigned_at(partition, found.get(partition)) for partition in mine])
             # Always set both: a partition that was revoked while paused stays paused in the client when it comes back.
-            reading = [foreign(partition) for partition in mine if partition in found and not self._paused]
-            self._consumer.resume(reading)
-            self._consumer.pause([tp for tp in map(foreign, mine) if tp not in reading])
+            begun = {partition for partition, each in found.items() if not each.start.is_over and not self._paused}
+            self._consumer.resume([foreign(partition) for partition in mine if partition in begun])
+            self._consumer.pause([foreign(partition) for partition in mine if partition not in begun])
         for partition, each in found.items():
             self.partitions[partition].begin(each.start, each.leader_epoch)
         self._expect(mine)
@@ -175,6 +175,11 @@ class Assignment:
                 self.partitions[partition].release()
             self.read_again(released)
             self._read_on(released)
+
+    def stop_finished(self, partitions: Collection[Partition]) -> None:
+        """Let the client fetch no more of those among these that were read to the end of the range."""
+        if finished := [each for each in self.partitions.of(State.FINISHED) if each in partitions]:
+            self._stop_reading(finished)
 
     def read_again(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
@@ -335,7 +340,8 @@ class Assignment:
             begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
         for partition in begun:
             self.partitions[partition].begin(found[partition].start, found[partition].leader_epoch)
-        self._read_on(begun)
+        self._read_on([partition for partition in begun if self.partitions[partition].state is State.READING])
+        self.stop_finished(begun)
 
     def _expect(self, partitions: Iterable[Partition]) -> None:
         """From now on they should deliver; nothing is expected during a pause."""

@@ -1,6 +1,7 @@
 """Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`).
 
 If the topic is created again meanwhile, the ends of the new one count from then on: it never gets to those of the old one.
+A group that replays a range has caught up once it has committed the ends of that.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from enricher.errors import MissingTopic, TransactionTrouble
+from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.metadata import answer_to, foreign, listed_offsets, ours
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
+from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
@@ -30,14 +33,13 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 class CatchingUp:
     """The ends at the start, compared with the group's committed offsets."""
 
-    def __init__(
-        self, consumer: Consumer, topic: str, watch: TopicWatch, client_errors: ClientErrors, timeout_s: float
-    ) -> None:
+    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
         self._consumer = consumer
-        self._topic = topic
+        self._topic = config.input_topic
+        self._replays = bool(config.replay)
         self._watch = watch
         self._client_errors = client_errors
-        self._timeout_s = timeout_s
+        self._timeout_s = config.request_timeout_s
         self._ends: Mapping[Partition, int] = {}
         self._topic_id: str | None = None
         self._next_check_s = self._next_topic_check_s = 0.0
@@ -49,6 +51,9 @@ class CatchingUp:
         """
         topic_id = self._watch.topic_id
         partitions = [Partition(self._topic, number) for number in range(self._watch.partitions[self._topic])]
+        if self._replays:
+            self._ends, self._topic_id = self._ends_of_the_range(partitions), topic_id
+            return
         deadline = Deadline(self._timeout_s)
         lows, ends = (self._listed(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
         self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
@@ -87,6 +92,11 @@ class CatchingUp:
         finally:
             self._next_check_s = time.monotonic() + _CHECK_S
         return False
+
+    def _ends_of_the_range(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        committed = self._consumer.committed([foreign(each) for each in partitions], timeout=self._timeout_s)
+        untils = {ours(tp): CommitMetadata.decode(tp.metadata).until for tp in committed if tp.offset >= 0}
+        return {partition: until for partition, until in untils.items() if until is not None}
 
     def _listed(self, partitions: Sequence[Partition], spec: OffsetSpec, deadline: Deadline) -> Mapping[Partition, int]:
         wanted = {foreign(partition): spec for partition in partitions}

@@ -61,6 +61,8 @@ class Delivery:
                 self._assignment.delivered(partition)
         if damaged:
             self._assignment.read_again(damaged)
+        if self._config.replay:
+            self._assignment.stop_finished({partition_of(message) for message in messages})
         return records
 
     def _stand_ins(self, at: AssignedPartition, message: Message, limit: int, now_s: float) -> list[RawRecord]:
@@ -72,9 +74,8 @@ class Delivery:
         if error is None or at.position is None or not damage.is_unreadable(error):
             return []
         span = self._unreadable.span(at.name, at.position, error, message.offset() or 0)
-        records = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_id)
-        for record in records:
-            at.deliver(record.offset, record.leader_epoch, now_s)
+        stand_ins = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_id)
+        records = [record for record in stand_ins if at.deliver(record.offset, record.leader_epoch, now_s)]
         self._assignment.delivered(at.name)
         damage.give_up(at.position, more=len(span) > len(records))
         return records

@@ -101,9 +101,10 @@ class Partitions:
     # ---- silence
 
     def expect(self, names: Iterable[Partition], now_s: float) -> None:
-        """Records of these are expected from now on: after an assignment, a seek, or a pause."""
+        """Records of these are expected from now on, unless they are finished: after an assignment, a seek, or a pause."""
         for name in names:
-            self._partitions[name].silence = Silence(now_s)
+            at = self._partitions[name]
+            at.silence = None if at.state is State.FINISHED else Silence(now_s)
 
     def expect_nothing(self) -> None:
         """No records are expected: all are paused."""

@@ -28,6 +28,7 @@ from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Mark, Partition, RawRecord, Release, Start, Tally
 from enricher.worker.rules.commit_metadata import CommitMetadata
+from enricher.worker.rules.offsets import names_of
 from enricher.worker.rules.portions import Portions
 from enricher.worker.stats.snapshot import Connection
 
@@ -40,7 +41,8 @@ _GATHER_S = 0.02
 class KafkaSource:
     """Reads the input topic as a member of the consumer group.
 
-    `until_caught_up`: `caught_up` becomes true once the group has committed the ends that partitions had at `open`.
+    `until_caught_up`: `caught_up` becomes true once the group has committed the ends that partitions had at `open`, or the
+    ends of the range that it replays.
     """
 
     def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
@@ -57,9 +59,7 @@ class KafkaSource:
         self._portions = Portions()
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
-            self._catching_up = CatchingUp(
-                self._consumer, config.input_topic, self.watch, self._client_errors, config.request_timeout_s
-            )
+            self._catching_up = CatchingUp(self._consumer, config, self.watch, self._client_errors)
         self.member_ids: set[str] = set()
         """Member ids of this worker so far. The group may keep an old one for a session timeout after an expulsion."""
 
@@ -234,8 +234,12 @@ class KafkaSource:
             self._catching_up.renew(self._consumer)
 
     def _position(self, partition: Partition, offset: int, mark: Mark, tally: Tally) -> TopicPartition:
-        metadata = CommitMetadata(self.watch.topic_id, mark, self._assignment.began_with, tally).encode()
-        at = self._partitions.get(partition)
+        at, replay = self._partitions.get(partition), self._config.replay
+        until = at.start.until if at and at.start else None
+        if replay and until is None:  # an offset without its bound would be read on from for ever
+            raise TransactionTrouble(f"{names_of([partition])} is no longer read, so the end of its range is not known")
+        began_with = self._assignment.began_with
+        metadata = CommitMetadata(self.watch.topic_id, mark, began_with, tally, replay, until).encode()
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

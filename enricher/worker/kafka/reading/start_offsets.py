@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.reading.tails import OutputTails, cannot_tell
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
@@ -79,6 +79,11 @@ class StartFinder:
 
     def forget(self) -> None:
         """The topic was recreated: what was committed belongs to the old one, and the new one is read from its beginning."""
+        if self._config.replay:
+            raise BrokerError(
+                f"the topic '{self._config.input_topic}' was deleted and created again: the range that the group "
+                f"'{self._config.group_id}' replays is gone with the old one"
+            )
         self._floors.clear()
         self._ends.clear()
         self.began_with = 0
@@ -103,7 +108,9 @@ class StartFinder:
                     f"the committed offset of {tp.topic}[{tp.partition}] is reported as {tp.offset}, which is stale"
                 )
                 raise TransactionTrouble(message)
-            found[partition] = StartOffset(Start(tp.offset, metadata.mark, metadata.tally), tp.leader_epoch)
+            self._require_same_range(metadata)
+            start = Start(tp.offset, metadata.mark, metadata.tally, metadata.until)
+            found[partition] = StartOffset(start, tp.leader_epoch)
             self._ends.pop(partition, None)
         if found and len(found) == len(partitions) and self.began_with is None:
             # Offsets of an earlier version: at least what is added from now on will be known for new.
@@ -115,6 +122,8 @@ class StartFinder:
 
         Raises TransactionTrouble if no broker answers; StillSearching, SettingsError and BrokerError as `OutputTails` does.
         """
+        if self._config.replay:
+            return self._outside_the_range(partitions)
         known = self._known_ends(partitions)
         missing = [partition for partition in partitions if partition not in known]
         if not missing:
@@ -128,6 +137,34 @@ class StartFinder:
             log.info("no committed offset for %s: reading from the beginning (%s)", names_of(added), reason)
         begun = [partition for partition in missing if partition.number < began_with]
         return {**known, **self._at_the_beginning(added), **(self._as_set(begun) if begun else {})}
+
+    def _require_same_range(self, metadata: CommitMetadata) -> None:
+        """Raise BrokerError if the offset is that of another range, or of a group without one."""
+        group, ours = self._config.group_id, self._config.replay
+        if metadata.replay and not ours:
+            raise BrokerError(
+                f"the group '{group}' replays a range ({metadata.replay}): name another group in kafka.group_id"
+            )
+        if ours and (metadata.replay != ours or metadata.until is None):
+            raise BrokerError(
+                f"the group '{group}' does not replay the range {ours}: its offsets were committed by something else"
+            )
+
+    def _outside_the_range(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """The empty ranges of partitions that were added after the range of the group was committed.
+
+        Raises BrokerError if a partition was in the range, so that its offset has been lost.
+        """
+        began_with = self.began_with or 0
+        if gone := [partition for partition in partitions if partition.number < began_with]:
+            raise BrokerError(
+                f"the group '{self._config.group_id}' has lost its offsets for {names_of(gone)}, which say what is left to "
+                "replay. Offsets expire when a group has no member for offsets.retention.minutes"
+            )
+        log.info("%s: added after the range was chosen, so there is nothing to replay", names_of(partitions))
+        return {
+            partition: StartOffset(Start(at, until=at)) for partition, at in self._watch.beginnings(partitions).items()
+        }
 
     def _committed(
         self, consumer: Consumer, partitions: Iterable[Partition], timeout_s: float

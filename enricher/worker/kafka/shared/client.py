@@ -44,6 +44,9 @@ class KafkaConfig:
     """How long a partition that has records may deliver none."""
     max_headers: int = 300
     """A record with more headers keeps none of them."""
+    replay: str = ""
+    """The name of the range that the group replays. Its bounds are committed before its first member joins; a partition
+    without them is not read."""
     properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
 
     def __post_init__(self) -> None:

@@ -1,0 +1,124 @@
+"""The two ends of a range: as they are written on the command line, and as offsets."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+import orjson
+
+from enricher.errors import SettingsError
+from enricher.operate.inspect.inspector import Inspector
+from enricher.worker.kafka.shared.partition_reader import Ranges
+
+Offsets = Mapping[int, int]
+"""By partition number."""
+FORMS: Final = "'beginning', 'end', a time such as 2026-11-24 or 2026-11-24T06:00Z, or a JSON file of offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range. `offsets`: of the partitions that a file names; the others are left out of the range."""
+
+    option: Literal["--from", "--to"]
+    name: str
+    """How the bound is written, without spaces: what makes two ranges the same."""
+    where: Literal["beginning", "end"] | datetime | Offsets
+
+    @classmethod
+    def parse(cls, option: Literal["--from", "--to"], text: str) -> Bound:
+        """Read an option. Times without a zone are UTC. Raises SettingsError."""
+        if text in {"beginning", "end"}:
+            return cls(option, text, "beginning" if text == "beginning" else "end")
+        if time := _time(text):
+            return cls(option, time.isoformat(), time)
+        path = Path(text)
+        if not path.is_file():
+            raise SettingsError(f"{option} {text}: neither a time nor a file; it takes {FORMS}")
+        content = path.read_bytes()
+        return cls(option, f"file:{hashlib.sha256(content).hexdigest()[:16]}", _offsets(option, path, content))
+
+    def resolved(self, ask: Inspector, topic: str, firsts: Offsets, ends: Offsets) -> Offsets:
+        """The offset of each partition; partitions that a file does not name are missing. Raises BrokerError."""
+        match self.where:
+            case "beginning":
+                return firsts
+            case "end":
+                return ends
+            case datetime():
+                found = ask.at_time(topic, [*ends], self.where.timestamp())
+                return {number: ends[number] if at is None else at for number, at in found.items()}
+        return self.where
+
+
+def name_of(start: Bound, end: Bound) -> str:
+    """The name of a range: the same for the same options."""
+    return f"{start.name}..{end.name}"
+
+
+def ranges_of(ask: Inspector, topic: str, start: Bound, end: Bound, now: datetime) -> Ranges:
+    """The offsets of each partition of the topic; an empty range for one that is left out.
+
+    Raises SettingsError for a range that is empty, reversed, in the future, or no longer or not yet in the topic.
+    """
+    for bound in (start, end):
+        if isinstance(bound.where, datetime) and bound.where > now:
+            raise SettingsError(f"{bound.option} {bound.name} is in the future; 'end' is where the topic ends now")
+    if isinstance(start.where, datetime) and isinstance(end.where, datetime) and start.where >= end.where:
+        raise SettingsError(f"--from {start.name} is not before --to {end.name}")
+    numbers = ask.partitions(topic)
+    firsts, ends = ask.beginnings(topic, numbers), ask.ends(topic, numbers, committed_only=False)
+    lows, highs = (bound.resolved(ask, topic, firsts, ends) for bound in (start, end))
+    for bound, offsets in ((start, lows), (end, highs)):
+        _require_there(bound, topic, offsets, firsts, ends)
+    named = lows.keys() & highs.keys()
+    ranges = {number: _range(number, lows[number], highs[number]) for number in numbers if number in named}
+    if all(low == high for low, high in ranges.values()):
+        raise SettingsError(f"the range {name_of(start, end)} of '{topic}' is empty: no record lies in it")
+    return {number: ranges.get(number, (firsts[number], firsts[number])) for number in numbers}
+
+
+def _range(number: int, low: int, high: int) -> tuple[int, int]:
+    if low > high:
+        raise SettingsError(f"the range of partition {number} is reversed: from offset {low} to {high}")
+    return low, high
+
+
+def _require_there(bound: Bound, topic: str, offsets: Offsets, firsts: Offsets, ends: Offsets) -> None:
+    """Raise SettingsError for offsets of a file that the topic does not have."""
+    for number, offset in sorted(offsets.items()):
+        if number not in ends:
+            raise SettingsError(f"{bound.option}: '{topic}' has no partition {number}, only 0 to {len(ends) - 1}")
+        first, end = firsts[number], ends[number]
+        if not first <= offset <= end:
+            gone = "the records before that were deleted" if offset < first else "nothing is written behind that yet"
+            limit = first if offset < first else end
+            raise SettingsError(
+                f"{bound.option}: offset {offset} of partition {number} is not in '{topic}', use {limit}: {gone}"
+            )
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _offsets(option: str, path: Path, content: bytes) -> Offsets:
+    try:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        found = None
+    if isinstance(found, dict) and all(key.isdecimal() and _is_offset(value) for key, value in found.items()):
+        return {int(key): value for key, value in found.items()}
+    raise SettingsError(f'{option} {path}: not a JSON object of offsets by partition, such as {{"0": 1200, "1": 980}}')
+
+
+def _is_offset(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,136 @@
+"""`enricher replay`: a bounded range of the input topic through the same worker, in a group of its own."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enricher.errors import SettingsError
+from enricher.operate.inspect.inspector import Inspector
+from enricher.operate.replay.bounds import FORMS, Bound, name_of, ranges_of
+from enricher.operate.replay.pinning import pin, read_pinned
+from enricher.operate.replay.progress import left_lines
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.run.command import load_and_log_settings, require_writable
+from enricher.worker.commands.run.parent import RunOptions
+from enricher.worker.commands.run.work import work
+from enricher.worker.commands.signals import interrupted, stopped_by_signals
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def replay(  # noqa: PLR0913  one for each option
+    context: typer.Context,
+    *,
+    start: Annotated[str, typer.Option("--from", metavar="WHEN", help=f"Where the range begins: {FORMS}.")],
+    end: Annotated[
+        str, typer.Option("--to", metavar="WHEN", help="Where it ends, before that record: the same forms.")
+    ],
+    into: Annotated[str, typer.Option("--into", metavar="TOPIC", help="Topic for the enriched records.")],
+    group: Annotated[
+        str, typer.Option("--group", help="Consumer group of this replay: the same in all its processes.")
+    ],
+    dead_letters: Annotated[
+        str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Default: INTO.dead-letters.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, metavar="N", help="Articles per second of this process. Default: worker.max_articles_per_second."
+        ),
+    ] = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Begin although INTO has records: of another replay, for example.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Allow the topics of the live workers in --into and --dead-letters.")
+    ] = False,
+    summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
+    report_every_s: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
+    ] = 10.0,
+) -> None:
+    """Enrich a range of the input topic again, into another topic, exactly once.
+
+    Model and everything else are set as for `run`. Start it as often as you like, with another kafka.instance each: the
+    processes share the range as one consumer group, and a process that is started again goes on. The range is chosen once,
+    when the first process begins: `end` is the end of the topic then. All of them end when the range is done.
+
+    In a file, offsets are given by partition, and partitions that it does not name are left out: {"0": 1200, "1": 980}.
+    Times are those of Kafka's records: the range begins at the first record of each partition with this time or a later one.
+
+    Exit codes: 0 if the range is done, 130 after Ctrl-C and 143 after SIGTERM if it is not, else those of `run`.
+    """
+    bounds = Bound.parse("--from", start), Bound.parse("--to", end)
+    watchdog = Watchdog(timer=context.find_object(ProcessTimer))
+    require_writable(summary)
+    live = load_and_log_settings()
+    settings = _replaying(live, group, into, dead_letters or f"{into}.dead-letters", rate, force=force)
+    config = replace(kafka_config(settings), replay=name_of(*bounds))
+    with stopped_by_signals(interrupted) as signals:
+        check_start(config)
+        _require_empty(config, append=append)
+        pinned = pin(config, partial(ranges_of, topic=config.input_topic, start=bounds[0], end=bounds[1], now=_now()))
+        log.info("replaying %s of '%s' into '%s'", config.replay, config.input_topic, into)
+        options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
+        if pinned.left:
+            work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
+        with closing(Inspector(config)) as ask:
+            pinned = read_pinned(ask, config) or pinned
+        if pinned.left:
+            log.info("stopped: %d offsets of the range are left; start it again to go on", pinned.left)
+            raise typer.Exit(interrupted(signals.received or 0))
+    log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, into)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _replaying(
+    live: Settings, group: str, into: str, dead_letters: str, rate: float | None, *, force: bool
+) -> Settings:
+    """The settings of the live workers with the group and topics of the replay. Raises SettingsError for theirs."""
+    kafka = live.kafka
+    if group == kafka.group_id:
+        raise SettingsError(f"--group {group} is the group of the live workers (kafka.group_id): it needs another one")
+    if into == dead_letters or kafka.input_topic in {into, dead_letters}:
+        raise SettingsError("the input, --into and --dead-letters must be three different topics")
+    if taken := {into, dead_letters} & {kafka.output_topic, kafka.dead_letter_topic}:
+        message = f"'{min(taken)}' is a topic of the live workers: their consumers would see records twice"
+        if not force:
+            raise SettingsError(f"{message}. Name another topic, or add --force if they may")
+        log.warning("%s", message)
+    chosen = {"group_id": group, "output_topic": into, "dead_letter_topic": dead_letters}
+    limits = {} if rate is None else {"max_articles_per_second": rate}
+    return live.model_copy(
+        update={"kafka": kafka.model_copy(update=chosen), "worker": live.worker.model_copy(update=limits)}
+    )
+
+
+def _require_empty(config: KafkaConfig, *, append: bool) -> None:
+    """Raise SettingsError if a replay that has not begun would write into a topic that has records.
+
+    A group's offsets expire when it has no member for `offsets.retention.minutes`: then the range would be written twice.
+    """
+    with closing(Inspector(config)) as ask:
+        if append or read_pinned(ask, config):
+            return
+        firsts = ask.beginnings(config.output_topic)
+        ends = ask.ends(config.output_topic, committed_only=False)
+    if written := sum(ends[number] - firsts[number] for number in ends):
+        raise SettingsError(
+            f"'{config.output_topic}' is not empty ({written} offsets), and the group '{config.group_id}' has not begun: "
+            "records that an earlier replay wrote would be there twice. Name an empty topic, or add --append if they may"
+        )

@@ -1,0 +1,106 @@
+"""One worker process from its settings to its end: checks, model, telemetry, health, the loop, the counts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import orjson
+
+from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.observing import label_baseline, observed, worker_facts
+from enricher.worker.build.record_schema import check_record_schema
+from enricher.worker.build.registry import check_registry
+from enricher.worker.build.tasks import load_tasks
+from enricher.worker.commands.progress import describe, progress_lines
+from enricher.worker.commands.run.health import view_of, worker_health
+from enricher.worker.commands.run.parent import RunOptions
+from enricher.worker.commands.signals import Signals
+from enricher.worker.health.subject import LOADING
+from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.processes import ParentLink, ProcessState
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import Settings
+from enricher.worker.stats.counters import Counters
+from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
+
+log = logging.getLogger("enricher.worker.commands.run")
+
+AROUND_S = 90.0
+"""The bound of what is done around a worker, outside all other guards: the last export of spans may take 30 s."""
+
+Progress = Callable[[Counters, float], AbstractContextManager[None]]
+"""Reports the counts at intervals of that many seconds."""
+
+
+def work(
+    settings: Settings,
+    options: RunOptions,
+    signals: Signals,
+    watchdog: Watchdog,
+    link: ParentLink | None = None,
+    *,
+    replay: str = "",
+    progress: Progress = progress_lines,
+) -> None:
+    """Build a worker and run it. Until it has connected, health reports it as starting.
+
+    `link`: to the parent, if it has one. `replay`: the name of the range that the group replays.
+    """
+    with (
+        watchdog,
+        watchdog.guard("opening or closing health and telemetry", AROUND_S),
+        exported_spans(worker_facts(settings)) as spans,
+        ExitStack() as exports,
+        worker_health(settings, link) as health,
+    ):
+        with watchdog.guard("starting", settings.worker.start_timeout_s):
+            health.starts("checking topics and rights")
+            check_registry(settings)
+            check_start(kafka_config(settings))
+            check_record_schema(settings)
+            label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
+            health.starts(LOADING)
+            tasks = load_tasks(settings)
+            health.starts("connecting with the brokers")
+            worker = kafka_worker(
+                settings,
+                tasks,
+                guard=watchdog.guard,
+                until_caught_up=options.until_caught_up,
+                replay=replay,
+                tracing=spans,
+            )
+
+        def connected() -> None:
+            seen = observed(settings, tasks, worker)
+            exports.enter_context(exported_metrics(seen))
+            health.shows(view_of(worker, watchdog, seen))
+            if link:
+                link.tell(ProcessState.READY)
+            reporting.enter_context(progress(worker.counters, options.report_every_s))
+
+        def stop() -> None:
+            if link:
+                link.tell(ProcessState.DRAINING)
+            worker.stop()
+
+        signals.stop = stop
+        try:
+            with ExitStack() as reporting:
+                worker.run(connected)
+        finally:
+            if options.summary:
+                _write(options.summary, orjson.dumps(worker.counters.as_dict()))
+        log.info("done: %s", describe(worker.counters))
+
+
+def _write(summary: Path, counts: bytes) -> None:
+    """Log a failure instead of raising it: it must not replace the error that ended the run."""
+    try:
+        summary.write_bytes(counts)
+    except OSError as error:
+        log.error("cannot write the summary %s: %s", summary, error.strerror)  # noqa: TRY400  the reason is enough
