@@ -45,7 +45,8 @@ def passes_of_sources(sources: Sequence[str], settings: Settings, device: Device
 
 def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The passes of a worker with these settings, with other names if given. Raises ModelError, SettingsError."""
-    plan, precisions = plan_tasks(settings), [each.precision for each in settings.tasks.values()]
+    plan = plan_tasks(settings)
+    precisions = [each.precision for each in plan.tasks.values()]
     names, groups = names or plan.names, plan.grouping.groups
     return {
         "models": [

@@ -54,7 +54,7 @@ def targets(source: str | None, task: str | None, precision: Precision, settings
     found: list[Target] = []
     for group in plan.grouping.groups:
         names = [plan.names[index] for index in group]
-        first = settings.tasks[names[0]]
+        first = plan.tasks[names[0]]
         if task is None or task in names:
             chosen = first.precision if precision == "auto" else precision
             checkpoints = [plan.checkpoints[index] for index in group]

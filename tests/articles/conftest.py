@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.plain_records import plain_record
 
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
-
-
-@pytest.fixture
-def card() -> ModelCard:
-    """Name a model."""
-    return ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
 
 
 @pytest.fixture
@@ -28,4 +23,4 @@ def record() -> EnrichedRecord:
         Entity(field="title", start=2, end=6, text="Oslo", label="LOC", score=0.9988),
         Entity(field="body", start=16, end=22, text="Tromsø", label="LOC", score=1.0),
     )
-    return EnrichedRecord(article, entities, Coverage(tokens=9, windows=1, truncated=False))
+    return plain_record(article, entities, Coverage(tokens=9, windows=1, truncated=False))

@@ -26,6 +26,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 from platformdirs import user_cache_path
 from support.patience import PATIENCE_S
+from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
 from enricher.worker.articles import encode_record, record_headers, record_writer
@@ -54,8 +55,8 @@ def _records() -> Iterator[EnrichedRecord]:
     further = {"section": "økonomi", "desk": {"name": None, "levels": [1, 2.5, True]}}
     document = b'{"id": "a-1", "price": 1.50, "body": ["\\ud83d\\ude8b Kari", "x"]}'
     whole = Article("a-1", "Oslo", body, metadata, orjson.dumps(further), "\n\n", document)
-    yield EnrichedRecord(whole, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
-    yield EnrichedRecord(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False))
+    yield plain_record(whole, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
+    yield plain_record(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False))
 
 
 RECORDS = [*_records(), record_of_tasks()]
@@ -64,7 +65,7 @@ IDS = ["whole", "least", "tasks"]
 
 def in_json(record: EnrichedRecord) -> dict[str, Any]:
     """What the record says, as plain JSON says it; vectors as their numbers."""
-    return with_numbers(json.loads(encode_record(record, CARD)))
+    return with_numbers(json.loads(encode_record(record)))
 
 
 def with_numbers(document: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def written(registry: SchemaRegistryClient, output_format: SchemaFormat, record:
         text = b64encode(FileDescriptorSet.FromString(record_descriptors()).file[0].SerializeToString()).decode()
     schema_id = registry.register_schema("out-value", Schema(text, SCHEMA_TYPES[output_format]))
     writer.begin_with(schema_id)
-    return writer.write(record, CARD)
+    return writer.write(record)
 
 
 CONTEXT = SerializationContext("out", MessageField.VALUE)
@@ -214,7 +215,7 @@ def test_a_java_consumer_reads_records_in_every_format(topics: Topics, tmp_path:
         for record in RECORDS:
             raw = RawRecord(Partition(topics.input, 0), len(expected), None, b"")
             headers: Any = record_headers(raw, tombstone=False, content_type=writer.content_type)
-            producer.produce(topics.output, writer.write(record, CARD), partition=0, headers=headers)
+            producer.produce(topics.output, writer.write(record), partition=0, headers=headers)
             said = {"schema_id": schema_id if writer.schema else -1, "form": writer.content_type.decode()}
             expected.append(said | {"record": in_json(record)})
     assert producer.flush(PATIENCE_S) == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.plain_records import plain_record
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (
@@ -49,7 +50,6 @@ def encoder(
 ) -> Encoder:
     """Make an encoder whose clock stands still."""
     return Encoder(
-        CARD,
         version="0.1.0",
         max_record_bytes=max_record_bytes,
         max_dead_letter_bytes=max_dead_letter_bytes,
@@ -74,7 +74,7 @@ def test_record_goes_out_under_the_key_of_its_input(raw: RawRecord, record: Enri
     """Key of the input, value and headers of the codec, and the ticket for the counters."""
     ticket = finished(raw, record)
     message = encoder().outgoing(ticket)
-    assert ("record", b"key-1", encode_record(record, CARD)) == (message.kind, message.key, message.value)
+    assert ("record", b"key-1", encode_record(record)) == (message.kind, message.key, message.value)
     assert record_headers(raw, tombstone=False) == message.headers
     assert ticket is message.ticket
 
@@ -308,7 +308,7 @@ def test_every_message_fits_its_topic(
     """Whatever comes in, what goes out is within the bound, and whatever is missing is announced."""
     raw = RawRecord(Partition("t" * topic, 10**5), 2**62, key, value, tuple(headers), topic_id="i" * 22)
     article = Article("i" * 512, "", "b", document=document)
-    record = EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False))
+    record = plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False))
     for outcome in (letter, record):
         bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit, events=events)
         message = bounded.outgoing(finished(raw, outcome))

@@ -10,11 +10,12 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.plain_records import plain_record
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import ArticleReader, as_line, bare, encode_record, write_entities
 from enricher.worker.articles.enriched import MAX_DOCUMENT_LEVELS, repeatable
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
 
 
 def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedRecord:
@@ -23,7 +24,7 @@ def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedReco
     return replace(record, entities=(changed,))
 
 
-def test_record_has_these_bytes(record: EnrichedRecord, card: ModelCard) -> None:
+def test_record_has_these_bytes(record: EnrichedRecord) -> None:
     """The form is a contract, so the bytes are written out here."""
     expected = (
         '{"schema_version":1,"id":"a-1","language":"nb","entities":['
@@ -32,15 +33,15 @@ def test_record_has_these_bytes(record: EnrichedRecord, card: ModelCard) -> None
         '"model":{"name":"newswire-minilm","digest":"sha256:6a1f0c","precision":"int8"},'
         '"coverage":{"tokens":9,"windows":1,"truncated":false}}'
     )
-    assert expected.encode() == encode_record(record, card)
+    assert expected.encode() == encode_record(record)
 
 
-def test_entities_written_beforehand_make_the_same_record(record: EnrichedRecord, card: ModelCard) -> None:
+def test_entities_written_beforehand_make_the_same_record(record: EnrichedRecord) -> None:
     """Byte by byte: when the entities were written is nobody's business."""
     written = replace(record, entities=write_entities(record.article, record.entities))
-    assert encode_record(record, card) == encode_record(written, card)
-    assert encode_record(replace(record, entities=()), card) == encode_record(
-        replace(record, entities=write_entities(record.article, ())), card
+    assert encode_record(record) == encode_record(written)
+    assert encode_record(replace(record, entities=())) == encode_record(
+        replace(record, entities=write_entities(record.article, ()))
     )
 
 
@@ -67,13 +68,11 @@ def test_written_entities_can_be_read_back(record: EnrichedRecord) -> None:
         {"score": float("nan")},
     ],
 )
-def test_entity_that_is_not_in_its_text_is_a_bug(
-    record: EnrichedRecord, card: ModelCard, changes: dict[str, Any]
-) -> None:
+def test_entity_that_is_not_in_its_text_is_a_bug(record: EnrichedRecord, changes: dict[str, Any]) -> None:
     """An offset that is wrong by one, or a score that is no probability, stops the worker before it is written."""
     wrong = with_entity(record, changes)
     with pytest.raises(AssertionError):
-        encode_record(wrong, card)
+        encode_record(wrong)
     with pytest.raises(AssertionError):
         write_entities(wrong.article, wrong.entities)
 
@@ -85,8 +84,8 @@ def test_any_span_of_any_text_can_be_written_and_read_back(text: str, data: st.D
     end = data.draw(st.integers(start + 1, len(text)))
     score = data.draw(st.floats(0, 1))
     entity = Entity(field="body", start=start, end=end, text=text[start:end], label="MISC", score=score)
-    record = EnrichedRecord(Article("a-1", "", text), (entity,), Coverage(tokens=1, windows=1, truncated=False))
-    read = orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))["entities"][0]
+    record = plain_record(Article("a-1", "", text), (entity,), Coverage(tokens=1, windows=1, truncated=False))
+    read = orjson.loads(encode_record(record))["entities"][0]
     assert text[read["start"] : read["end"]] == read["text"]
 
 
@@ -109,7 +108,7 @@ def stored_record() -> EnrichedRecord:
     """The record whose bytes are stored."""
     article = Article('a-7 "q"', "Überschrift \u2028 \U0001f68b", "Tab\tKari i Tromsø", METADATA)
     entity = Entity(field="body", start=4, end=8, text="Kari", label="PER", score=0.5)
-    return EnrichedRecord(article, (entity,), Coverage(tokens=12, windows=2, truncated=True))
+    return plain_record(article, (entity,), Coverage(tokens=12, windows=2, truncated=True))
 
 
 def with_article(record: EnrichedRecord, **changes: object) -> EnrichedRecord:
@@ -117,44 +116,44 @@ def with_article(record: EnrichedRecord, **changes: object) -> EnrichedRecord:
     return replace(record, article=replace(record.article, **changes))  # type: ignore[arg-type]  # checked at run time
 
 
-def test_record_without_new_settings_is_what_it_was(card: ModelCard) -> None:
+def test_record_without_new_settings_is_what_it_was() -> None:
     """Byte by byte, so that nobody's comparison of records changes with an upgrade."""
-    assert encode_record(stored_record(), card) == STORED.encode()
+    assert encode_record(stored_record()) == STORED.encode()
 
 
-def test_whole_article_stands_behind_everything_that_was_there_before(card: ModelCard) -> None:
+def test_whole_article_stands_behind_everything_that_was_there_before() -> None:
     """Who reads records from their beginning finds the entities without reading the text."""
     record = with_article(stored_record(), document=b'{"n": 1.50}')
-    assert encode_record(record, card) == STORED[:-1].encode() + b',"article":{"n": 1.50}}'
+    assert encode_record(record) == STORED[:-1].encode() + b',"article":{"n": 1.50}}'
 
 
-def test_bare_article_leaves_the_id_and_what_offsets_need(card: ModelCard) -> None:
+def test_bare_article_leaves_the_id_and_what_offsets_need() -> None:
     """The separator stays: without it, nobody could join the paragraphs that the offsets count in."""
     record = with_article(stored_record(), further=b'{"section":"news"}', body_separator="\n\n", document=b"{}")
-    written = orjson.loads(encode_record(replace(record, article=bare(record.article)), card))
+    written = orjson.loads(encode_record(replace(record, article=bare(record.article))))
     assert list(written) == ["schema_version", "id", "body_separator", "entities", "model", "coverage"]
     assert written["entities"] == list(record.entities)
 
 
-def test_further_metadata_is_an_object_of_its_own(card: ModelCard) -> None:
+def test_further_metadata_is_an_object_of_its_own() -> None:
     """Names that the setting chooses cannot collide with the record's own fields."""
     further = {"entities": ["a", None, 1.5], "section": {"name": "Økonomi"}}
     record = with_article(stored_record(), further=orjson.dumps(further), body_separator="\n", document=b"{}")
-    written = orjson.loads(encode_record(record, card))
+    written = orjson.loads(encode_record(record))
     assert further == written["metadata"]
     assert written["body_separator"] == "\n"
     assert list(written)[:8] == ["schema_version", "id", *METADATA, "metadata", "body_separator"]
 
 
-def test_metadata_that_an_article_lacks_is_absent(card: ModelCard) -> None:
+def test_metadata_that_an_article_lacks_is_absent() -> None:
     """An empty object would say nothing."""
-    assert encode_record(with_article(stored_record(), further=None), card) == STORED.encode()
+    assert encode_record(with_article(stored_record(), further=None)) == STORED.encode()
 
 
-def test_whole_article_is_its_own_bytes(record: EnrichedRecord, card: ModelCard) -> None:
+def test_whole_article_is_its_own_bytes(record: EnrichedRecord) -> None:
     """Numbers, escapes, white space, doubled keys: a parser would change each of them."""
     document = b' {"id":"a-1",\r\n\t"n":[1.0,1e2,-0,12345678901234567890123,0.10],"s":"\\u00e6\\/","n":2}\n'
-    written = encode_record(with_article(record, document=document), card)
+    written = encode_record(with_article(record, document=document))
     assert written.endswith(b',"article":' + document + b"}")
     assert json.loads(written)["article"] == json.loads(document)
 
@@ -170,8 +169,8 @@ json_values = st.recursive(
 def test_any_document_stays_in_one_line_of_a_file(document: str, line_end: str) -> None:
     """Line breaks between tokens become spaces; those in strings are escaped, so what it says stays the same."""
     spread = document.replace("\n", line_end).encode()
-    record = EnrichedRecord(Article("1", "", "b", document=spread), (), Coverage(1, 1, truncated=False))
-    line = as_line(encode_record(record, ModelCard("m", "d", "fp32")))
+    record = plain_record(Article("1", "", "b", document=spread), (), Coverage(1, 1, truncated=False))
+    line = as_line(encode_record(record))
     assert line.count(b"\n") == 1
     assert line.endswith(b"}\n")
     assert b"\r" not in line
@@ -184,13 +183,11 @@ def nested(levels: int) -> bytes:
 
 
 @pytest.mark.parametrize("padding", [b"", b"[],[{}]," * 600])
-def test_document_that_consumers_could_not_parse_is_refused(
-    record: EnrichedRecord, card: ModelCard, padding: bytes
-) -> None:
+def test_document_that_consumers_could_not_parse_is_refused(record: EnrichedRecord, padding: bytes) -> None:
     """At the bound, any parser reads the record; above it the article is a dead letter. Wide documents are no deep ones."""
     deepest = nested(MAX_DOCUMENT_LEVELS).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
     assert repeatable(deepest) is deepest
-    written = encode_record(with_article(record, document=deepest), card)
+    written = encode_record(with_article(record, document=deepest))
     assert json.loads(written)["id"] == orjson.loads(written)["id"] == "a-1"
     deeper = nested(MAX_DOCUMENT_LEVELS + 1).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
     with pytest.raises(InvalidArticle, match=f"more than {MAX_DOCUMENT_LEVELS} levels"):

@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
+from support.plain_records import plain_record
 from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
 
 from enricher.errors import InvalidArticle
@@ -44,6 +45,7 @@ from enricher.worker.records import (
     TaskReport,
     Ticket,
 )
+from tools.only_task import only_task
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
@@ -55,7 +57,7 @@ def written(record: EnrichedRecord, output_format: RecordFormat) -> bytes:
     writer = record_writer(output_format)
     if writer.schema:
         writer.begin_with(1)
-    return writer.write(record, CARD)
+    return writer.write(record)
 
 
 @given(record=records_of_tasks())
@@ -67,13 +69,13 @@ def test_a_record_of_tasks_says_in_every_format_what_its_json_says(
     value = written(write_found(record), output_format)
     assert written(record, output_format) == value
     read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
-    assert orjson.loads(encode_record(record, CARD)) == read
+    assert orjson.loads(encode_record(record)) == read
 
 
 @given(record=records_of_tasks())
 def test_vectors_are_read_back_exactly(record: EnrichedRecord) -> None:
     """A float32 to the last bit, whoever parses its text as a double; a float16 as numpy rounds to it."""
-    read = orjson.loads(encode_record(record, CARD))["embeddings"]
+    read = orjson.loads(encode_record(record))["embeddings"]
     kept = write_embeddings(record.findings["embeddings"])
     for embedding, found, again in zip(record.findings["embeddings"], read, kept, strict=True):
         if embedding.task.vector_format == "list":
@@ -89,14 +91,14 @@ def test_vectors_are_read_back_exactly(record: EnrichedRecord) -> None:
 
 def test_numbers_have_the_fewest_digits() -> None:
     """Not those of the double of the same value, which are twice as many."""
-    assert b'"vector":[0.12573022,-0.13210486,0.64042264,0.104900114]' in encode_record(record_of_tasks(), CARD)
+    assert b'"vector":[0.12573022,-0.13210486,0.64042264,0.104900114]' in encode_record(record_of_tasks())
 
 
 def test_a_record_of_tasks_has_these_fields_between_coverage_and_article() -> None:
     """Who reads records from their beginning finds everything before the text."""
     record = record_of_tasks()
     whole = replace(record, article=replace(record.article, document=b"{}"))
-    fields = list(orjson.loads(encode_record(whole, CARD)))
+    fields = list(orjson.loads(encode_record(whole)))
     assert ["entities", "model", "coverage", *NEW, "article"] == fields[-7:]
 
 
@@ -158,8 +160,8 @@ def test_a_record_without_tasks_is_what_it_was(
     """Byte by byte, in whichever form it is kept."""
     article = Article("a", "", "Oslo", metadata, further, separator, document)
     entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=score)
-    record = EnrichedRecord(article, [entity], Coverage(3, 1, truncated=False))
-    assert before(record, CARD) == encode_record(record, CARD) == encode_record(write_found(record), CARD)
+    record = plain_record(article, [entity], Coverage(3, 1, truncated=False))
+    assert before(record, CARD) == encode_record(record) == encode_record(write_found(record))
 
 
 # Of the version before there were tasks.
@@ -168,7 +170,7 @@ PROTOBUF = "d8d4a81ad010e4421d9edbb6e2ccdc232cb181cd9356b27a8cc37045a95e19e3"
 
 def test_protobuf_without_tasks_is_what_it_was() -> None:
     """Absent fields take no bytes there. In Avro each takes one, by the schema that the record names."""
-    record = replace(record_of_tasks(), findings={}, tasks=[])
+    record = replace(record_of_tasks(), findings={}, tasks=[TaskReport(only_task(CARD), SEEN)])
     assert PROTOBUF == hashlib.sha256(written(record, "protobuf")).hexdigest()
 
 
@@ -235,7 +237,6 @@ def letter_of(record: EnrichedRecord, limit_bytes: int, output_format: RecordFor
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"{}"), arrived_s=0.0)
     ticket.finish(record)
     encoder = Encoder(
-        CARD,
         version="0",
         max_record_bytes=limit_bytes,
         max_dead_letter_bytes=10**6,
@@ -273,6 +274,4 @@ def test_a_score_that_is_no_probability_is_a_bug() -> None:
     """As it is for entities."""
     record = record_of_tasks()
     with pytest.raises(AssertionError):
-        encode_record(
-            replace(record, findings={"classifications": [{"task": "topic", "label": "x", "score": 1.5}]}), CARD
-        )
+        encode_record(replace(record, findings={"classifications": [{"task": "topic", "label": "x", "score": 1.5}]}))

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.plain_records import plain_record
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, write_entities
@@ -59,7 +60,7 @@ def records(draw: st.DrawFn) -> EnrichedRecord:
         body_separator=draw(st.none() | texts),
     )
     coverage = draw(st.builds(Coverage, st.integers(0, 2**31 - 1), st.integers(0, 10**6), st.booleans()))
-    return EnrichedRecord(article, write_entities(article, draw(entities_of(body))), coverage)
+    return plain_record(article, write_entities(article, draw(entities_of(body))), coverage)
 
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
@@ -70,7 +71,7 @@ def written(record: EnrichedRecord, output_format: RecordFormat) -> bytes:
     writer = record_writer(output_format)
     if writer.schema:
         writer.begin_with(SCHEMA_ID)
-    return writer.write(record, CARD)
+    return writer.write(record)
 
 
 @given(record=records())
@@ -80,7 +81,7 @@ def test_a_record_says_in_every_format_what_its_json_says(output_format: RecordF
     value = written(record, output_format)
     assert value.startswith(PREFIXES[output_format])
     read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
-    assert orjson.loads(encode_record(record, CARD)) == read
+    assert orjson.loads(encode_record(record)) == read
 
 
 @given(record=records(), output_format=st.sampled_from(ALL))
@@ -95,7 +96,7 @@ def test_json_with_a_schema_is_the_plain_json_behind_the_prefix(
     record: EnrichedRecord, output_format: RecordFormat
 ) -> None:
     """Not one byte of it changes."""
-    assert PREFIXES[output_format] + encode_record(record, CARD) == written(record, output_format)
+    assert PREFIXES[output_format] + encode_record(record) == written(record, output_format)
 
 
 def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
@@ -166,7 +167,7 @@ def test_a_schema_id_that_the_prefix_cannot_hold_is_refused() -> None:
 def test_nothing_is_written_without_a_schema_id(record: EnrichedRecord, output_format: RecordFormat) -> None:
     """A prefix with a made-up number would name some other schema."""
     with pytest.raises(AssertionError, match="schema id"):
-        record_writer(output_format).write(record, CARD)
+        record_writer(output_format).write(record)
 
 
 @given(payload=st.binary(max_size=60), output_format=st.sampled_from(["avro", "protobuf"]))

@@ -6,23 +6,23 @@ from typing import Any, cast
 
 import orjson
 import pytest
+from support.plain_records import plain_record
 
 from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, writers
 from enricher.worker.articles.formats import COMPILERS, compile_schema
 from enricher.worker.articles.record_formats import Decode, Encode, WrittenFormat
 from enricher.worker.articles.schemas import Decoder, Schema
 from enricher.worker.contracts import RecordFormat, SchemaType
-from enricher.worker.records import Article, Coverage, EnrichedRecord, ModelCard
+from enricher.worker.records import Article, Coverage
 
 TOY = cast("RecordFormat", "toy")
 TOY_SCHEMA = cast("SchemaType", "TOY")
-CARD = ModelCard("model", "sha256:0", "fp32")
-RECORD = EnrichedRecord(Article("a-1", "", "Oslo"), [], Coverage(1, 1, truncated=False))
+RECORD = plain_record(Article("a-1", "", "Oslo"), [], Coverage(1, 1, truncated=False))
 
 
 def codec() -> tuple[Encode, Decode]:
     """Turns the JSON of records around, and back."""
-    return lambda record, card: encode_record(record, card)[::-1], lambda payload: payload[::-1]
+    return lambda record: encode_record(record)[::-1], lambda payload: payload[::-1]
 
 
 def compiled(schema: Schema, *, glue: bool) -> Decoder:
@@ -38,9 +38,9 @@ def test_records_of_a_new_format_are_written_and_read_again(monkeypatch: pytest.
     writer = record_writer(TOY)
     assert (b"application/toy", Schema(TOY_SCHEMA, "the schema of TOY")) == (writer.content_type, writer.schema)
     writer.begin_with(5)
-    value = writer.write(RECORD, CARD)
+    value = writer.write(RECORD)
     assert value.startswith(b"\0\0\0\0\5\7}")
-    assert encode_record(RECORD, CARD) == record_as_json(value, b"application/toy")
+    assert encode_record(RECORD) == record_as_json(value, b"application/toy")
 
 
 def test_articles_of_a_new_format_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

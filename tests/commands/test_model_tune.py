@@ -11,7 +11,7 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
-from enricher.worker.build.model import batch_rules, load_model
+from enricher.worker.build.model import batch_rules
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.tuning import Tuning, TuningRow
 from enricher.worker.records import Batch
@@ -20,6 +20,7 @@ from enricher.workshop import tune
 from enricher.workshop.freshness import CANDIDATES
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.workshop.sweep import Cell, Sweep, batch_of
+from tools.only_task import load_model
 
 pytestmark = pytest.mark.usefixtures("brief_traffic")
 

@@ -12,6 +12,7 @@ from commands.cli_runner import article, enriched_record, run, write
 from confluent_kafka import Producer
 from support.made_again import make_again, topic_id
 from support.patience import PATIENCE_S
+from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
 from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
@@ -21,9 +22,7 @@ from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,
     Coverage,
-    EnrichedRecord,
     Entity,
-    ModelCard,
     Partition,
     RawRecord,
     TaskReport,
@@ -120,11 +119,11 @@ def test_a_record_in_any_format_stands_in_its_line_as_json(output_format: Record
     """The whole article of a record too, byte by byte: its numbers may be longer than any number of a program."""
     document = b'{"id": "a", "body": "Oslo", "price": 123456789012345678901234567890.10}'
     entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=0.9876)
-    written = EnrichedRecord(Article("a", "", "Oslo", document=document), (entity,), Coverage(1, 1, truncated=False))
+    written = plain_record(Article("a", "", "Oslo", document=document), (entity,), Coverage(1, 1, truncated=False))
     writer = record_writer(output_format)
     writer.begin_with(12)
     headers = (("content-type", writer.content_type),)
-    value = writer.write(written, ModelCard("m", "d", "fp32"))
+    value = writer.write(written)
     line = as_line(RawRecord(Partition("t", 0), 0, None, value, headers))
     read = orjson.loads(line)["value"]
     assert [entity] == read["entities"]
@@ -228,7 +227,7 @@ def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
     record = replace(
         record, findings={**record.findings, "embeddings": record.findings["embeddings"][:1]}, tasks=reports
     )
-    document = orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))
+    document = orjson.loads(encode_record(record))
     lines = [line.plain for line in enriched(document, record.article, "now", colours=False)]
     assert [
         "a-1",

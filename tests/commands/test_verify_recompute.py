@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from enricher.operate.verify import command as verify
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
+from tools.only_task import tasks_of
 
 
 def raw(document: object, **fields: Any) -> RawRecord:  # noqa: ANN401  what a record has
@@ -22,7 +22,7 @@ def raw(document: object, **fields: Any) -> RawRecord:  # noqa: ANN401  what a r
 
 def test_recomputing_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch has a worker between two files; its threads, the watchdog's among them, end with it."""
-    monkeypatch.setattr(verify, "load_tasks", lambda settings: Tasks.of(settings, stub_model(StubEngine())))
+    monkeypatch.setattr(verify, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
     recomputed = verify.recompute_with(Settings())
     before = set(threading.enumerate())
     for article_id in ("1", "2"):
@@ -33,7 +33,7 @@ def test_recomputing_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_records_are_recomputed_with_their_keys_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where ids are beside the value, the value alone is no article; what was no article has no record."""
-    monkeypatch.setattr(verify, "load_tasks", lambda settings: Tasks.of(settings, stub_model(StubEngine())))
+    monkeypatch.setattr(verify, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "header:name", "body": "/text"}')
     recomputed = verify.recompute_with(Settings())
     document = {"text": ["It rained", "all day."]}
@@ -44,7 +44,7 @@ def test_records_are_recomputed_with_their_keys_and_headers(monkeypatch: pytest.
 
 def test_a_whole_article_with_line_ends_is_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values are not lines: a publisher may indent its JSON, and the record repeats it as it is."""
-    monkeypatch.setattr(verify, "load_tasks", lambda settings: Tasks.of(settings, stub_model(StubEngine())))
+    monkeypatch.setattr(verify, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
     monkeypatch.setenv("ENRICHER_OUTPUT__ARTICLE", "whole")
     recomputed = verify.recompute_with(Settings())
     indented = RawRecord(Partition("articles", 0), 0, None, b'{\n  "id": "1",\r\n  "body": "It rained."\n}')

@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 import pytest
 from support.patience import PATIENCE_S
+from support.plain_records import plain_record
 
 from enricher.errors import FatalError, OutputClosed
 from enricher.worker.articles import decode_article, encode_record
@@ -44,7 +45,7 @@ SAMPLES = ROOT / "enricher/models/articles/wikinews.jsonl"
 
 def enriched(body: str) -> EnrichedRecord:
     """Make a record in which nothing was found."""
-    return EnrichedRecord(Article("1", "", body), (), Coverage(tokens=1, windows=1, truncated=False))
+    return plain_record(Article("1", "", body), (), Coverage(tokens=1, windows=1, truncated=False))
 
 
 def release(*outcomes: Outcome) -> Release:
@@ -58,7 +59,7 @@ def release(*outcomes: Outcome) -> Release:
 
 def sink_to(records: BinaryIO, dead_letters: BinaryIO | None = None) -> LineSink:
     """Make a sink that tells nobody."""
-    return LineSink(records, dead_letters or io.BytesIO(), card=CARD, committed=lambda _: None)
+    return LineSink(records, dead_letters or io.BytesIO(), committed=lambda _: None)
 
 
 def test_sink_is_what_the_worker_asks_for() -> None:
@@ -72,7 +73,7 @@ def test_records_and_dead_letters_go_to_their_streams_in_order() -> None:
     records, dead_letters = io.BytesIO(), io.BytesIO()
     letter = DeadLetter("decode", "InvalidArticle", "body is missing")
     sink_to(records, dead_letters).publish(release(enriched("a"), letter, enriched("b")))
-    assert records.getvalue() == b"".join(encode_record(enriched(body), CARD) + b"\n" for body in "ab")
+    assert records.getvalue() == b"".join(encode_record(enriched(body)) + b"\n" for body in "ab")
     expected = b'{"offset":1,"stage":"decode","error_type":"InvalidArticle","message":"body is missing"}\n'
     assert dead_letters.getvalue() == expected
 
@@ -81,8 +82,8 @@ def test_whole_article_stays_in_its_line() -> None:
     """Line breaks between its tokens become spaces: they mean the same, and a line is a record."""
     records = io.BytesIO()
     article = Article("1", "", "b", document=b'{"id":"1",\r\n"body":"b",\r"n":1.0}')
-    outcome = EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False))
-    sink = LineSink(records, io.BytesIO(), card=CARD, committed=lambda _: None)
+    outcome = plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False))
+    sink = LineSink(records, io.BytesIO(), committed=lambda _: None)
     assert sink.publish(release(outcome, outcome)) == {}
     first, second = records.getvalue().splitlines()
     assert first == second
@@ -95,9 +96,9 @@ def test_record_that_cannot_be_written_is_a_dead_letter() -> None:
     coverage = Coverage(tokens=1, windows=1, truncated=False)
     task = TaskCard("meaning", "embedding", CARD, "mean", "list")
     vector = Embedding(task, np.full(3, np.inf, np.float32))
-    odd = EnrichedRecord(Article("1", "", "b"), (), coverage, {"embeddings": [vector]}, [TaskReport(task, coverage)])
-    fine = EnrichedRecord(Article("2", "", "b", document=b"[]"), (), coverage)
-    sink = LineSink(records, dead_letters, card=CARD, committed=lambda _: None)
+    odd = EnrichedRecord(Article("1", "", "b"), (), coverage, [TaskReport(task, coverage)], {"embeddings": [vector]})
+    fine = plain_record(Article("2", "", "b", document=b"[]"), (), coverage)
+    sink = LineSink(records, dead_letters, committed=lambda _: None)
     released = release(fine, odd, fine)
     said = "the vector of task 'meaning' is not finite"
     assert {released.tickets[1]: DeadLetter("publish", "InvalidArticle", said)} == sink.publish(released)
@@ -121,7 +122,7 @@ def test_source_hears_how_far_is_written_after_it_is() -> None:
     def committed(committable: Mapping[Partition, int]) -> None:
         events.append(dict(committable))
 
-    sink = LineSink(Stream(), Stream(), card=CARD, committed=committed)
+    sink = LineSink(Stream(), Stream(), committed=committed)
     sink.publish(release(enriched("a"), DeadLetter("decode", "E", "m")))
     assert events == ["flushed", "flushed", {PARTITION: 2}]
 
@@ -129,7 +130,7 @@ def test_source_hears_how_far_is_written_after_it_is() -> None:
 def test_release_without_tickets_is_still_committed() -> None:
     """Blank lines at the end move the position on, with nothing to write."""
     heard: list[Mapping[Partition, int]] = []
-    sink = LineSink(io.BytesIO(), io.BytesIO(), card=CARD, committed=heard.append)
+    sink = LineSink(io.BytesIO(), io.BytesIO(), committed=heard.append)
     sink.publish(Release((), {PARTITION: 7}))
     assert heard == [{PARTITION: 7}]
 
@@ -159,7 +160,7 @@ def test_reader_that_has_gone_is_a_clean_end() -> None:
     os.close(reading)
     heard: list[Mapping[Partition, int]] = []
     with os.fdopen(writing, "wb") as stream:
-        sink = LineSink(stream, io.BytesIO(), card=CARD, committed=heard.append)
+        sink = LineSink(stream, io.BytesIO(), committed=heard.append)
         with pytest.raises(OutputClosed) as caught:
             sink.publish(release(enriched("a")))
     assert caught.value.exit_code == 0
@@ -180,8 +181,10 @@ from enricher.errors import OutputClosed
 from enricher.worker.files import LineSink
 from enricher.worker.records import *
 partition = Partition("a", 0)
-record = EnrichedRecord(Article("1", "", "x" * 1000), (), Coverage(1, 1, False))
-sink = LineSink(sys.stdout.buffer, sys.stderr.buffer, card=ModelCard("m", "d", "p"), committed=lambda _: None)
+coverage = Coverage(1, 1, False)
+report = TaskReport(TaskCard("ner", "ner", ModelCard("m", "d", "p"), named=False), coverage)
+record = EnrichedRecord(Article("1", "", "x" * 1000), (), coverage, [report])
+sink = LineSink(sys.stdout.buffer, sys.stderr.buffer, committed=lambda _: None)
 while True:
     ticket = Ticket(RawRecord(partition, 0, None, b""), 0.0)
     ticket.finish(record)
@@ -219,13 +222,13 @@ def test_sample_articles_go_from_source_to_sink(tmp_path: Path) -> None:
     source, output = LineSource(SAMPLES), tmp_path / "out.jsonl"
     source.open(Partitions())
     with output.open("wb") as stream:
-        sink = LineSink(stream, io.BytesIO(), card=CARD, committed=source.note_committed)
+        sink = LineSink(stream, io.BytesIO(), committed=source.note_committed)
         while not source.caught_up():
             records = source.poll(10, 30.0)
             tickets = [Ticket(raw, arrived_s=0.0) for raw in records]
             for ticket in tickets:
                 article = decode_article(ticket.raw.value or b"", max_article_chars=100_000)
-                ticket.finish(EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False)))
+                ticket.finish(plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False)))
             sink.publish(Release(tickets, source.positions([source.partition])))
     ids = [orjson.loads(line)["id"] for line in SAMPLES.read_bytes().splitlines()]
     assert [orjson.loads(line)["id"] for line in output.read_bytes().splitlines()] == ids

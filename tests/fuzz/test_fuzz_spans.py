@@ -25,9 +25,11 @@ from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, Batch, ModelCard, Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.assembly import finish_enriched, settle
 from enricher.worker.rules.windowing import WindowCutter
+from tools.only_task import only_task
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
+TASK = only_task(ModelCard("newswire-minilm", "sha256:6a1f0c", "fp32"))
 # As the scripts, joiners and oddities that texts really have, in words and between them, and then anything else.
 FAMILIAR = st.sampled_from([
     "Angela Merkel", "São Paulo", "Zoe\u0308", "中文", "東京都", "الرياض", "אבג", "ไทย", "हिन्दी",
@@ -74,9 +76,8 @@ def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tup
 
 def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
     """The record as it goes to Kafka, checked against its schema."""
-    card = ModelCard("newswire-minilm", "sha256:6a1f0c", "fp32")
     limit = 16_000_000
-    encoder = Encoder(card, version="test", clock=lambda: 0.0, max_record_bytes=limit, max_dead_letter_bytes=limit)
+    encoder = Encoder(version="test", clock=lambda: 0.0, max_record_bytes=limit, max_dead_letter_bytes=limit)
     outgoing = encoder.outgoing(ticket)
     assert outgoing.kind == "record"
     assert outgoing.value is not None
@@ -109,7 +110,7 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
     overlap_tokens = data.draw(st.integers(0, (window_tokens - 3) // 2))
     part, windows = windows_of(article, window_tokens, overlap_tokens)
     dice = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    heads = [EntityHead.of(LABELS)]
+    heads = [EntityHead.of(LABELS, TASK)]
     for window in dice.permutation(np.array(windows, object)):
         labels = dice.choice(len(LABELS), len(window.ids), p=[0.3, *[0.7 / 6] * 6]).astype(np.int32)
         settle(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), heads)
@@ -122,7 +123,7 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
 
 def test_every_token_of_any_text_is_owned_by_one_window() -> None:
     """Labels that are all of one kind come back as one entity for each field that has tokens: none is left out."""
-    heads = [EntityHead.of(LABELS)]
+    heads = [EntityHead.of(LABELS, TASK)]
 
     @FUZZ
     @given(title=TEXTS, body=TEXTS, window_tokens=st.integers(5, 40))
@@ -144,7 +145,7 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
 def test_the_model_itself_on_any_text() -> None:
     """Through the real engine, in batches of one length mixed with another: no text makes it fail, spans hold."""
     engine = OnnxEngine(embedded(), threads_per_run=2, pad_id=tokenizer().pad_id)
-    heads = [EntityHead.of(engine.labels)]
+    heads = [EntityHead.of(engine.labels, TASK)]
 
     @FUZZ
     @given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
@@ -178,7 +179,7 @@ def test_what_is_read_can_be_written(article: dict[str, Any]) -> None:
     except InvalidArticle:
         return
     part, windows = windows_of(found, 512, 0)
-    heads = [EntityHead.of(LABELS)]
+    heads = [EntityHead.of(LABELS, TASK)]
     for window in windows:
         length = len(window.ids)
         answer = WindowLabels(window, np.ones(length, np.int32), np.ones(length, np.float32))

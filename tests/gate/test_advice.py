@@ -9,9 +9,9 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.model import load_model
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for
 from enricher.worker.settings import Settings
+from tools.only_task import load_model
 
 
 def write(folder: Path, **values: object) -> Path:

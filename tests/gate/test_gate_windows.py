@@ -9,7 +9,7 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import SettingsError
-from enricher.worker.build.model import load_model, window_cutter
+from enricher.worker.build.model import window_cutter
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
@@ -17,6 +17,7 @@ from enricher.worker.records import Part, Partition, RawRecord, Ticket
 from enricher.worker.settings import Settings
 from enricher.workshop.gate.gold import joined
 from enricher.workshop.gate.runs import tokenized
+from tools.only_task import load_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,6 +24,7 @@ from enricher.worker.commands.run.share import Share
 from enricher.worker.records import Batch, BatchResult
 from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
+from tools.only_task import tasks_of
 
 SILENT_S, LATER_S = 5.0, 4.0
 """Half of what a parent has, and still many times what a busy machine delays a report."""
@@ -47,7 +48,7 @@ def main(folder: Path) -> None:
         _while_there(folder / "loading")
         if (folder / "real").exists():
             return load(settings)
-        return Tasks.of(settings, stub_model(HangingEngine()))
+        return tasks_of(settings, stub_model(HangingEngine()))
 
     def hanging_child(share: Share, options: parent.RunOptions) -> Sequence[str]:
         python, _, _, *arguments = command_of(share, options)

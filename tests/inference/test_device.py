@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.model import load_pass
+from enricher.worker.build.tasks import load_tasks
 from enricher.worker.commands.run.share import Share
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import cuda, driver
@@ -214,7 +214,7 @@ def test_the_settings_say_how_every_process_waits(
     settings = load_settings()
     asked = settings.model.model_copy(update={"device": "cuda", "precision": "fp32", "cache_dir": tmp_path})
     openings: list[Callable[[Settings], object]] = [
-        load_pass,
+        load_tasks,
         Share(0, 2).of,
         lambda given: targets(None, None, "fp32", given)[0].prepared("cuda", given),
     ]

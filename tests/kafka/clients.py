@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
 from support.closing import CLOSING
 from support.patience import PATIENCE_S
+from support.plain_records import plain_record
 from support.topics import Topics
 
 from enricher.worker.articles import Encoder
@@ -22,8 +23,6 @@ from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
-    EnrichedRecord,
-    ModelCard,
     Partition,
     RawRecord,
     Release,
@@ -31,8 +30,6 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats.counters import Counters
-
-CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
 
 
 def unguarded(_what: str, _limit_s: float) -> AbstractContextManager[None]:
@@ -62,7 +59,6 @@ def config_for(topics: Topics, **changes: object) -> KafkaConfig:
 def encoder_of(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
     """An encoder with the given limits."""
     return Encoder(
-        CARD,
         version="test",
         max_record_bytes=max_record_bytes,
         max_dead_letter_bytes=max_dead_letter_bytes,
@@ -189,7 +185,7 @@ def begin(source: KafkaSource, sink: TransactionalSink, diary: Diary, partitions
 def finished(raw: RawRecord) -> Ticket:
     """A ticket whose article was enriched, without entities."""
     ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(EnrichedRecord(Article("a", "", "b"), (), Coverage(1, 1, truncated=False)))
+    ticket.finish(plain_record(Article("a", "", "b"), (), Coverage(1, 1, truncated=False)))
     return ticket
 
 

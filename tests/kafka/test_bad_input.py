@@ -14,12 +14,12 @@ from support.topics import Topics
 
 from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.kafka.writing.limits import TopicLimits
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 from enricher.worker.stats.counters import Counters
 from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
+from tools.only_task import tasks_of
 
 pytestmark = pytest.mark.broker
 
@@ -59,7 +59,7 @@ def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **
         monkeypatch.setenv(name, value)
     with Watchdog() as watchdog:
         settings = load_settings()
-        worker = kafka_worker(settings, Tasks.of(settings, model), guard=watchdog.guard, until_caught_up=True)
+        worker = kafka_worker(settings, tasks_of(settings, model), guard=watchdog.guard, until_caught_up=True)
         worker.run()
     return worker.counters
 

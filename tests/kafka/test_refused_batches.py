@@ -13,6 +13,7 @@ from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish
 from kafka.test_bad_input import run_worker
 from kafka.test_sink import set_topic
+from support.plain_records import plain_record
 from support.reading import read_all
 from support.topics import Topics
 
@@ -20,7 +21,7 @@ from enricher.errors import RefusedBatch, RefusedOutput
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.writing.limits import TopicLimits
 from enricher.worker.kafka.writing.sink import TransactionalSink
-from enricher.worker.records import Article, Coverage, EnrichedRecord, RawRecord, Ticket
+from enricher.worker.records import Article, Coverage, RawRecord, Ticket
 from enricher.worker.stats.counters import Counters
 from tools.chaos.stub import StubEngine, stub_model
 
@@ -113,7 +114,7 @@ def test_batches_shrink_to_one_record_and_grow_again(topics: Topics, monkeypatch
     def enriched(raw: RawRecord) -> Ticket:
         ticket = Ticket(raw, arrived_s=0.0)
         article = Article("x" * 3_000 if raw is large else "a", "", "b")
-        ticket.finish(EnrichedRecord(article, (), Coverage(1, 1, truncated=False)))
+        ticket.finish(plain_record(article, (), Coverage(1, 1, truncated=False)))
         return ticket
 
     for _ in range(_MOST_REFUSALS):

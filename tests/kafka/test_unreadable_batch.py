@@ -27,7 +27,7 @@ from enricher.worker.kafka.reading import unreadable
 from enricher.worker.kafka.reading.damage import Damage
 from enricher.worker.kafka.reading.unreadable import UnreadableBatches
 from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.records import DeadLetter, ModelCard, Partition, RawRecord, Unreadable
+from enricher.worker.records import DeadLetter, Partition, RawRecord, Unreadable
 
 PLACE = Partition("articles", 3)
 UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")
@@ -148,8 +148,7 @@ def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:
     """A header distinguishes it from the dead letter of a tombstone."""
     raw = RawRecord(PLACE, 8, None, None, unreadable=Unreadable(7, "no"))
     ticket = replace(finished(raw), outcome=DeadLetter("decode", "UnreadableBatch", "no"))
-    card = ModelCard("none", "0" * 64, "fp32")
-    encoder = Encoder(card, version="test", max_record_bytes=10_000, max_dead_letter_bytes=10_000, clock=lambda: 0.0)
+    encoder = Encoder(version="test", max_record_bytes=10_000, max_dead_letter_bytes=10_000, clock=lambda: 0.0)
     message = encoder.outgoing(ticket)
     headers = dict(message.headers)
     assert (message.key, message.value) == (None, None)

@@ -15,6 +15,7 @@ from loop.fake_source import FakeSource
 from loop.world import INPUT, World
 from support.closing import CLOSING
 from support.patience import PATIENCE_S, wait_until
+from support.plain_records import plain_record
 from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
@@ -217,7 +218,7 @@ class Member:
 def large(raw: RawRecord) -> Ticket:
     """A ticket whose output is too large for its topic."""
     ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(EnrichedRecord(Article("x" * LARGE_CHARS, "", "b"), (), Coverage(1, 1, truncated=False)))
+    ticket.finish(plain_record(Article("x" * LARGE_CHARS, "", "b"), (), Coverage(1, 1, truncated=False)))
     return ticket
 
 

@@ -178,7 +178,7 @@ def _placed(raw: RawRecord, outcome: Outcome) -> tuple[Partition, Output]:
 
 def content_of(outcome: Outcome) -> object:
     """An outcome in a form that compares: what the checker computes from the input by other means."""
-    if isinstance(outcome, EnrichedRecord) and outcome.tasks:
+    if isinstance(outcome, EnrichedRecord) and outcome.tasks[0].task.named:
         return _content_of_tasks(outcome)
     if isinstance(outcome, EnrichedRecord):
         return [(each["field"], each["start"], each["end"], each["text"], each["label"]) for each in outcome.entities]

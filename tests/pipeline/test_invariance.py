@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from enricher.worker.build.building import file_worker
-from enricher.worker.build.model import Model, load_model
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.model import Model
 from enricher.worker.files import LineSink, LineSource
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import BatchingSettings, Settings
+from tools.only_task import load_model, tasks_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 ARTICLES, BODY_CHARS = 20, 800  # two or three windows per article, and a run in half a second
@@ -51,9 +51,9 @@ def enriched(
     settings = Settings(batching=batching)
     records, reasons = io.BytesIO(), io.BytesIO()
     source = LineSource(articles)
-    sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
+    sink = LineSink(records, reasons, committed=source.note_committed)
     with Watchdog() as watchdog:
-        file_worker(settings, Tasks.of(settings, model), source, sink, guard=watchdog.guard).run()
+        file_worker(settings, tasks_of(settings, model), source, sink, guard=watchdog.guard).run()
     assert reasons.getvalue() == b""
     return [orjson.loads(line) for line in records.getvalue().splitlines()]
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from support.plain_records import plain_record
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
@@ -170,7 +171,7 @@ def test_written_record_is_valid(article: Article, label: str, score: float, cov
     """Whatever the model found in whatever article, the record passes its schema."""
     start = len(article.body) - 4
     entity = Entity(field="body", start=start, end=len(article.body), text="Oslo", label=label, score=score)
-    written = encode_record(EnrichedRecord(article, (entity,), coverage), CARD)
+    written = encode_record(plain_record(article, (entity,), coverage))
     VALIDATORS["enriched-record.v1"].validate(orjson.loads(written))
 
 
@@ -186,14 +187,14 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
         article,
         (found,),
         coverage,
+        [TaskReport(card, coverage) for card in (*vectors, number)],
         {
             "classifications": [Classification(task="topic", label="sports", score=0.5)],
             "embeddings": [Embedding(card, np.ones(2, np.float32)) for card in vectors],
             "regressions": [{"task": "mood", "value": 0.5}],
         },
-        [TaskReport(card, coverage) for card in (*vectors, number)],
     )
-    written = orjson.loads(encode_record(record, CARD))
+    written = orjson.loads(encode_record(record))
     assert properties.keys() == written.keys()
     assert entity.keys() == written["entities"][0].keys()
     definitions = schema("enriched-record.v1")["$defs"]
@@ -271,7 +272,7 @@ def test_written_dead_letter_headers_are_valid(
     raw = replace(RAW, value=bytes(value_bytes), headers=(("x", None),), topic_id=topic_id)
     ticket = Ticket(raw, arrived_s=0.0)
     ticket.finish(letter)
-    encoder = Encoder(CARD, version="0.1.0", max_record_bytes=8192, max_dead_letter_bytes=8192, clock=lambda: time_s)
+    encoder = Encoder(version="0.1.0", max_record_bytes=8192, max_dead_letter_bytes=8192, clock=lambda: time_s)
     written = {name: None if value is None else value.decode() for name, value in encoder.outgoing(ticket).headers}
     VALIDATORS["dead-letter-headers.v1"].validate(written)
 

@@ -6,13 +6,13 @@ from collections import Counter
 
 import numpy as np
 import orjson
+from support.plain_records import plain_record
 
 from enricher.worker.records import (
     Article,
     Batch,
     Coverage,
     DeadLetter,
-    EnrichedRecord,
     Entity,
     Part,
     Partition,
@@ -72,7 +72,7 @@ def test_a_transaction_counts_its_articles_by_outcome() -> None:
     tickets[0].finish(Tombstone())
     tickets[1].finish(DeadLetter("decode", "InvalidArticle", "no body"))
     entity = Entity(field="body", start=0, end=1, text="x", label="PER", score=0.9)
-    tickets[2].finish(EnrichedRecord(Article("id", "", "x"), [entity] * 3, Coverage(1, 1, truncated=False)))
+    tickets[2].finish(plain_record(Article("id", "", "x"), [entity] * 3, Coverage(1, 1, truncated=False)))
     counters.count_published(tickets, 3.0, 3.5)
     assert (1, 1, 1, 3, 3) == (
         counters.records,
@@ -90,7 +90,7 @@ def test_what_was_written_instead_of_an_outcome_counts() -> None:
     """A record that is too large for its topic is a dead letter there, and here."""
     counters = Counters()
     large = ticket(0)
-    large.finish(EnrichedRecord(Article("id", "", "x"), [], Coverage(1, 1, truncated=False)))
+    large.finish(plain_record(Article("id", "", "x"), [], Coverage(1, 1, truncated=False)))
     counters.count_published([large], 3.0, 3.5, {large: DeadLetter("publish", "OutputTooLarge", "6041 bytes")})
     assert (0, {"publish:OutputTooLarge": 1}) == (counters.records, counters.dead_letters)
 

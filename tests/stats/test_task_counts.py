@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import orjson
+from support.plain_records import plain_record
 
 from enricher.worker.records import (
     Article,
@@ -66,9 +67,9 @@ def test_labels_are_bounded() -> None:
     """So many of each task have a name; later ones are the rest, and known ones count on."""
     counters = Counters()
     for number in range(100):
-        record = EnrichedRecord(ARTICLE, [], COVERAGE, labels={("ner", f"L{number}"): 2, ("topic", "sport"): 1})
+        record = plain_record(ARTICLE, [], COVERAGE, labels={("ner", f"L{number}"): 2, ("topic", "sport"): 1})
         published(counters, record)
-    published(counters, EnrichedRecord(ARTICLE, [], COVERAGE, labels={("ner", "L0"): 1}))
+    published(counters, plain_record(ARTICLE, [], COVERAGE, labels={("ner", "L0"): 1}))
     assert 64 + 1 + 1 == len(counters.labels)
     assert (3, 2 * 36, 100) == (
         counters.labels["ner", "L0"],

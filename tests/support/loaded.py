@@ -29,15 +29,13 @@ class _Models:
     def __init__(self) -> None:
         # Not above: many test files need no model.
         from enricher.worker.build.model import load_pass  # noqa: PLC0415
-        from enricher.worker.inference.run.model import open_model  # noqa: PLC0415
 
-        self._load, self._open = load_pass, open_model
+        self._load = load_pass
         self._loaded: dict[tuple[str, ...], Model] = {}
 
-    def load(self, settings: Settings, checkpoints: Sequence[Checkpoint] = ()) -> Model:
+    def load(self, settings: Settings, checkpoints: Sequence[Checkpoint]) -> Model:
         """As `load_pass`."""
-        opened = checkpoints or [self._open(settings.model.source)]
-        folders = (f"{each.folder} {each.digest}" for each in opened)
+        folders = (f"{each.folder} {each.digest}" for each in checkpoints)
         key = (settings.model_dump_json(include=_DECIDING), *folders)
         if key not in self._loaded:
             self._loaded[key] = self._load(settings, checkpoints)
@@ -54,5 +52,4 @@ def shared_models(_models: _Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process load a model once for all tests, with a short warm-up."""
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
-    for module in ("enricher.worker.build.model", "enricher.worker.build.tasks"):
-        monkeypatch.setattr(f"{module}.load_pass", _models.load)
+    monkeypatch.setattr("enricher.worker.build.tasks.load_pass", _models.load)

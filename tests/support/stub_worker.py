@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
 from tools.chaos.stub import StubEngine, stub_model
+from tools.only_task import tasks_of
 
 STUB_WORKER = str(Path(__file__))
 
@@ -30,7 +30,7 @@ def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
         return [python, STUB_WORKER, *arguments]
 
     for module, name, made in (
-        (work, "load_tasks", lambda settings: Tasks.of(settings, stub_model(engine()))),
+        (work, "load_tasks", lambda settings: tasks_of(settings, stub_model(engine()))),
         (parent, "command_of", command_of),
     ):
         assert hasattr(module, name), "the worker is started in another way now"

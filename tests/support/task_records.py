@@ -42,11 +42,11 @@ def record_of_tasks() -> EnrichedRecord:
         Article("a-1", "", "Oslo, 1905", {"language": "nb"}),
         [entity],
         SEEN,
+        [TaskReport(card, SEEN) for card in (NAMES, TOPIC, SIMILAR, HALVES)],
         {
             "classifications": [Classification(task="topic", label="history", score=0.75)],
             "embeddings": [Embedding(SIMILAR, VECTOR), Embedding(HALVES, VECTOR)],
         },
-        [TaskReport(card, SEEN) for card in (NAMES, TOPIC, SIMILAR, HALVES)],
     )
 
 
@@ -94,4 +94,4 @@ def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
             embeddings.append(Embedding(card, draw(arrays.arrays(np.float32, st.integers(1, 9), elements=values))))
     article = Article(draw(_names), "", "Oslo, 1905")
     findings: dict[str, Sequence[Any]] = {"classifications": classes, "embeddings": embeddings, "regressions": numbers}
-    return EnrichedRecord(article, entities, SEEN, findings, reports)
+    return EnrichedRecord(article, entities, SEEN, reports, findings)

@@ -12,7 +12,7 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.reports import failing, missing_for
 from enricher.worker.build.model import Model, window_cutter
 from enricher.worker.build.tasks import Pass, load_tasks
-from enricher.worker.heads import KINDS, EntityHead
+from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report
 from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partition, RawRecord, Ticket
@@ -39,10 +39,10 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         return
     seconds = time.monotonic() - began_s
     for number, each in enumerate(tasks.passes):
-        yield _report.ok(f"pass {number}" if tasks.cards else "model", _load(each, seconds, named=bool(tasks.cards)))
+        yield _report.ok(f"pass {number}" if tasks.named else "model", _load(each, seconds, named=tasks.named))
     yield _device(settings, tasks.first)
     for number, each in enumerate(tasks.passes):
-        yield _precision(each, f"precision of pass {number}" if tasks.cards else "precision")
+        yield _precision(each, f"precision of pass {number}" if tasks.named else "precision")
     try:
         yield _sentence(tasks.passes)
     except SettingsError as error:
@@ -121,12 +121,12 @@ def _sentence(passes: Sequence[Pass]) -> Finding:
         took_ms += 1000 * (time.monotonic() - began_s)
         if not isinstance(ticket.outcome, EnrichedRecord):
             return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
-        found += _find(ticket.outcome, {checkpoint.head.kind for checkpoint in model.prepared.checkpoints})
+        found += _find(ticket.outcome, {type(head) for head in heads})
     return _report.ok("one sentence", f"'{_SENTENCE}': {'; '.join(found)}, in {took_ms:.1f} ms")
 
 
-def _find(record: EnrichedRecord, kinds: Collection[str]) -> Iterator[str]:
+def _find(record: EnrichedRecord, kinds: Collection[type[Head]]) -> Iterator[str]:
     findings = {EntityHead.listed_in: record.entities, **record.findings}
     for kind in KINDS.values():
-        if kind.kind in kinds:
+        if kind in kinds:
             yield from kind.summaries(findings.get(kind.listed_in, ()))

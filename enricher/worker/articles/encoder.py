@@ -18,7 +18,6 @@ from enricher.worker.records import (
     DeadLetter,
     EnrichedRecord,
     LetterForm,
-    ModelCard,
     Ticket,
     Tombstone,
     hot_record,
@@ -81,7 +80,6 @@ class Encoder:
 
     def __init__(
         self,
-        card: ModelCard,
         *,
         version: str,
         max_record_bytes: int,
@@ -92,7 +90,6 @@ class Encoder:
     ) -> None:
         if min(max_record_bytes, max_dead_letter_bytes) < MIN_MESSAGE_BYTES:
             raise SettingsError(f"max.message.bytes of an output topic must be at least {MIN_MESSAGE_BYTES}")
-        self._card = card
         self._version = version
         self._allowed = SizeLimits(max_record_bytes, max_dead_letter_bytes)
         self._clock = clock
@@ -162,7 +159,7 @@ class Encoder:
 
     def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
         raw = ticket.raw
-        value, content_type = self._writer.write(outcome, self._card), self._writer.content_type
+        value, content_type = self._writer.write(outcome), self._writer.content_type
         headers: OutgoingHeaders = [*record_headers(raw, tombstone=False, content_type=content_type)]
         if self._events is not None:
             headers += self._events.of_record(headers, outcome.article.id)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.heads import kind_of_field, kinds_in_records
-from enricher.worker.records import EnrichedRecord, Entity, hot_record, principal
+from enricher.worker.heads import kind_of_field, kinds_in_records, principal
+from enricher.worker.records import EnrichedRecord, Entity, hot_record
 
 if TYPE_CHECKING:
     from enricher.worker.records import Article, Coverage, ModelCard, TaskReport
@@ -63,7 +63,7 @@ def write_found(record: EnrichedRecord) -> EnrichedRecord:
         findings = {field: kind_of_field(field).compact(each) for field, each in findings.items()}
     entities = write_entities(record.article, record.entities)
     # Not `replace`, which takes several times as long.
-    return EnrichedRecord(record.article, entities, record.coverage, findings, record.tasks, record.labels)
+    return EnrichedRecord(record.article, entities, record.coverage, record.tasks, findings, record.labels)
 
 
 def bare(article: Article) -> Article:
@@ -89,16 +89,16 @@ def repeatable(document: bytes) -> bytes:
     return document
 
 
-def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
+def encode_record(record: EnrichedRecord) -> bytes:
     """The record as one compact JSON object in UTF-8, with everything that its article was read with. Deterministic.
 
     A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
-    `card`: the model of a worker without tasks. Raises InvalidArticle, of stage `publish`, if a vector cannot be written.
+    Raises InvalidArticle, of stage `publish`, if a vector cannot be written.
     """
-    return orjson.dumps(record_fields(record, card))
+    return orjson.dumps(record_fields(record))
 
 
-def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
+def record_fields(record: EnrichedRecord) -> dict[str, Any]:
     """The fields of a record in every format, as far as it has them, with their values in JSON.
 
     What is JSON already is an `orjson.Fragment`. Avro and Protobuf take other values for some (`formats.record_values`).
@@ -111,16 +111,20 @@ def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
     fields["entities"] = written
-    named = principal(record.tasks)
-    fields["model"] = _model_values(named.task.model if named else card)
+    fields["model"] = _model_values(principal(record.tasks).task.model)
     fields["coverage"] = _coverage_values(record.coverage)
-    if record.tasks:
+    if names_tasks(record):
         for kind in kinds_in_records(kinds_of(record.tasks)):
             fields[kind.listed_in] = kind.as_json(record.findings.get(kind.listed_in, ()))
         fields["tasks"] = [_task_values(report) for report in record.tasks]
     if article.document is not None:
         fields["article"] = orjson.Fragment(article.document)
     return fields
+
+
+def names_tasks(record: EnrichedRecord) -> bool:
+    """False for a worker without tasks in its settings: its records are as they were before there were tasks."""
+    return record.tasks[0].task.named
 
 
 def kinds_of(tasks: Sequence[TaskReport]) -> set[str]:

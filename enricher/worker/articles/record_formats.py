@@ -14,9 +14,9 @@ from enricher.worker.articles.enriched import encode_record
 from enricher.worker.articles.formats.record_values import json_of
 from enricher.worker.articles.framing import FIRST_MESSAGE
 from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaType
-from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.records import EnrichedRecord
 
-Encode = Callable[[EnrichedRecord, ModelCard], bytes]
+Encode = Callable[[EnrichedRecord], bytes]
 """A record to its payload. Raises InvalidArticle, of stage `publish`, as `encode_record` does."""
 Decode = Callable[[bytes], bytes]
 """A payload to the record as JSON. Raises ValueError if it is none."""

@@ -13,7 +13,7 @@ from enricher.worker.articles.framing import MAX_SCHEMA_ID, id_prefix
 from enricher.worker.articles.record_formats import FORMATS, Encode, WrittenFormat
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import RecordFormat, record_schema
-from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.records import EnrichedRecord
 
 
 @dataclass(slots=True)
@@ -46,10 +46,10 @@ class RecordWriter:
             raise SettingsError(f"schema id {schema_id} does not fit Confluent's 4-byte prefix (0 to {MAX_SCHEMA_ID})")
         self._prefix = id_prefix(schema_id) + self.format.message
 
-    def write(self, record: EnrichedRecord, card: ModelCard) -> bytes:
+    def write(self, record: EnrichedRecord) -> bytes:
         """The value of a record. Deterministic. Raises InvalidArticle, of stage `publish`, as `encode_record` does."""
         assert self._prefix is not None, "the schema id is found before the first record"
-        value = self._encode(record, card)
+        value = self._encode(record)
         return self._prefix + value if self._prefix else value
 
     @property

@@ -29,7 +29,7 @@ from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Article, ModelCard, RawRecord
+from enricher.worker.records import Article, RawRecord
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
@@ -65,7 +65,7 @@ def kafka_worker(
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
     writer, prepare = writer_of(settings)
-    encoder = _encoder(settings, tasks.card, writer)
+    encoder = _encoder(settings, writer)
     sink = TransactionalSink(
         config,
         encoder,
@@ -100,11 +100,10 @@ def local_worker(
     )
 
 
-def _encoder(settings: Settings, card: ModelCard, writer: RecordWriter) -> Encoder:
+def _encoder(settings: Settings, writer: RecordWriter) -> Encoder:
     output = settings.output
     source = output.cloudevents_source or default_source(settings.kafka.group_id)
     return Encoder(
-        card,
         version=version("enricher"),
         max_record_bytes=settings.articles.max_record_bytes,
         max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.head import require_ner
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import Device, Runtime
 from enricher.worker.inference.run.advice import Advice, advice_for, cutter_for
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_pass
+from enricher.worker.inference.run.model import PreparedModel, prepare_pass
 from enricher.worker.inference.run.selection import report_folders
 from enricher.worker.inference.run.tuning import tuning_for
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
@@ -67,18 +66,11 @@ class Model:
         return self.engine.card
 
 
-def load_model(settings: Settings) -> Model:
-    """Prepare, load and warm the model of `model.source`. Raises ModelError."""
-    model = load_pass(settings)
-    exempt_from_collection()
-    return model
-
-
-def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint] = ()) -> Model:
-    """The same for checkpoints that share an encoder, or that of `model.source`. Raises ModelError."""
+def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint]) -> Model:
+    """Prepare, load and warm the model of checkpoints that share an encoder. Raises ModelError."""
     wanted = settings.model
     prepared = prepare_pass(
-        checkpoints or [require_ner(open_model(wanted.source))],
+        checkpoints,
         device=wanted.device,
         precision=wanted.precision,
         cache_dir=wanted.cache_dir,

@@ -16,7 +16,7 @@ from enricher.worker.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from enricher.worker.build.tasks import Tasks
-    from enricher.worker.records import DeadLetter, ModelCard, Ticket
+    from enricher.worker.records import DeadLetter, Ticket
     from enricher.worker.settings import Settings
 
 _PARTITION = Partition("recomputed", 0)
@@ -25,7 +25,7 @@ _PARTITION = Partition("recomputed", 0)
 def recomputed(settings: Settings, tasks: Tasks, records: Sequence[RawRecord]) -> list[bytes | None]:
     """The JSON of the enriched record of each input, in order; None for an input that becomes a dead letter."""
     source = _RecordSource(records)
-    sink = _ValueSink(tasks.card, source)
+    sink = _ValueSink(source)
     with Watchdog() as watchdog:
         reader = partial(article_reader, settings)
         local_worker(settings, tasks, source, sink, reader=reader, guard=watchdog.guard).run()
@@ -54,8 +54,8 @@ class _RecordSource(FiniteSource):
 class _ValueSink(LineSink):
     """Keeps the values of records by their number; a whole article in one may contain line ends, so there are no lines."""
 
-    def __init__(self, card: ModelCard, source: _RecordSource) -> None:
-        super().__init__(io.BytesIO(), io.BytesIO(), card=card, committed=source.note_committed)
+    def __init__(self, source: _RecordSource) -> None:
+        super().__init__(io.BytesIO(), io.BytesIO(), committed=source.note_committed)
         self.values: dict[int, bytes] = {}
         self._source = source
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from enricher.errors import SettingsError
 from enricher.worker.build.model import Model, exempt_from_collection, first_set, load_pass
-from enricher.worker.heads import KINDS, NER, EntityHead, Head, HeadSpec, only_task
+from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.languages import Languages
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.head import require_ner
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.run.sharing import Grouping, PassRequest, grouped, windows_of
@@ -41,14 +42,13 @@ class Tasks:
     """Everything that a worker finds in an article."""
 
     passes: tuple[Pass, ...]
-    cards: tuple[TaskCard, ...] = ()
-    """In the order of the settings; empty without tasks there."""
+    cards: tuple[TaskCard, ...]
+    """In the order of the settings."""
 
-    @classmethod
-    def of(cls, settings: Settings, model: Model) -> Tasks:
-        """Entities only, by this model; records name no tasks."""
-        head = EntityHead.of(model.engine.labels, only_task(model.card))
-        return cls((Pass((NER,), model, (head,), settings),))
+    @property
+    def named(self) -> bool:
+        """Whether the settings name the tasks; else there is one, which was derived from them."""
+        return all(card.named for card in self.cards)
 
     @property
     def first(self) -> Model:
@@ -57,9 +57,8 @@ class Tasks:
 
     @property
     def card(self) -> ModelCard:
-        """The model that records name unless one of their tasks ran: that of the first task that finds entities, if any."""
-        found = [card.model for card in self.cards if card.kind == "ner"] or [card.model for card in self.cards]
-        return found[0] if found else self.first.card
+        """The model that stands for all: that of the first task of a leading kind, else of the first task."""
+        return next((card.model for card in self.cards if KINDS[card.kind].leads), self.cards[0].model)
 
     @property
     def by_language(self) -> bool:
@@ -69,24 +68,20 @@ class Tasks:
 
 def load_tasks(settings: Settings) -> Tasks:
     """Prepare, load and warm the models of all tasks. Raises ModelError, SettingsError."""
-    if not settings.tasks:
-        model = load_pass(settings)
-        exempt_from_collection()
-        return Tasks.of(settings, model)
     plan = plan_tasks(settings)
     kinds = Counter(each.head.kind for each in plan.checkpoints)
     passes: list[Pass] = []
     for number, group in enumerate(plan.grouping.groups):
         names = [plan.names[index] for index in group]
         why_not_shared = _why_not_shared(plan, number)
-        log.info(
-            "pass %d: %s%s", number, ", ".join(names), "".join(f"; not with {reason}" for reason in why_not_shared)
-        )
+        if plan.named:
+            apart = "".join(f"; not with {reason}" for reason in why_not_shared)
+            log.info("pass %d: %s%s", number, ", ".join(names), apart)
         requests = [plan.requests[index] for index in group]
         first = passes[0].model if passes else None
-        chosen = _settings_of_pass(settings, requests, settings.tasks[names[0]], first)
+        chosen = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
         model = load_pass(chosen, [plan.checkpoints[index] for index in group])
-        passes.append(replace(_with_heads(settings, chosen, names, model, kinds), why_not_shared=why_not_shared))
+        passes.append(replace(_with_heads(plan, chosen, names, model, kinds), why_not_shared=why_not_shared))
     exempt_from_collection()
     by_name = {head.task.name: head.task for each in passes for head in each.heads}
     return Tasks(tuple(passes), tuple(by_name[name] for name in plan.names))
@@ -96,18 +91,33 @@ def load_tasks(settings: Settings) -> Tasks:
 class Plan:
     """Which tasks share a pass, before anything is loaded."""
 
-    names: Sequence[str]
+    tasks: Mapping[str, TaskSettings]
     checkpoints: Sequence[Checkpoint]
     requests: Sequence[PassRequest]
     grouping: Grouping
+    named: bool
+    """Whether the settings name the tasks."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of the tasks, in their order."""
+        return [*self.tasks]
 
 
 def plan_tasks(settings: Settings) -> Plan:
-    """Open the checkpoints of all tasks and group them. Raises ModelError, SettingsError."""
-    checkpoints = [_open(name, task) for name, task in settings.tasks.items()]
-    pairs = zip(settings.tasks.values(), checkpoints, strict=True)
+    """Open the checkpoints of all tasks and group them. Raises ModelError, SettingsError.
+
+    Settings without tasks stand for one: entities, by the model of `model`.
+    """
+    if settings.tasks:
+        tasks: Mapping[str, TaskSettings] = settings.tasks
+        checkpoints = [_open(name, task) for name, task in tasks.items()]
+    else:
+        tasks = {NER: TaskSettings(source=settings.model.source, precision=settings.model.precision)}
+        checkpoints = [require_ner(open_model(settings.model.source))]
+    pairs = zip(tasks.values(), checkpoints, strict=True)
     requests = [_request(settings, task, checkpoint) for task, checkpoint in pairs]
-    return Plan([*settings.tasks], checkpoints, requests, grouped(requests))
+    return Plan(tasks, checkpoints, requests, grouped(requests), named=bool(settings.tasks))
 
 
 def _open(name: str, task: TaskSettings) -> Checkpoint:
@@ -160,15 +170,17 @@ def _why_not_shared(plan: Plan, number: int) -> tuple[str, ...]:
 def _settings_of_pass(
     settings: Settings, requests: Sequence[PassRequest], task: TaskSettings, first: Model | None
 ) -> Settings:
-    """The worker's settings with the task's precision and the windows of its pass.
+    """The worker's settings with the precision of the pass's first `task` and the windows of the pass.
 
-    All passes run in the threads of the `first` one.
+    A task that is alone and has no windows in its settings has those of its model. All passes run in the threads of the
+    `first` one.
     """
     model: dict[str, Any] = {"source": task.source, "precision": task.precision}
     if first is not None:
         model["concurrency"] = first.concurrency
     windows: dict[str, Any] = {}
-    if chosen := windows_of(requests):
+    own = len(requests) == 1 and task.max_window_tokens is None and task.overlap_tokens is None
+    if not own and (chosen := windows_of(requests)):
         windows["max_window_tokens"], windows["overlap_tokens"] = chosen
     return settings.model_copy(
         update={
@@ -178,21 +190,22 @@ def _settings_of_pass(
     )
 
 
-def _with_heads(settings: Settings, chosen: Settings, names: Sequence[str], model: Model, kinds: Counter[str]) -> Pass:
+def _with_heads(plan: Plan, chosen: Settings, names: Sequence[str], model: Model, kinds: Counter[str]) -> Pass:
     """The pass of these tasks. `kinds`: how many tasks of the worker are of each kind."""
     checkpoints = model.prepared.checkpoints
     heads = tuple(
-        _head(name, settings.tasks[name], checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1)
+        _head(plan, name, checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1)
         for name, checkpoint, card in zip(names, checkpoints, model.prepared.cards, strict=True)
     )
     return Pass(tuple(names), model, heads, chosen)
 
 
-def _head(name: str, task: TaskSettings, spec: HeadSpec, model: ModelCard, *, several: bool) -> Head:
+def _head(plan: Plan, name: str, spec: HeadSpec, model: ModelCard, *, several: bool) -> Head:
+    task = plan.tasks[name]
     languages = None
     if task.languages is not None:
         languages = Languages(frozenset(each.lower() for each in task.languages), default=task.default)
     kind = KINDS[spec.kind]
     pooling = task.pooling if "pooling" in kind.settings else None
-    card = TaskCard(name, spec.kind, model, pooling, task.vector)
+    card = TaskCard(name, spec.kind, model, pooling, task.vector, named=plan.named)
     return kind.serving(spec, card, languages, task, several=several)

@@ -60,9 +60,7 @@ def enrich(
         with watchdog.guard("starting", settings.worker.start_timeout_s):
             tasks = load_tasks(settings)
         source = LineSource(file)
-        sink = LineSink(
-            records, letters, card=tasks.card, committed=source.note_committed, keep_lines=dead_letters is not None
-        )
+        sink = LineSink(records, letters, committed=source.note_committed, keep_lines=dead_letters is not None)
         worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
         signals.stop = worker.stop
         with _progress(worker, source):

@@ -15,7 +15,7 @@ import orjson
 
 from enricher.errors import FatalError, InvalidArticle, OutputClosed
 from enricher.worker.articles import as_line, clipped, encode_record, letter_for
-from enricher.worker.records import DeadLetter, EnrichedRecord, ModelCard, Partition, Release, Ticket
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Release, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,13 +33,11 @@ class LineSink:
         records: BinaryIO,
         dead_letters: BinaryIO,
         *,
-        card: ModelCard,
         committed: Callable[[Mapping[Partition, int]], None],
         keep_lines: bool = False,
     ) -> None:
         self._records = records
         self._dead_letters = dead_letters
-        self._card = card
         self._committed = committed
         self._keep_lines = keep_lines
 
@@ -86,7 +84,7 @@ class LineSink:
 
     def _line(self, ticket: Ticket) -> bytes:
         assert isinstance(ticket.outcome, EnrichedRecord), "the outcome of a line is a record or a dead letter"
-        return as_line(encode_record(ticket.outcome, self._card))
+        return as_line(encode_record(ticket.outcome))
 
     def _letter(self, ticket: Ticket, letter: DeadLetter) -> bytes:
         found = {

@@ -6,14 +6,15 @@ may ask. A kind is added by its file, and by its line in `KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from enricher.worker.heads.classification import ClassHead
 from enricher.worker.heads.embedding import EmbeddingHead
 from enricher.worker.heads.head import Findings, Head, is_for
-from enricher.worker.heads.ner import NER, EntityHead, only_task
+from enricher.worker.heads.ner import NER, EntityHead
 from enricher.worker.heads.regression import RegressionHead
 from enricher.worker.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
+from enricher.worker.records import TaskReport
 
 __all__ = [
     "KINDS",
@@ -32,7 +33,7 @@ __all__ = [
     "is_for",
     "kind_of_field",
     "kinds_in_records",
-    "only_task",
+    "principal",
     "reads_of",
 ]
 
@@ -49,6 +50,17 @@ def kinds_in_records(tasks: Collection[str]) -> Iterator[type[Head]]:
     """The kinds that have a list beside the entities, in records of a worker whose `tasks` are of these kinds."""
     return (
         kind
-        for kind in KINDS.values()
-        if kind.listed_in != EntityHead.listed_in and (kind.every_record or kind.kind in tasks)
+        for name, kind in KINDS.items()
+        if kind.listed_in != EntityHead.listed_in and (kind.every_record or name in tasks)
     )
+
+
+def principal(tasks: Sequence[TaskReport]) -> TaskReport:
+    """The task whose model and coverage a record names: the first that ran, leading kinds before others.
+
+    If none ran, the first.
+    """
+    if len(tasks) == 1:
+        return tasks[0]
+    ran = [report for report in tasks if report.coverage is not None]
+    return next((report for report in ran if KINDS[report.task.kind].leads), (ran or tasks)[0])

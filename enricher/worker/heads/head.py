@@ -47,6 +47,8 @@ class Head(ABC):
     """The settings of a task that not every kind has, each with the models that it is for, in words."""
     every_record: ClassVar[bool] = False
     """True if each record of a worker with tasks has the list, whether or not one of them is of this kind."""
+    leads: ClassVar[bool] = False
+    """True if a record names the model of such a task, if one ran, before those of other kinds."""
     labelled: ClassVar[bool] = False
     """True if findings have a `label`, whose frequency telemetry counts."""
     needs_task: ClassVar[bool] = True

@@ -20,12 +20,7 @@ ARCHITECTURE = "ForTokenClassification"
 NER = "ner"
 
 
-def only_task(model: ModelCard) -> TaskCard:
-    """The task of a worker without tasks in its settings: its records do not name it, its metrics call it `ner`."""
-    return TaskCard(NER, NER, model, named=False)
-
-
-_NO_TASK = only_task(ModelCard("", "", ""))
+_NO_TASK = TaskCard(NER, NER, ModelCard("", "", ""), named=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +34,7 @@ class EntityHead(Head):
     listed_in: ClassVar[str] = "entities"
     layers: ClassVar[Layers] = "labels"
     every_record: ClassVar[bool] = True
+    leads: ClassVar[bool] = True
     labelled: ClassVar[bool] = True
     needs_task: ClassVar[bool] = False
     calibrates: ClassVar[bool] = True
@@ -53,7 +49,6 @@ class EntityHead(Head):
         names_task: bool = False,
     ) -> EntityHead:
         """The head with these label names. Without a task: for runs whose records nobody writes."""
-        assert task.named or not (languages or names_task), "only a task of the settings has languages and a name"
         return cls(task, LabelScheme.from_labels(labels), names_task, languages=languages)
 
     @classmethod

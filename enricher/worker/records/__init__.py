@@ -51,7 +51,6 @@ from enricher.worker.records.outcomes import (
     TaskKind,
     TaskReport,
     Tombstone,
-    principal,
 )
 
 __all__ = [
@@ -101,5 +100,4 @@ __all__ = [
     "WindowFailure",
     "WindowRows",
     "hot_record",
-    "principal",
 ]

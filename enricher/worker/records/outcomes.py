@@ -38,7 +38,7 @@ class TaskCard:
     vector_format: Literal["list", "float16"] = "list"
     """How records contain vectors: numbers, or float16 in base64."""
     named: bool = True
-    """False for the only task of a worker without tasks in its settings: records do not name it."""
+    """False if the settings name no task, and this one was derived from them: records do not name it either."""
 
 
 class Entity(TypedDict):
@@ -89,16 +89,6 @@ class TaskReport:
     coverage: Coverage | None
 
 
-def principal(tasks: Sequence[TaskReport]) -> TaskReport | None:
-    """The task whose model and coverage a record names: the first that ran, those for entities before others.
-
-    If none ran, the first; None without tasks.
-    """
-    ran = [report for report in tasks if report.coverage is not None]
-    chosen = [report for report in ran if report.task.kind == "ner"] or ran or tasks
-    return chosen[0] if chosen else None
-
-
 @hot_record()
 class EnrichedRecord:
     """The findings of the model in one article."""
@@ -106,10 +96,10 @@ class EnrichedRecord:
     article: Article
     entities: Sequence[Entity]
     coverage: Coverage
+    tasks: Sequence[TaskReport]
+    """One for each task of the worker, in the order of the settings."""
     findings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The findings of tasks that find no entities, by the field of the record that lists it (worker/heads)."""
-    tasks: Sequence[TaskReport] = ()
-    """One for each task of the settings, in their order."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How often each label was found, by task and label: of entities and of classes. For telemetry, not for the record."""
 

@@ -79,8 +79,7 @@ def _record(part: Part, heads: Sequence[Head]) -> tuple[EnrichedRecord, int]:
     held_bytes = 0
     for head, answers in zip(heads, by_head, strict=True):
         runs = is_for(head, article)
-        if head.task.named:
-            tasks.append(TaskReport(head.task, coverage if runs else None))
+        tasks.append(TaskReport(head.task, coverage if runs else None))
         if not runs:
             continue
         mine, field = head.find(part, answers), head.listed_in
@@ -89,7 +88,7 @@ def _record(part: Part, heads: Sequence[Head]) -> tuple[EnrichedRecord, int]:
         if head.labelled:
             _count(mine, head.task.name, labels)
     entities = found.pop(EntityHead.listed_in, [])
-    return EnrichedRecord(article, entities, coverage, found, tasks, labels), held_bytes
+    return EnrichedRecord(article, entities, coverage, tasks, found, labels), held_bytes
 
 
 def _count(found: Iterable[Any], task: str, labels: dict[tuple[str, str], int]) -> None:

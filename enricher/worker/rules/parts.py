@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from enricher.worker.heads import EntityHead, Head, is_for, kind_of_field
+from enricher.worker.heads import EntityHead, Head, is_for, kind_of_field, principal
 from enricher.worker.records import (
     Article,
     Coverage,
@@ -19,7 +19,6 @@ from enricher.worker.records import (
     TaskCard,
     TaskReport,
     Ticket,
-    principal,
 )
 
 
@@ -29,7 +28,7 @@ class Splitter:
     def __init__(self, heads: Sequence[Sequence[Head]], cards: Sequence[TaskCard] = ()) -> None:
         assert heads, "a worker has a pass"
         self._heads = heads
-        self.cards = cards or [head.task for of_pass in heads for head in of_pass if head.task.named]
+        self.cards = cards or [head.task for of_pass in heads for head in of_pass]
         self._ranks = {card.name: rank for rank, card in enumerate(self.cards)}
         self._never_splits = len(heads) == 1 and any(head.languages is None for head in heads[0])
 
@@ -58,7 +57,6 @@ class Splitter:
         records = [found[index] for index in sorted(found)]
         by_name = {report.task.name: report for record in records for report in record.tasks}
         reports = [by_name.get(card.name) or TaskReport(card, None) for card in self.cards]
-        named = principal(reports)
         listed: dict[str, list[Any]] = {}
         for record in records:
             for listed_in, findings in record.findings.items():
@@ -67,9 +65,9 @@ class Splitter:
         return EnrichedRecord(
             records[0].article,
             entities,
-            (named and named.coverage) or records[0].coverage,
-            {name: self._sort(kind_of_field(name), findings) for name, findings in listed.items()},
+            principal(reports).coverage or records[0].coverage,
             reports,
+            {name: self._sort(kind_of_field(name), findings) for name, findings in listed.items()},
             {key: count for record in records for key, count in record.labels.items()},
         )
 
@@ -79,7 +77,7 @@ class Splitter:
 
     def _nothing(self, article: Article) -> EnrichedRecord:
         tasks = [TaskReport(card, None) for card in self.cards]
-        return EnrichedRecord(article, [], Coverage(tokens=0, windows=0, truncated=False), tasks=tasks)
+        return EnrichedRecord(article, [], Coverage(tokens=0, windows=0, truncated=False), tasks)
 
 
 @dataclass(slots=True, eq=False)

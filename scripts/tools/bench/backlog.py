@@ -12,6 +12,7 @@ from enricher.worker.settings import Settings
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.repeating import Run
+from tools.only_task import tasks_of
 
 _PROBE = {"news": 24, "headlines": 240, "long": 6, "mixed": 60}
 """Articles with which the rate is estimated: about a second of work on two cores."""
@@ -32,7 +33,7 @@ def run_backlog(
     """
     with bench.topics(articles(mix, count)) as topics, Watchdog() as watchdog:
         chosen = bench.settings_for(topics, settings, **changes)
-        found = tasks or Tasks.of(chosen, bench.model)
+        found = tasks or tasks_of(chosen, bench.model)
         worker = kafka_worker(chosen, found, guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()

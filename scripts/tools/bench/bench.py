@@ -13,12 +13,13 @@ import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from enricher.worker.build.model import Model, load_model
+from enricher.worker.build.model import Model
 from enricher.worker.inference.run.selection import Precision
 from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
 from tools.kafka import Cluster
+from tools.only_task import load_model
 from tools.topics import Topics
 from tools.waiting import wait_until
 

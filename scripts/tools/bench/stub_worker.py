@@ -22,7 +22,6 @@ import orjson
 
 from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.inference.graph.variants import starts_in_a_row
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import PreparedModel, prepare
@@ -31,6 +30,7 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
+from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
     from enricher.worker.inference.run.engine import OnnxEngine
@@ -145,7 +145,7 @@ def main(
     engine = StubEngine(prepared)
     with Watchdog() as watchdog:
         worker = kafka_worker(
-            settings, Tasks.of(settings, stub_model(settings, engine, prepared)), guard=watchdog.guard
+            settings, tasks_of(settings, stub_model(settings, engine, prepared)), guard=watchdog.guard
         )
         may_join = threading.Event()
         threading.Thread(target=_obey, args=(worker, engine, answer, may_join), name="commands", daemon=True).start()

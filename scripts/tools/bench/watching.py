@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import DeadLetter, Ticket
@@ -26,6 +25,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from tools.bench.bench import Bench
 from tools.bench.machine import Load, cpu_s
+from tools.only_task import tasks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def work_off(
         Watchdog() as watchdog,
     ):
         worker = kafka_worker(
-            settings, Tasks.of(settings, model), guard=watchdog.guard, until_caught_up=True, tracing=tracing
+            settings, tasks_of(settings, model), guard=watchdog.guard, until_caught_up=True, tracing=tracing
         )
         worker.counters = counters = counters or WatchedCounters(bench.broker_pids)
         with beside(worker):

@@ -24,7 +24,6 @@ import orjson
 
 from enricher.errors import FatalError
 from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.signals import stopped_by_signals
@@ -33,6 +32,7 @@ from enricher.worker.settings import Settings
 from tools.chaos.flaws import switched_off, watchdog_without
 from tools.chaos.stub import StubEngine, stub_model
 from tools.chaos.stub_rating import RatingEngine, two_tasks
+from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ def _run(settings: Settings, flaws: Sequence[str], link: ParentLink | None = Non
     engine, rating = StubEngine(), RatingEngine()
     both = TWO_TASKS in flaws
     flaws = [flaw for flaw in flaws if flaw != TWO_TASKS]
-    tasks = two_tasks(settings, engine, rating) if both else Tasks.of(settings, stub_model(engine))
+    tasks = two_tasks(settings, engine, rating) if both else tasks_of(settings, stub_model(engine))
     with stopped_by_signals() as signals, watchdog_without(flaws) as watchdog:
         if link:
             link.end_with_parent()

@@ -10,16 +10,16 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from enricher.worker.articles.formats.record_values import record_values
 from enricher.worker.contracts import record_schema
-from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.records import EnrichedRecord
 
 _SCHEMA = parse_schema(orjson.loads(record_schema("AVRO")))
 
 
-def encode_avro(record: EnrichedRecord, card: ModelCard) -> bytes:
+def encode_avro(record: EnrichedRecord) -> bytes:
     """The record as Avro, without a prefix. Deterministic."""
     buffer = BytesIO()
     # Tuples would name the branch of a union; no value of ours is one.
-    schemaless_writer(buffer, _SCHEMA, record_values(record, card), disable_tuple_notation=True)
+    schemaless_writer(buffer, _SCHEMA, record_values(record), disable_tuple_notation=True)
     return buffer.getvalue()
 
 

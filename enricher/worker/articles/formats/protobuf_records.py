@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from enricher.worker.articles.formats.record_values import record_values
 from enricher.worker.contracts import RECORD_MESSAGE, record_descriptors
-from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.records import EnrichedRecord
 
 
 def _message_class() -> Any:  # noqa: ANN401  protobuf makes the class, and publishes no types
@@ -28,9 +28,9 @@ def _message_class() -> Any:  # noqa: ANN401  protobuf makes the class, and publ
 _Message = _message_class()
 
 
-def encode_protobuf(record: EnrichedRecord, card: ModelCard) -> bytes:
+def encode_protobuf(record: EnrichedRecord) -> bytes:
     """The record as Protobuf, without a prefix. Deterministic for one version of protobuf."""
-    encoded: bytes = _Message(**record_values(record, card)).SerializeToString(deterministic=True)
+    encoded: bytes = _Message(**record_values(record)).SerializeToString(deterministic=True)
     return encoded
 
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.articles.enriched import WrittenEntities, kinds_of, record_fields, write_entities
+from enricher.worker.articles.enriched import WrittenEntities, kinds_of, names_tasks, record_fields, write_entities
 from enricher.worker.heads import KINDS, kinds_in_records
-from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.records import EnrichedRecord
 
 
-def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
+def record_values(record: EnrichedRecord) -> dict[str, Any]:
     """The fields of a record, as far as it has them. Raises InvalidArticle where `encode_record` does."""
     article, entities = record.article, record.entities
     if not isinstance(entities, WrittenEntities):
         entities = write_entities(article, entities)
-    values = record_fields(record, card)
+    values = record_fields(record)
     values["entities"] = orjson.loads(entities.json)
-    if record.tasks:
+    if names_tasks(record):
         for kind in kinds_in_records(kinds_of(record.tasks)):
             values[kind.listed_in] = kind.as_values(record.findings.get(kind.listed_in, ()))
     if article.further:

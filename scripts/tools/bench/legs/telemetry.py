@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import patch
 
 from enricher.worker.build.observing import observed, worker_facts
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.commands.progress import repeated
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
@@ -26,6 +25,7 @@ from tools.bench.otlp_sink import otlp_sink
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, disturbed, interleave
 from tools.bench.watching import WatchedCounters, Work, work_off
+from tools.only_task import tasks_of
 
 ABOUT = (
     "The worker with a model that answers at once, so that no cost hides behind it: first without counting and tracing, "
@@ -89,7 +89,7 @@ def _whole_s(work: Work) -> float:
 @contextmanager
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
-    seen = observed(settings, Tasks.of(settings, bench.model), worker)
+    seen = observed(settings, tasks_of(settings, bench.model), worker)
     with exported_metrics(seen), repeated(lambda: exposition(seen, ""), _EVERY_S):
         yield
 

@@ -10,7 +10,6 @@ import orjson
 
 from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.bench import Bench
@@ -18,6 +17,7 @@ from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerProcess
 from tools.bench.repeating import Run
 from tools.kafka.reader import Reader
+from tools.only_task import tasks_of
 from tools.topics import Topics
 from tools.waiting import wait_until
 
@@ -52,7 +52,7 @@ def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
     """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
     with bench.topics(values) as topics, Watchdog() as watchdog:
         settings = bench.settings_for(topics)
-        worker = kafka_worker(settings, Tasks.of(settings, model), guard=watchdog.guard, until_caught_up=True)
+        worker = kafka_worker(settings, tasks_of(settings, model), guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()

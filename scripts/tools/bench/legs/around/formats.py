@@ -12,13 +12,13 @@ import orjson
 from enricher.worker.articles import RecordWriter, decode_article, record_writer, write_entities
 from enricher.worker.build.model import Model
 from enricher.worker.build.recomputing import recomputed
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.contracts import RecordFormat
-from enricher.worker.records import Coverage, EnrichedRecord, Partition, RawRecord
+from enricher.worker.records import Coverage, EnrichedRecord, Partition, RawRecord, TaskReport
 from enricher.worker.settings import Settings
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Table
 from tools.bench.repeating import Spread
+from tools.only_task import only_task, tasks_of
 
 FORMATS: tuple[RecordFormat, ...] = ("json", "json-schema", "avro", "protobuf")
 _DISTINCT, _RECORDS, _SCHEMA_ID = 43, 1_000, 7
@@ -49,15 +49,12 @@ def format_costs(settings: Settings, model: Model, mix: Mix, repetitions: int) -
     us: dict[RecordFormat, list[float]] = {name: [] for name in FORMATS}
     for _ in range(repetitions):
         for name, writer in writers.items():
-            us[name].append(_us_per_record(writer, records, model))
+            us[name].append(_us_per_record(writer, records))
     return FormatCosts(
         mix,
         sum(len(record.entities) for record in records) / len(records),
         {name: Spread.of(values) for name, values in us.items()},
-        {
-            name: sum(len(writer.write(record, model.card)) for record in records) / len(records)
-            for name, writer in writers.items()
-        },
+        {name: sum(len(writer.write(record)) for record in records) / len(records) for name, writer in writers.items()},
     )
 
 
@@ -77,12 +74,13 @@ def _records(settings: Settings, model: Model, mix: Mix) -> list[EnrichedRecord]
     values = articles(mix, _DISTINCT)
     inputs = [RawRecord(Partition("articles", 0), number, None, value) for number, value in enumerate(values)]
     records = []
-    for value, found in zip(values, recomputed(settings, Tasks.of(settings, model), inputs), strict=True):
+    for value, found in zip(values, recomputed(settings, tasks_of(settings, model), inputs), strict=True):
         assert found is not None, "the bench has no bad articles"
         record = orjson.loads(found)
         article = decode_article(value, max_article_chars=settings.articles.max_article_chars)
         entities = write_entities(article, record["entities"])
-        records.append(EnrichedRecord(article, entities, Coverage(**record["coverage"])))
+        coverage = Coverage(**record["coverage"])
+        records.append(EnrichedRecord(article, entities, coverage, [TaskReport(only_task(model.card), coverage)]))
     return records
 
 
@@ -93,10 +91,10 @@ def _writer(name: RecordFormat) -> RecordWriter:
     return writer
 
 
-def _us_per_record(writer: RecordWriter, records: Sequence[EnrichedRecord], model: Model) -> float:
-    rounds, card = -(-_RECORDS // len(records)), model.card
+def _us_per_record(writer: RecordWriter, records: Sequence[EnrichedRecord]) -> float:
+    rounds = -(-_RECORDS // len(records))
     began_s = time.thread_time()
     for _ in range(rounds):
         for record in records:
-            writer.write(record, card)
+            writer.write(record)
     return 1e6 * (time.thread_time() - began_s) / (rounds * len(records))

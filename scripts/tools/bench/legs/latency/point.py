@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.tasks import Tasks
 from enricher.worker.runtime.watchdog import Watchdog
 from tools.bench.arrivals import percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench
@@ -24,6 +23,7 @@ from tools.bench.open_loop import Job
 from tools.bench.peers.transfer import Route
 from tools.bench.timeline import Timeline
 from tools.bench.watching import calls_of
+from tools.only_task import tasks_of
 from tools.topics import Topics
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
         Watchdog() as watchdog,
     ):
         settings = bench.settings_for(topics, **policy.changes)
-        worker = kafka_worker(settings, Tasks.of(settings, bench.model), guard=watchdog.guard)
+        worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         batching = _BatchingMeter(worker.counters, runs)
         client.say(traffic.job(bench, topics, traced=traced))
 

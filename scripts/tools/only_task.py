@@ -1,0 +1,30 @@
+"""The only task of a worker without tasks in its settings, around a model that is loaded already or stands in for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enricher.worker.build.tasks import Pass, Tasks, load_tasks
+from enricher.worker.heads import NER, EntityHead
+from enricher.worker.records import TaskCard
+
+if TYPE_CHECKING:
+    from enricher.worker.build.model import Model
+    from enricher.worker.records import ModelCard
+    from enricher.worker.settings import Settings
+
+
+def only_task(model: ModelCard) -> TaskCard:
+    """The task that `load_tasks` derives from settings without tasks: entities by this model."""
+    return TaskCard(NER, NER, model, named=False)
+
+
+def tasks_of(settings: Settings, model: Model) -> Tasks:
+    """Entities by this model, as `load_tasks` gives them."""
+    task = only_task(model.card)
+    return Tasks((Pass((NER,), model, (EntityHead.of(model.engine.labels, task),), settings),), (task,))
+
+
+def load_model(settings: Settings) -> Model:
+    """The model of `model.source`, loaded and warmed up, whatever tasks the settings have. Raises ModelError."""
+    return load_tasks(settings.model_copy(update={"tasks": {}})).first
