@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from enricher.worker.heads import KINDS
 from enricher.worker.settings.group import Group
 
 TASKS = "tasks"
 """The group that is one JSON object in the environment."""
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
 NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a letter or digit"
+
+if TYPE_CHECKING:
+    Kind = str  # a type checker knows no literal that is computed
+else:
+    Kind = Literal[*KINDS]
 
 _LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
 _INSTEAD = {"source": "name that model in a task", "precision": "set the precision of each task"}
@@ -26,7 +32,7 @@ class TaskSettings(Group):
         description="Folder of a checkpoint; `newswire-minilm` is built in. Its head says what it finds: token "
         "classification, sequence classification, or sentence embeddings."
     )
-    kind: Literal["ner", "classification", "embedding", "regression"] | None = Field(
+    kind: Kind | None = Field(
         None, description="What the checkpoint must be. Default: what it is; anything else is refused at the start."
     )
     languages: tuple[Annotated[str, Field(pattern=_LANGUAGE)], ...] | None = Field(
