@@ -127,7 +127,7 @@ def _describe(
     if isinstance(reference, InvalidArticle):
         return f"no article ({reference})", False
     try:
-        if reference.kind == "glue":
+        if not reference.in_registry:
             glue = glue_folder(settings)
             if glue is None:
                 return f"{reference}, but registry.glue_folder is empty", False

@@ -36,6 +36,11 @@ class SchemaRef(NamedTuple):
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
+    @property
+    def in_registry(self) -> bool:
+        """False for a schema of AWS Glue, which is in a folder."""
+        return self.kind != "glue"
+
 
 class NamedSchema(NamedTuple):
     """A schema that another one refers to by this name, such as a file of Protobuf."""

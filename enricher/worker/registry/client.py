@@ -60,7 +60,7 @@ class RegistryClient:
 
     def schemas(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
         """The result or error of `schema` for each. They are asked for at the same time, their references in turn."""
-        assert all(each.kind != "glue" for each in references), "schemas of Glue are in a folder"
+        assert all(each.in_registry for each in references), "schemas of Glue are in a folder"
         paths = [f"/schemas/{each.kind}s/{_path_part(each.name)}" for each in references]
         answers = self._requests.get_each(paths)
         return [self._schema(each, answer) for each, answer in zip(references, answers, strict=True)]

@@ -74,7 +74,7 @@ class Compiler:
     def _try_to_compile(self, reference: SchemaRef, schema: Schema) -> tuple[Answer, float]:
         """The answer, and for how many seconds it counts if it is a refusal."""
         try:
-            decoder = self._compile(schema, glue=reference.kind == "glue")
+            decoder = self._compile(schema, glue=not reference.in_registry)
             return Answer(reference, decoder, schema.decoder_bytes), math.inf
         except InvalidArticle as error:
             return refusal(reference, error), math.inf

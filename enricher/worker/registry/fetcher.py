@@ -213,9 +213,9 @@ class Fetcher:
 
     def _fetch_each(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
         """The schemas from where they belong, or why there is none. Blocks."""
-        asked = [each for each in references if each.kind != "glue"]
+        asked = [each for each in references if each.in_registry]
         answers = dict(zip(asked, self._from_registry(asked), strict=True))
-        return [self._from_glue(each) if each.kind == "glue" else answers[each] for each in references]
+        return [answers[each] if each.in_registry else self._from_glue(each) for each in references]
 
     def _from_registry(self, references: Sequence[SchemaRef]) -> Sequence[Schema | RegistryError]:
         """The registry's answers; schemas are kept, and the one that was kept first counts."""
@@ -265,11 +265,11 @@ class Fetcher:
 
     def _judge_failures(self, failures: Sequence[tuple[Wanted, RegistryError]]) -> None:
         """Tell an outage, in which everything waits, from ids that alone are not answered, which are given up in the end."""
-        from_registry = any(wanted.reference.kind != "glue" for wanted, _ in failures)
+        from_registry = any(wanted.reference.in_registry for wanted, _ in failures)
         answers = from_registry and self._answers_now()
         for wanted, error in failures:
             status = error.status if isinstance(error, RegistryUnavailable | RefusedByRegistry) else None
-            blamed = answers and wanted.reference.kind != "glue" and status != _TOO_MANY_REQUESTS
+            blamed = answers and wanted.reference.in_registry and status != _TOO_MANY_REQUESTS
             now_s = self._clock()
             with self._changed:
                 is_given_up = blamed and self._queue.is_given_up(wanted, status, now_s)

@@ -77,7 +77,7 @@ class SchemaStore:
 
     def _file(self, reference: SchemaRef) -> Path | None:
         # The name comes from a record: nothing but digits may become part of a path.
-        if reference.kind == "glue" or not _NAME.fullmatch(reference.name):
+        if not reference.in_registry or not _NAME.fullmatch(reference.name):
             return None
         return self.folder / f"{reference.kind}-{reference.name}.json"
 
