@@ -150,7 +150,7 @@ def main() -> None:
         if error.exit_code and logs.is_json():
             log.error("ending with code %d: %s", error.exit_code, error)  # noqa: TRY400  the reason is enough
         elif error.exit_code:
-            sys.stderr.write(f"enricher: {logs.escaped(str(error), lines=True)}\n")
+            sys.stderr.write(f"enricher: {logs.escape_controls(str(error), lines=True)}\n")
         sys.exit(error.exit_code)
     except Exception:
         if not logs.is_json():

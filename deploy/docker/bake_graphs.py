@@ -48,7 +48,7 @@ def _eligible(checkpoint: Checkpoint, device: Device) -> list[Variant]:
     runs = [
         variant
         for variant in variants
-        if variant.unsuited(checkpoint.config) is None and (device == "cuda" or variant.problem() is None)
+        if variant.why_unsuited(checkpoint.config) is None and (device == "cuda" or variant.problem() is None)
     ]
     plain = next(variant for variant in runs if not variant.reduced)
     return [*(variant for variant in reduced if unproven(checkpoint, device, variant, None) is None), plain]

@@ -30,8 +30,8 @@ from enricher.worker.stats.counters import MOST_LABELS
 from enricher.worker.telemetry.baseline import (
     FEWEST_LABELS,
     LabelBaseline,
-    bounded,
-    drifted,
+    bound_labels,
+    has_drifted,
     read_baseline,
     shares_of,
     totals_of,
@@ -133,7 +133,7 @@ def compared(
     counts: Mapping[tuple[str, str], int], baseline: Mapping[tuple[str, str], float] | None
 ) -> list[dict[str, Any]]:
     """One line per task and label, the most frequent first; with a baseline also for its labels that were not found."""
-    kept = bounded(dict(Counter(counts).most_common()))
+    kept = bound_labels(dict(Counter(counts).most_common()))
     totals, shares = totals_of(kept), shares_of(kept)
     sizes = Counter(task for task, _ in kept)
     # Like the alert: not without labels now, nor with so many that each worker exports others.
@@ -144,7 +144,7 @@ def compared(
         line: dict[str, Any] = {"task": task, "label": label, "count": int(kept.get((task, label), 0)), "share": share}
         if baseline is not None and task in tasks:
             expected = baseline.get((task, label), 0.0)
-            line |= {"baseline": expected, "drifted": drifted(share, expected, totals[task])}
+            line |= {"baseline": expected, "drifted": has_drifted(share, expected, totals[task])}
         lines.append(line)
     return lines
 

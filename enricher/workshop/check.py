@@ -21,7 +21,7 @@ from enricher.worker.inference.run.selection import (
     named_variant,
     problem_of,
     recipe_problem,
-    unquantised,
+    why_unquantised,
 )
 from enricher.worker.runtime.devices import parse_device
 from enricher.worker.settings import load_settings
@@ -139,7 +139,7 @@ def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> S
     asked = variants_for(device) if precision == "auto" else [named_variant(checkpoint, device, precision)]
     reduced = [variant for variant in asked if variant.reduced]
     problems = [
-        unquantised([checkpoint], variant)
+        why_unquantised([checkpoint], variant)
         or problem_of(checkpoint, variant)
         or recipe_problem(checkpoint, variant)
         or (missed_target(checkpoint, variant) if precision == "auto" else None)

@@ -22,7 +22,7 @@ from support.bounded import Hostile, binary, outcomes
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import framed
+from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 NULLABLE = ["null", "string"]
@@ -98,7 +98,7 @@ def test_what_confluents_serializer_writes_is_read(conf: dict[str, object]) -> N
     value = AvroSerializer(client, registered, conf=conf)(
         DOCUMENT, SerializationContext("articles", MessageField.VALUE, headers)
     )
-    frame = framed(value, binary(headers), max_payload_bytes=10_000)
+    frame = read_frame(value, binary(headers), max_payload_bytes=10_000)
     assert frame is not None
     assert ("guid" if conf else "id") == frame.reference.kind
     decode = compile_schema(Schema("AVRO", json.dumps(ARTICLE), (NamedSchema("acme.Author", json.dumps(AUTHOR)),)))

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.framing import HEADER, Frame, framed
+from enricher.worker.articles.framing import HEADER, Frame, read_frame
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.records import Headers
 
@@ -19,7 +19,7 @@ LIMIT = 4_000_000
 
 def frame_of(value: bytes, headers: Headers = ()) -> Frame | None:
     """The frame under the usual limit."""
-    return framed(value, headers, max_payload_bytes=LIMIT)
+    return read_frame(value, headers, max_payload_bytes=LIMIT)
 
 
 def reason_of(value: bytes, headers: Headers = ()) -> str:

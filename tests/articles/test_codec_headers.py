@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.articles import MAX_REASON_BYTES, clipped, dead_letter_headers, record_headers
+from enricher.worker.articles import MAX_REASON_BYTES, clip, dead_letter_headers, record_headers
 from enricher.worker.articles.headers import RECORD_NAMESPACE
 from enricher.worker.records import DeadLetter, Partition, RawRecord
 
@@ -157,7 +157,7 @@ def test_long_reason_is_cut_between_characters(raw: RawRecord) -> None:
 )
 def test_clipped_text_is_the_longest_whole_beginning(text: str, limit: int) -> None:
     """Valid UTF-8, within the bound, and one character more would not fit."""
-    cut = clipped(text, limit)
+    cut = clip(text, limit)
     whole = text.encode("utf-8", "replace").decode()
     kept = cut.decode()
     assert len(cut) <= limit

@@ -10,7 +10,7 @@ from support.bounded import binary
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import framed
+from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Schema
 
 ARTICLE = {"id": "a-1", "title": "Zoë", "tags": ["x"], "n": 1.5, "none": None}
@@ -26,7 +26,7 @@ def test_what_confluents_serializer_writes_is_read(conf: dict[str, object]) -> N
         '{"title": "Article", "type": "object"}', SchemaRegistryClient.new_client({"url": "mock://"}), conf=conf
     )
     value = serializer(ARTICLE, SerializationContext("articles", MessageField.VALUE, headers))
-    frame = framed(value, binary(headers), max_payload_bytes=10_000)
+    frame = read_frame(value, binary(headers), max_payload_bytes=10_000)
     assert frame is not None
     assert ("guid" if conf else "id") == frame.reference.kind
     assert ARTICLE == DECODE(frame.payload)

@@ -23,8 +23,8 @@ from support.bounded import Hostile, binary, outcomes
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema, protobuf_files
-from enricher.worker.articles.formats.protobuf_files import loaded
-from enricher.worker.articles.framing import framed
+from enricher.worker.articles.formats.protobuf_files import load_files
+from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 Message = Any
@@ -84,7 +84,7 @@ def decode() -> Decoder:
 @pytest.fixture(scope="module")
 def pool() -> Any:  # noqa: ANN401  google.protobuf has no types
     """All types of the schema."""
-    return loaded(SCHEMA)[0]
+    return load_files(SCHEMA)[0]
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_what_confluents_serializer_writes_is_read(
         message, SerializationContext("articles", MessageField.VALUE, headers)
     )
     assert value is not None
-    frame = framed(value, binary(headers), max_payload_bytes=10_000)
+    frame = read_frame(value, binary(headers), max_payload_bytes=10_000)
     assert frame is not None
     if name == "acme.Article.Inner":  # behind two maps, whose entries Python's client counts
         assert "mean acme.Article.AuthorsEntry in Python" in refusal(lambda: decode(b"\x04\x00\x00\x0a\x01x"))
@@ -142,10 +142,10 @@ def test_a_schema_that_confluents_client_registered_is_read() -> None:
     """It registers descriptors in base64, of the files that it imports too, and expects Google's to be known."""
     client = SchemaRegistryClient.new_client({"url": "mock://"})
     text = 'import "google/protobuf/timestamp.proto"; message A { string id = 1; google.protobuf.Timestamp at = 2; }'
-    message = GetMessageClass(loaded(proto(text))[0].FindMessageTypeByName("A"))(id="a-1", at={"seconds": 1})
+    message = GetMessageClass(load_files(proto(text))[0].FindMessageTypeByName("A"))(id="a-1", at={"seconds": 1})
     value = ProtobufSerializer(type(message), client)(message, SerializationContext("known", MessageField.VALUE))
     assert value is not None
-    frame = framed(value, (), max_payload_bytes=10_000)
+    frame = read_frame(value, (), max_payload_bytes=10_000)
     assert frame is not None
     registered = client.get_schema(int(frame.reference.name))
     assert registered.schema_str is not None
@@ -186,7 +186,7 @@ def test_each_of_confluents_files_may_be_imported_without_a_reference(in_base64:
         }
     """
     schema = proto(text)
-    pool, file, _ = loaded(schema)
+    pool, file, _ = load_files(schema)
     if in_base64:
         schema = Schema("PROTOBUF", b64encode(file.SerializeToString()).decode())
     message = GetMessageClass(pool.FindMessageTypeByName("A"))(id="a-1", price={"value": b"\x0a", "scale": 1})

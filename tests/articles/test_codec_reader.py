@@ -78,7 +78,7 @@ def _frames(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(value) <= max_payload_bytes
         return Frame(SchemaRef("id", str(value[4])), value[5:]) if value[:1] == b"\x00" else None
 
-    monkeypatch.setattr(reader, "framed", framed)
+    monkeypatch.setattr(reader, "read_frame", framed)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], headers: Headers
 ) -> None:
     """Neither events nor frames nor JSON are parsed, and no decoder runs."""
-    for name in ("unwrap", "framed", "orjson"):
+    for name in ("unwrap", "read_frame", "orjson"):
         monkeypatch.setattr(reader, name, None)
     expected = "value has 5001 bytes, at most 5000 are allowed"
     for decoders in (None, Registry(lambda _payload: pytest.fail("it was decoded"))):
@@ -314,7 +314,7 @@ def test_headers_about_the_value_say_nothing_about_data_inside_it(
 ) -> None:
     """The schema id in a header is that of the event, not of the data that it wraps."""
     asked: list[Headers] = []
-    monkeypatch.setattr(reader, "framed", lambda _value, headers, **_limits: asked.append(headers))
+    monkeypatch.setattr(reader, "read_frame", lambda _value, headers, **_limits: asked.append(headers))
     read = reads(decoders=Registry(lambda _payload: USUAL))
     data = orjson.dumps(USUAL)
     for value in (data, b'{"data_base64": "..."}'):

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import HEADER, framed
+from enricher.worker.articles.framing import HEADER, read_frame
 from enricher.worker.articles.schemas import Decoder, Schema
 from enricher.worker.records import Headers
 
@@ -125,7 +125,7 @@ def in_frame(payload: bytes, dice: random.Random) -> tuple[bytes, Headers]:
 def verdict(value: bytes, headers: Headers, decode: Decoder) -> str:
     """`document`, `no frame` or `refused`; anything else is the failure that is looked for."""
     try:
-        frame = framed(value, headers, max_payload_bytes=LIMIT_BYTES)
+        frame = read_frame(value, headers, max_payload_bytes=LIMIT_BYTES)
         if frame is None:
             return "no frame"
         document = decode(frame.payload)

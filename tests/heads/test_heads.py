@@ -14,7 +14,7 @@ from rules.building import P0, raw
 from enricher.worker.heads import ClassHead, EmbeddingHead
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.pooling import pooled
+from enricher.worker.heads.pooling import pool
 from enricher.worker.records import ModelCard, OwnedRow, Part, Pooling, TaskCard, Ticket
 
 MODEL = ModelCard("model", "0", "fp32")
@@ -37,8 +37,8 @@ def rows(*values: tuple[int, list[float]]) -> list[OwnedRow]:
 def test_an_articles_row_follows_from_those_of_its_windows(pooling: Pooling, expected: list[float]) -> None:
     """In whatever order they came back: the mean is weighted by owned tokens."""
     answers = rows((1, [1.0, 2.0]), (3, [3.0, 0.0]))
-    assert expected == pooled(answers, pooling).tolist()
-    assert expected == pooled(answers[::-1], pooling).tolist()
+    assert expected == pool(answers, pooling).tolist()
+    assert expected == pool(answers[::-1], pooling).tolist()
 
 
 @given(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=60), st.lists(st.integers(1, 59), max_size=5))
@@ -47,7 +47,7 @@ def test_the_mean_of_means_is_the_mean_of_all_tokens(values: list[float], cuts: 
     bounds = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     parts = [values[start:stop] for start, stop in pairwise(bounds)]
     answers = rows(*((len(part), [float(np.mean(part))]) for part in parts))
-    assert pooled(answers, "mean").tolist() == pytest.approx([np.mean(values)], abs=1e-5)
+    assert pool(answers, "mean").tolist() == pytest.approx([np.mean(values)], abs=1e-5)
 
 
 def test_one_of_several_labels_is_the_most_probable_one() -> None:

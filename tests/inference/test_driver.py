@@ -75,7 +75,7 @@ def test_without_a_driver_everything_is_unknown(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(driver, "_library", lambda: None)
     driver.block_while_waiting.cache_clear()
     driver.block_while_waiting(0)
-    assert (False, 0, None, None) == (driver.installed(), driver.gpu_count(), driver.gpu(0), driver.free_bytes(0))
+    assert (False, 0, None, None) == (driver.is_installed(), driver.gpu_count(), driver.gpu(0), driver.free_bytes(0))
 
 
 @pytest.mark.parametrize(("how", "why"), [("lacks", "the driver has no"), ("refuses", "fails with CUDA error 999")])

@@ -12,7 +12,7 @@ from inference import packed_reference
 from support.layout import rows_of
 
 from enricher.worker.heads import reads_of
-from enricher.worker.heads.pooling import pooled
+from enricher.worker.heads.pooling import pool
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.graph.builder import build
@@ -147,7 +147,7 @@ def test_articles_of_1_3_and_40_windows_follow_the_formula(
                 for each in reversed(cuts[count].windows)
             ]
             np.testing.assert_allclose(
-                pooled(owned, "mean"), expected[f"articles.{head}"][number], rtol=0, atol=limit(variant, head)
+                pool(owned, "mean"), expected[f"articles.{head}"][number], rtol=0, atol=limit(variant, head)
             )
 
 

@@ -49,7 +49,7 @@ def on_processor(monkeypatch: pytest.MonkeyPatch, folder: Path, flags: str, *, b
     (folder / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
     monkeypatch.setattr(processor, "_CPU_INFO", folder / "cpuinfo")
     reported = ["FP32", *(["BF16"] if bf16 else [])]
-    monkeypatch.setattr(openvino_session, "installed", lambda: True)
+    monkeypatch.setattr(openvino_session, "is_installed", lambda: True)
     monkeypatch.setattr(openvino_session, "capabilities", lambda: reported)
 
 
@@ -79,7 +79,7 @@ def test_a_system_that_does_not_say_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_without_openvino_there_is_no_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
-    monkeypatch.setattr(openvino_session, "installed", lambda: False)
+    monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
     assert "pip install openvino" in (OpenVinoInt8().problem() or "")
 
 

@@ -47,7 +47,7 @@ def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
 
 def test_openvino_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
-    monkeypatch.setattr(openvino_session, "installed", lambda: False)
+    monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
     assert "pip install openvino" in (OpenVinoBfloat16().problem() or "")
 
 
@@ -57,7 +57,7 @@ def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch)
     assert "does not load" in (OpenVinoBfloat16().problem() or "")
 
 
-needs_openvino = pytest.mark.skipif(not openvino_session.installed(), reason="OpenVINO is not installed")
+needs_openvino = pytest.mark.skipif(not openvino_session.is_installed(), reason="OpenVINO is not installed")
 
 
 @needs_openvino
@@ -83,10 +83,10 @@ def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """By ONNX Runtime, a little slower: for auto and by name. With it, OpenVINO is the faster one."""
-    monkeypatch.setattr(openvino_session, "installed", lambda: True)
+    monkeypatch.setattr(openvino_session, "is_installed", lambda: True)
     monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32"])
     assert variant_named("cpu", "fp32") == OpenVinoFloat32()
-    monkeypatch.setattr(openvino_session, "installed", lambda: False)
+    monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
     assert variant_named("cpu", "fp32") == PackedFloat32()
     assert "pip install openvino" in (OpenVinoFloat32().problem() or "")
     assert choose(Checkpoint.open(REFERENCE / "bert"), "cpu", "fp32").variant == PackedFloat32()

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.run.sharing import PassRequest, grouped, why_apart, windows_of
+from enricher.worker.inference.run.sharing import PassRequest, group_tasks, why_apart, windows_of
 from tools.bench.model.plain import export
 from tools.head_references.folders import REFERENCE, write_folder
 
@@ -46,26 +46,26 @@ def asked(checkpoint: Checkpoint, windows: tuple[int, int] | None = None) -> Pas
 
 def test_tasks_with_one_encoder_share_one_pass(models: dict[str, Checkpoint]) -> None:
     """Whatever they find."""
-    grouping = grouped([asked(models[name]) for name in ("ner", "topics", "tones", "vectors")])
+    grouping = group_tasks([asked(models[name]) for name in ("ner", "topics", "tones", "vectors")])
     assert [[0, 1, 2, 3]] == [*grouping.groups]
     assert [[]] == [*grouping.reasons]
 
 
 def test_two_tasks_may_have_one_model(models: dict[str, Checkpoint]) -> None:
     """For example with two thresholds."""
-    assert [[0, 1]] == [*grouped([asked(models["tones"])] * 2).groups]
+    assert [[0, 1]] == [*group_tasks([asked(models["tones"])] * 2).groups]
 
 
 def test_an_encoder_that_differs_in_one_bit_has_its_own_pass(models: dict[str, Checkpoint]) -> None:
     """The weight is named; a task behind it still joins the first pass."""
-    grouping = grouped([asked(models[name]) for name in ("ner", "flipped", "vectors")])
+    grouping = group_tasks([asked(models[name]) for name in ("ner", "flipped", "vectors")])
     assert [[0, 2], [1]] == [*grouping.groups]
     assert [[], [f"{FLIPPED} differs"]] == [*grouping.reasons]
 
 
 def test_a_reason_is_told_for_each_earlier_pass(models: dict[str, Checkpoint]) -> None:
     """In the order of the passes."""
-    grouping = grouped([asked(models[name]) for name in ("ner", "flipped", "other", "topics", "flipped")])
+    grouping = group_tasks([asked(models[name]) for name in ("ner", "flipped", "other", "topics", "flipped")])
     assert [[0, 3], [1, 4], [2]] == [*grouping.groups]
     first, second = grouping.reasons[2]
     assert first == second
@@ -75,17 +75,17 @@ def test_a_reason_is_told_for_each_earlier_pass(models: dict[str, Checkpoint]) -
 def test_tasks_without_windows_of_their_own_take_those_of_their_pass(models: dict[str, Checkpoint]) -> None:
     """Wherever the one that has some stands."""
     requests = [asked(models["ner"]), asked(models["topics"], (128, 32)), asked(models["tones"])]
-    assert [[0, 1, 2]] == [*grouped(requests).groups]
+    assert [[0, 1, 2]] == [*group_tasks(requests).groups]
     assert (128, 32) == windows_of(requests)
     assert windows_of(requests[:1]) is None
-    assert [[0, 1]] == [*grouped([asked(models["ner"], (64, 16)), asked(models["topics"], (64, 16))]).groups]
+    assert [[0, 1]] == [*group_tasks([asked(models["ner"], (64, 16)), asked(models["topics"], (64, 16))]).groups]
 
 
 @pytest.mark.parametrize("windows", [(256, 32), (128, 16)], ids=["length", "overlap"])
 def test_tasks_with_other_windows_run_apart(models: dict[str, Checkpoint], windows: tuple[int, int]) -> None:
     """Of a pass that began with a task without windows, those count that it took since."""
     requests = [asked(models["ner"]), asked(models["topics"], (128, 32)), asked(models["tones"], windows)]
-    grouping = grouped(requests)
+    grouping = group_tasks(requests)
     assert [[0, 1], [2]] == [*grouping.groups]
     here = f"windows of {windows[0]} tokens with an overlap of {windows[1]} here"
     assert [[], [f"windows of 128 tokens with an overlap of 32 there, {here}"]] == [*grouping.reasons]
@@ -94,7 +94,7 @@ def test_tasks_with_other_windows_run_apart(models: dict[str, Checkpoint], windo
 def test_tasks_with_another_precision_run_apart(models: dict[str, Checkpoint]) -> None:
     """Also where the machine would give both the same: it is what was asked for that counts."""
     requests = [PassRequest(models["ner"], None, "auto"), PassRequest(models["topics"], None, "fp32")]
-    grouping = grouped(requests)
+    grouping = group_tasks(requests)
     assert [[0], [1]] == [*grouping.groups]
     assert [[], ["precision auto there, fp32 here"]] == [*grouping.reasons]
 
@@ -114,4 +114,4 @@ def test_weights_that_cannot_be_read_are_an_error(models: dict[str, Checkpoint],
     broken = Checkpoint.open(write_folder("bert", "single", tmp_path / "broken"))
     (broken.folder / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ModelError, match="broken"):
-        grouped([asked(models["ner"]), asked(broken)])
+        group_tasks([asked(models["ner"]), asked(broken)])

@@ -49,7 +49,7 @@ FAMILIES = (
 )
 """The last two have the graph of roberta, under other names."""
 TEXTS = TextsUsed(name="random", digest="0" * 64, number=1, windows=48, tokens=1)
-needs_openvino = pytest.mark.skipif(not openvino_session.installed(), reason="OpenVINO is not installed")
+needs_openvino = pytest.mark.skipif(not openvino_session.is_installed(), reason="OpenVINO is not installed")
 needs_vnni = pytest.mark.skipif(
     not {"avx512_vnni", "avx_vnni", "amx_int8"} & set(processor_features()), reason="the processor has no int8 products"
 )
@@ -228,7 +228,7 @@ def test_what_stops_calibration_is_a_model_error(
     for value in (np.nan, np.inf):
         with pytest.raises(ModelError, match="choose fp32"):
             _observed(np.array([[1.0, value]], np.float32))
-    monkeypatch.setattr("enricher.workshop.quantisation.comparing.rounded", lambda _value: np.nan)
+    monkeypatch.setattr("enricher.workshop.quantisation.comparing.six_digits", lambda _value: np.nan)
     with pytest.raises(ModelError, match="Choose fp32"):
         make()
     monkeypatch.setattr("enricher.workshop.quantisation.comparing.batches_of", _out_of_memory)

@@ -29,7 +29,7 @@ def watched(world: World, limits: LoopLimits) -> tuple[Process, dict[str, int]]:
             highest[name] = max(highest[name], value)
 
     look_after(process.tracker, "track", look)
-    look_after(process.tracker, "unpacked", look)
+    look_after(process.tracker, "count_unpacked", look)
     look_after(process.intake.scheduler, "add", look)
     process.source.open(process.worker)
     return process, highest
@@ -88,7 +88,7 @@ def test_what_articles_take_beyond_their_records_has_a_bound(monkeypatch: pytest
     process, _ = watched(world, replace(LIMITS, max_in_flight_bytes=5 * len(further)))
     process.intake.read = lambda raw: replace(read(raw), further=further)
     highest = [0]
-    look_after(process.tracker, "unpacked", lambda: highest.append(process.tracker.unpacked_bytes))
+    look_after(process.tracker, "count_unpacked", lambda: highest.append(process.tracker.unpacked_bytes))
     world.steps(process, until=world.done)
     assert 5 * len(further) <= max(highest) <= 6 * len(further), "one more for the oldest record of its partition"
     assert 0 == process.tracker.unpacked_bytes

@@ -123,7 +123,7 @@ def test_what_cannot_be_enriched_is_one_output_in_the_same_transaction_as_its_ne
     world = World()
     world.put(SHORT, value, SHORT)
     process = started(world, replace(LIMITS, publish_interval_s=4.0))
-    process.worker.pacing.cadence.tried(0.0)
+    process.worker.pacing.cadence.note_try(0.0)
     world.steps(process, until=world.done)
     outputs = [output for output in world.outputs(topic) if isinstance(output, Output) and output.offset == 1]
     assert [output.content for output in outputs] == [content]

@@ -66,7 +66,7 @@ def test_a_worker_that_publishes_before_its_last_part_is_caught(monkeypatch: pyt
     """The negative control: the ticket is finished with its first part, and the same judge finds it wrong."""
 
     def join_at_once(found: Found, pass_index: int, record: EnrichedRecord) -> EnrichedRecord:
-        return found.splitter.joined({pass_index: record})
+        return found.splitter.join({pass_index: record})
 
     monkeypatch.setattr(Found, "add", join_at_once)
     assert any(wrong.startswith("wrong") for seed in range(15) for wrong in PassSimulation(seed).run().found)

@@ -20,7 +20,7 @@ def world_with_one_worker(fault: Fault = no_fault) -> tuple[World, Process]:
     """A worker with both partitions that publishes only when it must."""
     world = World()
     process = world.start(fault=fault, limits=replace(LIMITS, publish_interval_s=1e9))
-    process.worker.pacing.cadence.tried(0.0)
+    process.worker.pacing.cadence.note_try(0.0)
     process.source.open(process.worker)
     process.worker.step()
     return world, process

@@ -284,6 +284,6 @@ def test_trouble_before_recovery_waits_a_little_longer_each_time() -> None:
     for _ in range(5):
         process.worker.recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
     assert waits == [0.0, 2.0, 4.0, 4.0, 4.0]
-    process.worker.recovery.succeeded({})
+    process.worker.recovery.note_success({})
     process.worker.recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
     assert waits[-1] == 0.0

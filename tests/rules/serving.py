@@ -22,7 +22,7 @@ from typing import Protocol
 
 from enricher.worker.records import Batch, Window
 from enricher.worker.rules.batch_rules import EARLY_POWER, BatchRules
-from enricher.worker.rules.load import scaled
+from enricher.worker.rules.load import share_at_load
 
 TICK_S = 1 / 1024
 """Times are multiples of it, so that sums are exact."""
@@ -150,7 +150,7 @@ def _check_early(starts: Sequence[Start], rules: BatchRules) -> None:
     for start in starts:
         if not start.early:
             continue
-        allowed = scaled(rules.early_overhead, start.load, EARLY_POWER)
+        allowed = share_at_load(rules.early_overhead, start.load, EARLY_POWER)
         assert rules.run_overhead_tokens <= allowed * start.queued_tokens * (1 + 1e-9), "too little for an early batch"
         least_tokens = max(1, rules.run_overhead_tokens / allowed)
         parts = min(start.idle_threads, int(start.queued_tokens / least_tokens))

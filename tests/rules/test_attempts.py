@@ -36,8 +36,8 @@ def ticket(offset: int, partition: Partition = HERE) -> Ticket:
 def progress(attempts: Attempts, *offsets: int, partition: Partition = HERE) -> Release:
     """These records are finished and published."""
     tickets = [ticket(offset, partition) for offset in offsets]
-    release = attempts.sealed(Release(tickets, {partition: offsets[-1] + 1}))
-    attempts.committed(release)
+    release = attempts.seal(Release(tickets, {partition: offsets[-1] + 1}))
+    attempts.note_committed(release)
     return release
 
 
@@ -52,72 +52,72 @@ def test_an_attempt_is_counted_at_the_committed_offset_when_the_first_records_ar
     attempts.expect([THERE])
     attempts.begin(THERE, Start(5))
     assert not attempts.quiet
-    assert said(attempts.counted({HERE: 12})) == ({HERE: 10}, {HERE: Mark(2)})
-    assert attempts.counted({HERE: 20}).empty
-    assert said(attempts.counted({THERE: 5})) == ({THERE: 5}, {THERE: Mark(1)})
+    assert said(attempts.count_attempts({HERE: 12})) == ({HERE: 10}, {HERE: Mark(2)})
+    assert attempts.count_attempts({HERE: 20}).empty
+    assert said(attempts.count_attempts({THERE: 5})) == ({THERE: 5}, {THERE: Mark(1)})
     assert attempts.quiet
 
 
 def test_a_commit_that_moves_the_offset_begins_again_at_zero() -> None:
     """A process that made progress was not killed there."""
     attempts = begun(Mark(2))
-    attempts.counted({HERE: 10})
+    attempts.count_attempts({HERE: 10})
     assert said(progress(attempts, 10)) == ({HERE: 11}, {})
-    assert attempts.sealed(Release((), {}), [HERE]).empty
+    assert attempts.seal(Release((), {}), [HERE]).empty
 
 
 def test_a_commit_that_moves_nothing_keeps_the_mark() -> None:
     """The position at the end of a partition may be committed as it stands."""
     attempts = begun(Mark(2))
-    assert said(attempts.sealed(Release((), {HERE: 10}))) == ({HERE: 10}, {HERE: Mark(2)})
-    attempts.counted({HERE: 10})
-    assert said(attempts.sealed(Release((), {HERE: 10}))) == ({HERE: 10}, {HERE: Mark(3)})
+    assert said(attempts.seal(Release((), {HERE: 10}))) == ({HERE: 10}, {HERE: Mark(2)})
+    attempts.count_attempts({HERE: 10})
+    assert said(attempts.seal(Release((), {HERE: 10}))) == ({HERE: 10}, {HERE: Mark(3)})
 
 
 def test_who_leaves_in_order_without_progress_takes_the_attempt_back() -> None:
     """The mark that was found is written again; progress of the same transaction goes before."""
     attempts = begun(Mark(2))
-    attempts.counted({HERE: 10})
-    assert said(attempts.sealed(Release((), {}), [HERE, THERE])) == ({HERE: 10}, {HERE: Mark(2)})
-    assert said(attempts.sealed(Release([ticket(10)], {HERE: 11}), [HERE])) == ({HERE: 11}, {})
+    attempts.count_attempts({HERE: 10})
+    assert said(attempts.seal(Release((), {}), [HERE, THERE])) == ({HERE: 10}, {HERE: Mark(2)})
+    assert said(attempts.seal(Release([ticket(10)], {HERE: 11}), [HERE])) == ({HERE: 11}, {})
 
 
 def test_nothing_is_taken_back_where_no_record_arrived() -> None:
     """Also after a rewind or a loss, when the offset that is remembered may be an old one: it must never go back."""
     attempts = begun(Mark(2))
-    assert attempts.sealed(Release((), {}), [HERE]).empty
-    attempts.counted({HERE: 10})
+    assert attempts.seal(Release((), {}), [HERE]).empty
+    attempts.count_attempts({HERE: 10})
     attempts.expect([HERE])
-    assert attempts.sealed(Release((), {}), [HERE]).empty
+    assert attempts.seal(Release((), {}), [HERE]).empty
     attempts.leave([HERE])
-    assert attempts.sealed(Release((), {}), [HERE]).empty
+    assert attempts.seal(Release((), {}), [HERE]).empty
 
 
 def test_a_rewind_is_no_death() -> None:
     """A process knows the mark that it made, whether its transaction was known to have gone through or not."""
     attempts = begun(Mark(2))
-    release = attempts.counted({HERE: 10})
-    attempts.committed(release)
+    release = attempts.count_attempts({HERE: 10})
+    attempts.note_committed(release)
     attempts.expect([HERE])
     attempts.begin(HERE, Start(10, release.marks[HERE]))
-    assert attempts.counted({HERE: 10}).empty
+    assert attempts.count_attempts({HERE: 10}).empty
     assert not attempts.suspects
-    assert said(attempts.sealed(Release((), {}), [HERE])) == ({HERE: 10}, {HERE: Mark(2)})
+    assert said(attempts.seal(Release((), {}), [HERE])) == ({HERE: 10}, {HERE: Mark(2)})
 
 
 def test_an_attempt_whose_transaction_failed_is_counted_again() -> None:
     """What stands in the log counts, not what was meant to stand there."""
     attempts = begun(Mark(1))
-    attempts.counted({HERE: 10})
+    attempts.count_attempts({HERE: 10})
     attempts.expect([HERE])
     attempts.begin(HERE, Start(10, Mark(1)))
-    assert said(attempts.counted({HERE: 10})) == ({HERE: 10}, {HERE: Mark(2)})
+    assert said(attempts.count_attempts({HERE: 10})) == ({HERE: 10}, {HERE: Mark(2)})
 
 
 def test_marks_of_others_count() -> None:
     """A partition that was lost and came back with more deaths than our own is suspect."""
     attempts = begun(Mark(1))
-    attempts.counted({HERE: 10})
+    attempts.count_attempts({HERE: 10})
     attempts.leave([HERE])
     attempts.expect([HERE])
     assert attempts.begin(HERE, Start(10, Mark(3)))
@@ -128,10 +128,10 @@ def test_a_suspect_partition_is_taken_record_by_record() -> None:
     """Each is counted alone, at its own offset; the next owner after a commit continues so."""
     attempts = begun(Mark(3))
     assert list(attempts.suspects) == [HERE]
-    assert said(attempts.counted({HERE: 12})) == ({HERE: 12}, {HERE: Mark(4, 1)})
+    assert said(attempts.count_attempts({HERE: 12})) == ({HERE: 12}, {HERE: Mark(4, 1)})
     assert said(progress(attempts, 12)) == ({HERE: 13}, {HERE: Mark(3)})
-    assert said(attempts.counted({HERE: 13})) == ({HERE: 13}, {HERE: Mark(4, 1)})
-    assert said(attempts.sealed(Release((), {}), [HERE])) == ({HERE: 13}, {HERE: Mark(3)})
+    assert said(attempts.count_attempts({HERE: 13})) == ({HERE: 13}, {HERE: Mark(4, 1)})
+    assert said(attempts.seal(Release((), {}), [HERE])) == ({HERE: 13}, {HERE: Mark(3)})
 
 
 def test_records_of_other_partitions_are_counted_alone_too() -> None:
@@ -139,32 +139,32 @@ def test_records_of_other_partitions_are_counted_alone_too() -> None:
     attempts = begun(Mark(3))
     attempts.expect([THERE])
     attempts.begin(THERE, Start(5))
-    assert said(attempts.counted({THERE: 5})) == ({THERE: 5}, {THERE: Mark(1, 1)})
+    assert said(attempts.count_attempts({THERE: 5})) == ({THERE: 5}, {THERE: Mark(1, 1)})
     assert said(progress(attempts, 5, partition=THERE)) == ({THERE: 6}, {})
 
 
 def test_two_deaths_alone_are_a_verdict() -> None:
     """Of that record only; nothing is counted for it, because it does not go on."""
     attempts = begun(Mark(5, 2))
-    assert attempts.counted({HERE: 10}).empty
+    assert attempts.count_attempts({HERE: 10}).empty
     assert attempts.verdict(HERE, 10) == 2
     assert attempts.verdict(HERE, 11) == attempts.verdict(THERE, 10) == 0
     progress(attempts, 10)
-    attempts.counted({HERE: 11})
+    attempts.count_attempts({HERE: 11})
     assert attempts.verdict(HERE, 11) == 0
 
 
 def test_one_death_alone_is_no_verdict() -> None:
     """The record is taken once more."""
     attempts = begun(Mark(4, 1))
-    assert said(attempts.counted({HERE: 10})) == ({HERE: 10}, {HERE: Mark(5, 2)})
+    assert said(attempts.count_attempts({HERE: 10})) == ({HERE: 10}, {HERE: Mark(5, 2)})
     assert attempts.verdict(HERE, 10) == 0
 
 
 def test_a_record_is_not_blamed_for_one_that_was_compacted_away() -> None:
     """The one that died alone stood at the committed offset; what comes instead begins at zero."""
     attempts = begun(Mark(5, 2))
-    assert said(attempts.counted({HERE: 11})) == ({HERE: 11}, {HERE: Mark(6, 1)})
+    assert said(attempts.count_attempts({HERE: 11})) == ({HERE: 11}, {HERE: Mark(6, 1)})
     assert attempts.verdict(HERE, 11) == 0
 
 
@@ -172,25 +172,25 @@ def test_a_suspect_stays_one_over_a_rewind() -> None:
     """And as many articles as before are left to be taken alone."""
     attempts = begun(Mark(3))
     for offset in range(10, 9 + ALONE_ARTICLES):
-        attempts.counted({HERE: offset})
+        attempts.count_attempts({HERE: offset})
         progress(attempts, offset)
     attempts.expect([HERE])
     assert list(attempts.suspects) == [HERE]
     assert not attempts.begin(HERE, Start(9 + ALONE_ARTICLES, Mark(3)))
-    assert attempts.cleared({}).empty
-    attempts.counted({HERE: 9 + ALONE_ARTICLES})
+    assert attempts.clear({}).empty
+    attempts.count_attempts({HERE: 9 + ALONE_ARTICLES})
     progress(attempts, 9 + ALONE_ARTICLES)
-    assert said(attempts.cleared({})) == ({HERE: 10 + ALONE_ARTICLES}, {})
+    assert said(attempts.clear({})) == ({HERE: 10 + ALONE_ARTICLES}, {})
     assert not attempts.suspects
 
 
 def test_a_suspect_is_acquitted_at_its_end() -> None:
     """All that was in flight when processes died has gone through by then; the mark goes too."""
     attempts = begun(Mark(3))
-    attempts.counted({HERE: 10})
+    attempts.count_attempts({HERE: 10})
     progress(attempts, 10)
-    assert attempts.cleared({HERE: 12, THERE: 0}).empty
-    assert said(attempts.cleared({HERE: 11})) == ({HERE: 11}, {})
+    assert attempts.clear({HERE: 12, THERE: 0}).empty
+    assert said(attempts.clear({HERE: 11})) == ({HERE: 11}, {})
     assert not attempts.suspects
     assert attempts.quiet
 
@@ -205,7 +205,7 @@ def test_a_suspect_that_is_gone_troubles_nobody() -> None:
 def test_a_log_that_begins_below_the_committed_offset_counts_nothing() -> None:
     """It was cut off or made again: an offset must not be written that lies before the record or behind it."""
     attempts = begun(Mark(3))
-    assert attempts.counted({HERE: 4}).empty
+    assert attempts.count_attempts({HERE: 4}).empty
 
 
 @pytest.mark.parametrize("mark", [Mark(), Mark(9, 9)])
@@ -215,7 +215,7 @@ def test_switched_off_it_counts_nothing_and_suspects_nobody(mark: Mark) -> None:
     attempts.expect([HERE])
     assert attempts.quiet
     assert attempts.unknown([HERE]) == []
-    assert attempts.counted({HERE: 10}).empty
+    assert attempts.count_attempts({HERE: 10}).empty
     assert said(progress(attempts, 10)) == ({HERE: 11}, {})
     del mark
 
@@ -224,9 +224,9 @@ def test_where_no_start_is_known_nothing_is_counted() -> None:
     """As with files: nothing stands beside their line numbers."""
     attempts = Attempts(MAX_DEATHS, ALONE_ARTICLES)
     attempts.expect([HERE])
-    assert attempts.counted({HERE: 10}).empty
+    assert attempts.count_attempts({HERE: 10}).empty
     assert attempts.quiet
-    assert attempts.sealed(Release((), {}), [HERE]).empty
+    assert attempts.seal(Release((), {}), [HERE]).empty
 
 
 # ---- lives
@@ -256,7 +256,7 @@ class Story:
             taken = taken[: 1 if attempts.suspects else at_once]
             if not taken:
                 break
-            self._publish(attempts, attempts.counted({HERE: taken[0]}))
+            self._publish(attempts, attempts.count_attempts({HERE: taken[0]}))
             guilty = bool(attempts.suspects) and attempts.verdict(HERE, taken[0]) > 0
             if not guilty and (
                 (self.killers and set(taken) & set(self.killers)) or (step, ending) == (steps - 1, "death")
@@ -268,9 +268,9 @@ class Story:
                 continue
             (self.blamed if guilty else self.done).extend(taken)
             tickets = [ticket(offset) for offset in taken]
-            self._publish(attempts, attempts.sealed(Release(tickets, {HERE: taken[-1] + 1})))
-            self._publish(attempts, attempts.cleared({HERE: self.records[-1] + 1}))
-        self._publish(attempts, attempts.sealed(Release((), {}), [HERE]))
+            self._publish(attempts, attempts.seal(Release(tickets, {HERE: taken[-1] + 1})))
+            self._publish(attempts, attempts.clear({HERE: self.records[-1] + 1}))
+        self._publish(attempts, attempts.seal(Release((), {}), [HERE]))
 
     @property
     def over(self) -> bool:
@@ -285,7 +285,7 @@ class Story:
         if not release.empty:
             assert release.committable[HERE] >= self.committed, "a committed offset only grows"
             self.committed, self.mark = release.committable[HERE], release.marks.get(HERE, Mark())
-            attempts.committed(release)
+            attempts.note_committed(release)
 
 
 OFFSETS = st.lists(st.integers(0, 60), min_size=1, max_size=30, unique=True).map(sorted)

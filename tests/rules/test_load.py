@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.rules.load import AVERAGED_S, Cadence, Load, scaled
+from enricher.worker.rules.load import AVERAGED_S, Cadence, Load, share_at_load
 
 SHARE = 0.5
 LONGEST_S = 0.25
@@ -34,7 +34,7 @@ def busy_for(seconds: float, *, running: int, waited: float, threads: int = 2, l
 def test_less_is_allowed_the_higher_the_load_is(one: float, other: float, share: float, power: int) -> None:
     """Falls everywhere, without a step upwards."""
     lower, higher = sorted((one, other))
-    assert scaled(share, lower, power) >= scaled(share, higher, power) >= 0
+    assert share_at_load(share, lower, power) >= share_at_load(share, higher, power) >= 0
 
 
 @given(share=shares, power=st.integers(1, 4))
@@ -42,15 +42,15 @@ def test_anything_is_allowed_without_load_the_share_at_half_load_and_nothing_at_
     share: float, power: int
 ) -> None:
     """The setting means what it says."""
-    assert math.inf == scaled(share, 0.0, power)
-    assert share == scaled(share, 0.5, power)
-    assert 0 == scaled(share, 1.0, power)
+    assert math.inf == share_at_load(share, 0.0, power)
+    assert share == share_at_load(share, 0.5, power)
+    assert 0 == share_at_load(share, 1.0, power)
 
 
 def test_the_smallest_load_that_is_a_number_does_not_overflow() -> None:
     """The average of a worker that has done nothing for ten minutes."""
-    assert math.inf == scaled(0.2, 5e-324, 4)
-    assert math.inf == scaled(0.2, 1e-200)
+    assert math.inf == share_at_load(0.2, 5e-324, 4)
+    assert math.inf == share_at_load(0.2, 1e-200)
 
 
 # ---- Load
@@ -107,8 +107,8 @@ def cadence_with(*costs_s: float, share: float = SHARE) -> Cadence:
     """Transactions took so long; the last one ended at 10 s."""
     cadence = Cadence(LONGEST_S, share, 0.0)
     for cost_s in costs_s:
-        cadence.tried(10.0 - cost_s)
-        cadence.committed(10.0 - cost_s, 10.0)
+        cadence.note_try(10.0 - cost_s)
+        cadence.note_transaction(10.0 - cost_s, 10.0)
     return cadence
 
 
@@ -149,8 +149,8 @@ def test_a_worker_that_has_published_nothing_may_do_it_at_once() -> None:
 def test_one_slow_transaction_changes_nothing() -> None:
     """The median counts; when most are slow, it does."""
     usual, once, often = cadence_with(*[0.004] * 9), cadence_with(*[0.004] * 8, 2.0), cadence_with(*[0.02] * 9)
-    once.tried(10.0)
-    usual.tried(10.0)
+    once.note_try(10.0)
+    usual.note_try(10.0)
     assert usual.earliest_s(0.5) == once.earliest_s(0.5)
     assert often.earliest_s(0.5) > usual.earliest_s(0.5)
 
@@ -178,11 +178,11 @@ def intervals(traffic_load: float, cost_s: float, kind: type[Cadence] = Cadence)
         finished |= worked_s > 0
         now_s += worked_s
         if finished and now_s >= cadence.earliest_s(load.busy):
-            cadence.tried(now_s)
+            cadence.note_try(now_s)
             began_s.append(now_s)
             took_s = cost_s * random.uniform(0.8, 1.2)
             now_s, worked_s, finished = now_s + took_s, worked_s + took_s, False
-            cadence.committed(began_s[-1], now_s)
+            cadence.note_transaction(began_s[-1], now_s)
         waited_s = 0.0 if worked_s else 0.001
         now_s += waited_s
         load.note(now_s, running=0, waited_s=waited_s)

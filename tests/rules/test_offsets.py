@@ -58,7 +58,7 @@ def test_a_partition_that_is_not_ours_is_not_committed() -> None:
     tracker, _ = tracked(5)
     assert tracker.unassign([P0]) == 1
     assert tracker.release({P0: 6}).empty
-    assert (tracker.in_flight, tracker.in_flight_bytes, tracker.unfinished()) == (0, 0, 0)
+    assert (tracker.in_flight, tracker.in_flight_bytes, tracker.count_unfinished()) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("offset", [5, 4])
@@ -102,7 +102,7 @@ def test_what_one_partition_has_in_flight_is_known() -> None:
     """Number and bytes, with what articles take beyond their records."""
     tracker, (first, _) = tracked(5, 9)
     first.unpacked_bytes = 1_000
-    tracker.unpacked(1_000)
+    tracker.count_unpacked(1_000)
     assert (2, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.bytes_of(P0))
     first.finish(Tombstone())
     tracker.release({})

@@ -141,7 +141,7 @@ class AnyOrder(RuleBasedStateMachine):
         """In flight is what was delivered and neither published nor forgotten."""
         assert len(self.in_flight) == self.tracker.in_flight
         assert sum(ticket.raw.size_bytes for ticket in self.in_flight) == self.tracker.in_flight_bytes
-        assert sum(ticket.outcome is None for ticket in self.in_flight) == self.tracker.unfinished()
+        assert sum(ticket.outcome is None for ticket in self.in_flight) == self.tracker.count_unfinished()
 
     def teardown(self) -> None:
         """In the end everything finishes, and everything is committed up to the end."""

@@ -14,8 +14,8 @@ from enricher.worker.stats.counters import MOST_LABELS, OTHER
 from enricher.worker.telemetry.baseline import (
     FEWEST_LABELS,
     LabelBaseline,
-    bounded,
-    drifted,
+    bound_labels,
+    has_drifted,
     read_baseline,
     shares_of,
 )
@@ -25,7 +25,7 @@ MANY = {("topics", f"label-{number}"): number + 1 for number in range(200)}
 
 def test_a_task_has_at_most_64_labels_and_the_rest_are_other() -> None:
     """Nothing is left out of the sum."""
-    kept = bounded({("ner", "ORG"): 5, **MANY})
+    kept = bound_labels({("ner", "ORG"): 5, **MANY})
     assert MOST_LABELS + 1 == sum(task == "topics" for task, _ in kept)
     assert 5 == kept["ner", "ORG"]
     assert sum(range(MOST_LABELS + 1, 201)) == kept["topics", OTHER]
@@ -34,18 +34,18 @@ def test_a_task_has_at_most_64_labels_and_the_rest_are_other() -> None:
 
 def test_a_bounded_counter_never_decreases() -> None:
     """Labels that appear later do not displace others, whatever their number."""
-    before = bounded(MANY)
-    after = bounded({**MANY, ("topics", "label-199"): 10_000, ("topics", "late"): 50_000})
+    before = bound_labels(MANY)
+    after = bound_labels({**MANY, ("topics", "label-199"): 10_000, ("topics", "late"): 50_000})
     assert before.keys() == after.keys()
     assert all(after[pair] >= count for pair, count in before.items())
 
 
 def test_what_is_bounded_already_stays_as_it_is() -> None:
     """The worker counts at most 64 labels by name, and `other`."""
-    once = bounded(MANY)
-    assert once == bounded(once)
+    once = bound_labels(MANY)
+    assert once == bound_labels(once)
     other_first = {("topics", OTHER): 7, **once}
-    assert MOST_LABELS + 1 == len(bounded(other_first))
+    assert MOST_LABELS + 1 == len(bound_labels(other_first))
 
 
 def test_shares_are_those_of_a_task() -> None:
@@ -117,7 +117,7 @@ def test_a_share_is_far_by_five_points_and_half_its_baseline_or_nearly_gone(
     share: float, baseline: float, total: float, *, far: bool
 ) -> None:
     """Small labels may double on some days, but do not vanish."""
-    assert far is drifted(share, baseline, total)
+    assert far is has_drifted(share, baseline, total)
 
 
 def test_the_alert_has_the_same_thresholds() -> None:

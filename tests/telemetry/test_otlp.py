@@ -14,7 +14,7 @@ from telemetry.receiver import Received, grpc_receiver, http_receiver
 from enricher.errors import SettingsError
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.telemetry.instruments import INSTRUMENTS, Kind
-from enricher.worker.telemetry.otlp import exported_metrics, exported_spans, wanted
+from enricher.worker.telemetry.otlp import exported_metrics, exported_spans, is_wanted
 
 Receiver = Callable[[], AbstractContextManager[Received]]
 both = pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.Mon
 )
 def test_the_standard_variables_decide(environment: dict[str, str], expected: tuple[bool, bool]) -> None:
     """Nothing is sent without an endpoint or the exporter `otlp`."""
-    assert expected == (wanted("metrics", environment), wanted("traces", environment))
+    assert expected == (is_wanted("metrics", environment), is_wanted("traces", environment))
 
 
 def test_no_receiver_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from enricher.errors import BrokerError, InvalidArticle
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.trials.rights import newest_records
 from enricher.worker.articles import record_writer
-from enricher.worker.articles.framing import framed
+from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.record_schema import subject_of
@@ -110,7 +110,7 @@ def _references(settings: Settings) -> Counter[SchemaRef | InvalidArticle | None
         if record.value is None:
             continue
         try:
-            frame = framed(record.value, record.headers, max_payload_bytes=limit_bytes)
+            frame = read_frame(record.value, record.headers, max_payload_bytes=limit_bytes)
         except InvalidArticle as error:
             named[damaged.setdefault(str(error), error)] += 1
         else:

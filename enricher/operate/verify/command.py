@@ -16,7 +16,7 @@ from rich.table import Table
 from enricher.operate.verify import EARLIER, Check, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
 from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.recomputing import recomputed
+from enricher.worker.build.recomputing import recompute
 from enricher.worker.build.tasks import load_tasks
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -134,4 +134,4 @@ def _verdict(report: Report) -> str:
 def recompute_with(settings: Settings) -> Recompute:
     """Load the configured model and return a function that enriches inputs with it. Raises ModelError."""
     tasks = load_tasks(settings)
-    return partial(recomputed, settings, tasks)
+    return partial(recompute, settings, tasks)

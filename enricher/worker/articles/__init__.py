@@ -21,7 +21,7 @@ from enricher.worker.articles.enriched import (
 from enricher.worker.articles.headers import (
     MAX_REASON_BYTES,
     RECORD_NAMESPACE,
-    clipped,
+    clip,
     dead_letter_headers,
     record_headers,
 )
@@ -49,7 +49,7 @@ __all__ = [
     "WrittenEntities",
     "as_line",
     "bare",
-    "clipped",
+    "clip",
     "dead_letter_headers",
     "decode_article",
     "default_source",

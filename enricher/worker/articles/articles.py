@@ -69,7 +69,7 @@ def decode_article(
     if type(body) is not str:
         if "body" not in document:
             raise InvalidArticle("body is missing")
-        body, separator = joined(body, paragraph_separator, max_article_chars), paragraph_separator
+        body, separator = join_paragraphs(body, paragraph_separator, max_article_chars), paragraph_separator
     metadata = {
         name: text if type(text) is str else string(name, text)
         for name in METADATA_FIELDS
@@ -99,7 +99,7 @@ def json_part(value: bytes) -> bytes:
     return value.removeprefix(BYTE_ORDER_MARK)
 
 
-def joined(body: object, separator: str, max_chars: int, *, at: str = "") -> str:
+def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "") -> str:
     """A body of paragraphs as one text. `at` says where it was found, for messages. Raises InvalidArticle.
 
     The length is checked before joining: separators can make a text of a thousand empty strings many times larger.

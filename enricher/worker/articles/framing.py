@@ -52,7 +52,7 @@ class Frame(NamedTuple):
     payload: bytes
 
 
-def framed(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame | None:
+def read_frame(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame | None:
     """The frame of a value; None if it has none. Raises InvalidArticle if it is damaged or unpacks to more than that."""
     for name, content in headers:
         if name == HEADER:

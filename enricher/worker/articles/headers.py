@@ -61,8 +61,8 @@ def dead_letter_headers(
     return [
         *((_ESCAPE + name if _OURS.match(name) else name, value) for name, value in raw.headers),
         (f"{_DEAD_LETTER}.stage", letter.stage.encode()),
-        (f"{_DEAD_LETTER}.error.type", clipped(letter.error_type)),
-        (f"{_DEAD_LETTER}.error.message", clipped(letter.message)),
+        (f"{_DEAD_LETTER}.error.type", clip(letter.error_type)),
+        (f"{_DEAD_LETTER}.error.message", clip(letter.message)),
         (f"{_DEAD_LETTER}.attempts", b"%d" % letter.attempts),
         *_place_headers(_DEAD_LETTER, raw.partition, raw.topic_id),
         (f"{_DEAD_LETTER}.source.offset", b"%d" % raw.offset),
@@ -77,7 +77,7 @@ def omitted_header(part: Literal["value", "headers", "key"], size_bytes: int) ->
     return (f"{_DEAD_LETTER}.{part}.omitted_bytes", b"%d" % size_bytes)
 
 
-def clipped(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
+def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
     """At most `max_bytes` of UTF-8, cut between characters; lone surrogates become "?"."""
     return text.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore").encode()
 

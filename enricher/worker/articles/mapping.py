@@ -15,7 +15,7 @@ from enricher.worker.articles.articles import (
     METADATA_FIELDS,
     PARAGRAPH_SEPARATOR,
     check_article,
-    joined,
+    join_paragraphs,
     not_an_id,
     string,
 )
@@ -169,7 +169,7 @@ class FieldMapping:
         body = self._finders["body"](document)
         if body is MISSING:
             raise InvalidArticle(f"body is missing{self._at['body']}")
-        return joined(body, self.paragraph_separator, max_chars, at=self._at["body"])
+        return join_paragraphs(body, self.paragraph_separator, max_chars, at=self._at["body"])
 
     def _all_metadata(
         self, document: dict[str, Any], flat: Mapping[str, str], defaults: Mapping[str, str | None]

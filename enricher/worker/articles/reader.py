@@ -21,7 +21,7 @@ from enricher.worker.articles.articles import (
 )
 from enricher.worker.articles.cloudevents import unwrap
 from enricher.worker.articles.enriched import repeatable
-from enricher.worker.articles.framing import framed
+from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.pointers import is_unicode
 
@@ -117,7 +117,7 @@ class ArticleReader:
         if self._decoders is None:
             return None
         self._check_size(value)
-        return framed(value, headers, max_payload_bytes=self._max_value_bytes)
+        return read_frame(value, headers, max_payload_bytes=self._max_value_bytes)
 
     def _document(self, value: bytes, frame: Frame | None) -> dict[str, Any]:
         if frame is None:

@@ -109,7 +109,7 @@ def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleToken
     # Tuning in the cache, made here, comes before tuning that came with the model.
     folders = report_folders(prepared.checkpoint, settings.model.cache_dir)[::-1]
     tuning = tuning_for(prepared, window_tokens, folders)
-    return advice.tuned(tuning) if tuning else advice
+    return advice.with_tuning(tuning) if tuning else advice
 
 
 def batch_rules(settings: Settings, model: Model) -> BatchRules:

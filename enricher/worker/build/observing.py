@@ -32,7 +32,7 @@ def label_baseline(settings: Settings) -> dict[tuple[str, str], float]:
     return read_baseline(path) if path else {}
 
 
-def observed(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
+def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
     """Collects what telemetry and health read of a worker between two Kafka topics."""
     model, card = tasks.first, tasks.card
     device = model.prepared.device

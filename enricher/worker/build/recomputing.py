@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PARTITION = Partition("recomputed", 0)
 
 
-def recomputed(settings: Settings, tasks: Tasks, records: Sequence[RawRecord]) -> list[bytes | None]:
+def recompute(settings: Settings, tasks: Tasks, records: Sequence[RawRecord]) -> list[bytes | None]:
     """The JSON of the enriched record of each input, in order; None for an input that becomes a dead letter."""
     source = _RecordSource(records)
     sink = _ValueSink(source)

@@ -16,7 +16,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.head import require_ner
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.run.sharing import Grouping, PassRequest, grouped, windows_of
+from enricher.worker.inference.run.sharing import Grouping, PassRequest, group_tasks, windows_of
 from enricher.worker.records import ModelCard, TaskCard
 from enricher.worker.settings import Settings, TaskSettings
 
@@ -117,7 +117,7 @@ def plan_tasks(settings: Settings) -> Plan:
         checkpoints = [require_ner(open_model(settings.model.source))]
     pairs = zip(tasks.values(), checkpoints, strict=True)
     requests = [_request(settings, task, checkpoint) for task, checkpoint in pairs]
-    return Plan(tasks, checkpoints, requests, grouped(requests), named=bool(settings.tasks))
+    return Plan(tasks, checkpoints, requests, group_tasks(requests), named=bool(settings.tasks))
 
 
 def _open(name: str, task: TaskSettings) -> Checkpoint:

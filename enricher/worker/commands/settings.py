@@ -14,7 +14,7 @@ from rich.padding import Padding
 
 from enricher.worker.commands.console import data_console
 from enricher.worker.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CONFIG_FILE, Settings, load_settings
-from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, shown
+from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, masked_text
 from enricher.worker.settings.tasks import TASKS
 
 COMMAND = "enricher settings --markdown > deploy/settings.md"
@@ -89,11 +89,13 @@ def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
     if row.group == TASKS:
         values = {} if settings is None else {name: getattr(task, row.name) for name, task in settings.tasks.items()}
         for name, value in values.items():
-            _print_value(console, row, f"tasks.{name}.{row.name}", shown(row.name, value))
+            _print_value(console, row, f"tasks.{name}.{row.name}", masked_text(row.name, value))
         if not values:
             _print_value(console, row, row.variable, row.default)
     else:
-        value = row.default if settings is None else shown(row.name, getattr(getattr(settings, row.group), row.name))
+        value = (
+            row.default if settings is None else masked_text(row.name, getattr(getattr(settings, row.group), row.name))
+        )
         _print_value(console, row, row.variable, value)
     console.print(Padding(f"[dim]{escape(row.kind)}.[/] {escape(row.reason)}", (0, 0, 0, 4)))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 import orjson
 
 from enricher.errors import FatalError, InvalidArticle, OutputClosed
-from enricher.worker.articles import as_line, clipped, encode_record, letter_for
+from enricher.worker.articles import as_line, clip, encode_record, letter_for
 from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Release, Ticket
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class LineSink:
             "offset": ticket.raw.offset,
             "stage": letter.stage,
             "error_type": letter.error_type,
-            "message": clipped(letter.message).decode(),
+            "message": clip(letter.message).decode(),
             **(_line_of(ticket.raw.value or b"") if self._keep_lines else {}),
         }
         return orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)

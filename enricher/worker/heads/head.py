@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.pooling import pooled
+from enricher.worker.heads.pooling import pool
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Article, Float32Array, OwnedRow, Part, TaskCard, TaskKind
 
@@ -161,4 +161,4 @@ def is_for(head: Head, article: Article) -> bool:
 def article_row(answers: Sequence[OwnedRow], task: TaskCard) -> Float32Array | None:
     """The article's row, from those of its windows; None if it has no tokens."""
     assert task.pooling is not None
-    return pooled(answers, task.pooling) if answers else None
+    return pool(answers, task.pooling) if answers else None

@@ -9,7 +9,7 @@ import numpy as np
 from enricher.worker.records import Float32Array, OwnedRow, Pooling
 
 
-def pooled(rows: Sequence[OwnedRow], pooling: Pooling) -> Float32Array:
+def pool(rows: Sequence[OwnedRow], pooling: Pooling) -> Float32Array:
     """`float32 [values]`. `mean` weighs each window by the tokens that it owns, in the order of the article."""
     ordered = sorted(rows, key=lambda each: each.start)
     values = np.stack([each.row for each in ordered]).astype(np.float64)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from enricher.worker.telemetry.prometheus import encoded
+from enricher.worker.telemetry.prometheus import encode_families
 
 HOST = "127.0.0.1"
 LABEL = "process"
@@ -44,7 +44,7 @@ def ask_all(ports: Mapping[int, int], path: str, accept: str = "*/*") -> Mapping
 
 def merged(expositions: Mapping[str, str], accept: str) -> tuple[bytes, str]:
     """Merge expositions (process -> plain text) into one, in the format that `accept` asks for."""
-    return encoded(_families(expositions), accept)
+    return encode_families(_families(expositions), accept)
 
 
 def _families(expositions: Mapping[str, str]) -> Iterable[Metric]:

@@ -13,7 +13,7 @@ from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.counters import Counters
 from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
 from enricher.worker.stats.snapshot import Snapshot
-from enricher.worker.telemetry.baseline import bounded, shares_of
+from enricher.worker.telemetry.baseline import bound_labels, shares_of
 from enricher.worker.telemetry.observed import Observed
 from enricher.worker.telemetry.readings import TASK_OUTCOMES
 
@@ -136,7 +136,7 @@ def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
 
 def _labels(seen: Observed) -> list[dict[str, Any]]:
     """Each label since the start, the most frequent of a task first, with its share and what that should be."""
-    counts = bounded(seen.counters.labels.copy())
+    counts = bound_labels(seen.counters.labels.copy())
     ranked = sorted(shares_of(counts).items(), key=lambda each: (each[0][0], -each[1]))
     return [
         {

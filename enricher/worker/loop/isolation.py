@@ -31,7 +31,7 @@ class Isolation:
         self._counters = counters
         self.attempts: Attempts = pacing.attempts
 
-    def arrived(self, records: Sequence[RawRecord]) -> None:
+    def examine(self, records: Sequence[RawRecord]) -> None:
         """Examine the records of one poll before they are tracked, or those whose schemas arrived before they are read.
 
         May publish marks: blocks for one transaction. Raises TransactionTrouble if a partition is suspect and there is more
@@ -50,7 +50,7 @@ class Isolation:
                 raise TransactionTrouble(message)
             waiting = self._pacing.waiting_tickets()
             firsts = {partition: first for partition, first in firsts.items() if partition not in waiting}
-        self._publish(self.attempts.counted(firsts))
+        self._publish(self.attempts.count_attempts(firsts))
 
     def verdict_on(self, raw: RawRecord) -> DeadLetter | None:
         """The dead letter of a record that has killed processes, made without looking at its content; else None."""
@@ -68,10 +68,10 @@ class Isolation:
         )
         return DeadLetter("inference", "KilledWorker", message, attempts=deaths)
 
-    def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
+    def seal(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
         """Add the marks of its offsets to a release. Partitions in `leaving` are given up in order, which is no death."""
         self._begin(release.committable)
-        return self.attempts.sealed(release, {*leaving, *self._pacing.only_waiting()})
+        return self.attempts.seal(release, {*leaving, *self._pacing.only_waiting()})
 
     def take_back(self, partitions: Collection[Partition]) -> None:
         """Take back the attempts of this process, which ends for a reason that no record can be.
@@ -81,7 +81,7 @@ class Isolation:
         """
         self.attempts.expect(partitions)
         self._begin(partitions)
-        self._publish(self.attempts.sealed(Release((), {}), partitions))
+        self._publish(self.attempts.seal(Release((), {}), partitions))
 
     # ---- inside
 
@@ -102,7 +102,7 @@ class Isolation:
         if not self.attempts.suspects or not self._pacing.capacity:
             return
         ends = self._source.connection().ends
-        cleared = self.attempts.cleared({at: end for at, end in ends.items() if at not in arrived})
+        cleared = self.attempts.clear({at: end for at, end in ends.items() if at not in arrived})
         self._publish(cleared)
         for partition, offset in cleared.committable.items():
             log.info("%s[%d]: no record before offset %d kills the process", *partition, offset)
@@ -111,5 +111,5 @@ class Isolation:
         """Commit a transaction without records. It is no progress, so recoveries in a row still count."""
         if not release.empty:
             self._sink.publish(release)
-            self.attempts.committed(release)
+            self.attempts.note_committed(release)
             self._counters.transactions += 1

@@ -140,7 +140,7 @@ class Worker:
                 records = self.source.poll(capacity, self.pacing.wait_s())
         else:
             records = self.source.poll(max(capacity, 1), 0.0)
-        self.isolation.arrived(records)
+        self.isolation.examine(records)
         arrived_s = self.clock()
         self.pacing.rate.taken(len(records), arrived_s)
         tickets = [Ticket(raw, arrived_s) for raw in records]
@@ -155,9 +155,9 @@ class Worker:
 
     def _prepare(self) -> bool:
         if settled := self.intake.resume_settled():
-            self.isolation.arrived([ticket.raw for ticket in settled])
+            self.isolation.examine([ticket.raw for ticket in settled])
         moved = self.intake.advance(self.clock(), self.pacing.may_decode)
-        self.tracker.unpacked(self.intake.take_unpacked_bytes())
+        self.tracker.count_unpacked(self.intake.take_unpacked_bytes())
         return moved
 
     def _collect(self) -> bool:
@@ -165,7 +165,7 @@ class Worker:
         for result in results:
             self.tracing.completed(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
-            self.tracker.unpacked(settle(result, self.heads[result.batch.pass_index], write_found))
+            self.tracker.count_unpacked(settle(result, self.heads[result.batch.pass_index], write_found))
         if results:
             self.pacing.engine_moved()
         return bool(results)
@@ -190,7 +190,7 @@ class Worker:
     def _publish(self) -> bool:
         if not self.pacing.may_publish():
             return False
-        self.pacing.cadence.tried(self.clock())
+        self.pacing.cadence.note_try(self.clock())
         return self._publish_now()
 
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
@@ -201,7 +201,7 @@ class Worker:
         release = self.tracker.release(self.source.positions(self.tracker.idle()))
         self.dead_letters.learn(self.source.start_of)
         release, beyond = self.dead_letters.cut(release)
-        release = self.isolation.sealed(release, leaving)
+        release = self.isolation.seal(release, leaving)
         self.snapshots.held_back = self.tracker.held_back()
         if not release.empty:
             self._commit(release)
@@ -215,11 +215,11 @@ class Worker:
         with self.tracing.transaction(release.tickets) as substitutes:
             substitutes.update(self.sink.publish(release))
         self.snapshots.publishing = ()
-        self.pacing.attempts.committed(release)
+        self.pacing.attempts.note_committed(release)
         self.dead_letters.committed(release, substitutes)
-        self.recovery.succeeded(release.committable)
+        self.recovery.note_success(release.committable)
         ended_s = self.clock()
-        self.pacing.cadence.committed(began_s, ended_s)
+        self.pacing.cadence.note_transaction(began_s, ended_s)
         self.counters.count_published(release.tickets, began_s, ended_s, substitutes)
 
     # ---- partitions come and go: called by the source, inside `poll` and `close`

@@ -95,7 +95,7 @@ class Pacing:
         if tracker.in_flight_bytes >= limits.max_in_flight_bytes:
             return 0
         if self.attempts.suspects:  # one record beside those that wait, and no thread still works on a forgotten one
-            processing = self.busy or tracker.unfinished() > self._intake.waiting_articles
+            processing = self.busy or tracker.count_unfinished() > self._intake.waiting_articles
             # Windows of an article that another of its windows has finished: they may still kill the process.
             processing |= self._scheduler.queued_windows > 0
             return int(not processing and tracker.in_flight < limits.max_in_flight)
@@ -158,7 +158,9 @@ class Pacing:
     def only_waiting(self) -> list[Partition]:
         """Partitions whose unfinished tickets all wait for a schema, with at least one of them."""
         waiting = self.waiting_tickets()
-        return [partition for partition, count in waiting.items() if count == self._tracker.unfinished([partition])]
+        return [
+            partition for partition, count in waiting.items() if count == self._tracker.count_unfinished([partition])
+        ]
 
     @property
     def busy(self) -> bool:
@@ -252,6 +254,6 @@ class Pacing:
             raise Stalled(message)
         if self.busy or self._scheduler.queued_windows:
             return
-        if self._tracker.unfinished() > self._intake.waiting_articles:
+        if self._tracker.count_unfinished() > self._intake.waiting_articles:
             message = "an article is in flight, but waits neither for a schema nor the tokenizer nor the engine"
             raise Stalled(message)

@@ -89,7 +89,7 @@ class Recovery:
         self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
         """The last recoveries, oldest first. Safe to read in any thread."""
 
-    def succeeded(self, committable: Mapping[Partition, int]) -> None:
+    def note_success(self, committable: Mapping[Partition, int]) -> None:
         """Note a successful transaction, which ends a row of recoveries and settles refusals below these offsets."""
         self._in_a_row = 0
         for at in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:

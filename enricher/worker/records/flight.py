@@ -210,7 +210,7 @@ class TokenLabels:
         """The numbers that must be finite."""
         return self.scores
 
-    def owned(self, window: Window, _index: int, start: int) -> OwnedLabels:
+    def owned_by(self, window: Window, _index: int, start: int) -> OwnedLabels:
         """The labels of the tokens that a window owns; its first token is at `start`."""
         tokens = window.owned_tokens(start)
         return OwnedLabels(window.own_start, self.labels[tokens], self.scores[tokens])
@@ -242,7 +242,7 @@ class WindowRows:
         """The numbers that must be finite."""
         return self.rows
 
-    def owned(self, window: Window, index: int, _start: int) -> OwnedRow:
+    def owned_by(self, window: Window, index: int, _start: int) -> OwnedRow:
         """The row of the window at `index` of the run."""
         return OwnedRow(window.own_start, window.own_stop - window.own_start, self.rows[index])
 

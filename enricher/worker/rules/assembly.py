@@ -52,7 +52,7 @@ def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int
         part = window.part
         if not part.live:
             continue
-        part.answers.append([output.owned(window, index, start) for output in run.heads])
+        part.answers.append([output.owned_by(window, index, start) for output in run.heads])
         part.windows_left -= 1
         if part.windows_left == 0:
             held_bytes += finish_enriched(part, heads, keep)

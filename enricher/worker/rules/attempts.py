@@ -119,7 +119,7 @@ class Attempts:
 
     # ---- records arrive
 
-    def counted(self, firsts: Mapping[Partition, int]) -> Release:
+    def count_attempts(self, firsts: Mapping[Partition, int]) -> Release:
         """The release to publish before the records that begin at these offsets are processed; empty if all are counted.
 
         While a partition is suspect, there is a single record, of any partition. It is counted at its own offset, past
@@ -155,7 +155,7 @@ class Attempts:
 
     # ---- offsets are committed
 
-    def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
+    def seal(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
         """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with.
 
         They are given up in order, all their records wait, or the process ends for a reason that no record can be.
@@ -177,7 +177,7 @@ class Attempts:
         # The next owner of a suspect partition takes its records one at a time, too.
         return Mark(self._max_deaths) if partition in self._alone_left else None
 
-    def committed(self, release: Release) -> None:
+    def note_committed(self, release: Release) -> None:
         """Note that the release is committed."""
         for partition, offset in release.committable.items():
             if standing := self._standings.get(partition):
@@ -192,7 +192,7 @@ class Attempts:
                 if ticket.raw.partition in self._alone_left:
                     self._alone_left[ticket.raw.partition] -= 1
 
-    def cleared(self, ends: Mapping[Partition, int]) -> Release:
+    def clear(self, ends: Mapping[Partition, int]) -> Release:
         """Clear suspect partitions that processed the articles in question; return what to publish about them.
 
         `ends`: the partitions' end offsets, where known. Call only while nothing is in flight.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from enricher.worker.rules.load import scaled
+from enricher.worker.rules.load import share_at_load
 
 EARLY_POWER = 4
 """How steeply the cost of early batches falls with the load. In simulations, for the same cost at half load, results are
@@ -41,7 +41,9 @@ class BatchRules:
         What waits is divided among the idle threads, as far as each part is worth a run. Undivided, it may fill a batch:
         otherwise its padding would leave some of it behind.
         """
-        allowed = scaled(self.early_overhead, load, EARLY_POWER) if self.early_overhead and idle_threads > 0 else 0.0
+        allowed = (
+            share_at_load(self.early_overhead, load, EARLY_POWER) if self.early_overhead and idle_threads > 0 else 0.0
+        )
         if not allowed or queued_tokens < (least := self.run_overhead_tokens / allowed):
             return None
         parts = min(idle_threads, int(queued_tokens / max(least, 1)))

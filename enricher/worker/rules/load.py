@@ -23,7 +23,7 @@ _COSTS = 9
 """Transaction cost is the median of the last nine, so that one slow commit does not count."""
 
 
-def scaled(share: float, load: float, power: int = 2) -> float:
+def share_at_load(share: float, load: float, power: int = 2) -> float:
     """The share of the time that fixed costs may take at this load; `share` is what they may take at half load.
 
     Falls from infinity at load 0 to 0 at load 1, with this power of the odds that the worker is idle.
@@ -88,15 +88,15 @@ class Cadence:
         """When a finished article may be published, at this load."""
         if not self._share:
             return self.latest_s
-        allowed = scaled(self._share, load)
+        allowed = share_at_load(self._share, load)
         pause_s = max(_MARKERS_S, self._cost_s / 2, self._cost_s / allowed) if allowed else math.inf
         return min(self.latest_s, self._ended_s + pause_s)
 
-    def tried(self, now_s: float) -> None:
+    def note_try(self, now_s: float) -> None:
         """Note that whatever is finished is published now, which may be nothing."""
         self._tried_s = self._ended_s = now_s
 
-    def committed(self, began_s: float, ended_s: float) -> None:
+    def note_transaction(self, began_s: float, ended_s: float) -> None:
         """Note how long a transaction took."""
         self._costs_s.append(ended_s - began_s)
         self._cost_s = median(self._costs_s)

@@ -75,7 +75,7 @@ class OffsetTracker:
         self.in_flight += 1
         self.in_flight_bytes += raw.size_bytes
 
-    def unpacked(self, size_bytes: int) -> None:
+    def count_unpacked(self, size_bytes: int) -> None:
         """Count what articles of tickets in flight take beyond their records (`Ticket.unpacked_bytes`)."""
         self.in_flight_bytes += size_bytes
         self.unpacked_bytes += size_bytes
@@ -197,7 +197,7 @@ class OffsetTracker:
         """Bytes that the articles of these tickets take beyond their records. Takes time linear in the tickets."""
         return sum([each.unpacked_bytes for each in self._queues[partition].tickets])
 
-    def unfinished(self, partitions: Iterable[Partition] | None = None) -> int:
+    def count_unfinished(self, partitions: Iterable[Partition] | None = None) -> int:
         """How many tickets of these partitions (None: of all) have no outcome yet. Takes time linear in the tickets."""
         queues = [self._queues[each] for each in (self._queues if partitions is None else partitions)]
         return sum(ticket.outcome is None for queue in queues for ticket in queue.tickets)

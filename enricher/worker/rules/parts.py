@@ -49,7 +49,7 @@ class Splitter:
         found = Found(self, len(passes))
         return [Part(ticket, index, found.add) for index in passes]
 
-    def joined(self, found: Mapping[int, EnrichedRecord]) -> EnrichedRecord:
+    def join(self, found: Mapping[int, EnrichedRecord]) -> EnrichedRecord:
         """One record of those of all passes of an article; its tasks are in the order of the settings.
 
         The coverage is that of the task whose model the record names.
@@ -93,4 +93,4 @@ class Found:
         """Add what a pass found. Returns the record of the article after the last one."""
         self.records[pass_index] = record
         self.left -= 1
-        return None if self.left else self.splitter.joined(self.records)
+        return None if self.left else self.splitter.join(self.records)

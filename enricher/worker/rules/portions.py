@@ -24,7 +24,7 @@ class Portions:
         """How many records to request if `wanted` may come."""
         return max(1, min(wanted, _MOST, int(_CALL_BYTES / self._largest_bytes)))
 
-    def noted(self, records: list[RawRecord]) -> list[RawRecord]:
+    def learn_from(self, records: list[RawRecord]) -> list[RawRecord]:
         """Learn from the records of one call and return them. A large record's weight halves with each smaller call."""
         self._largest_bytes = max(1.0, self._largest_bytes / 2, *map(_cost_bytes, records))
         return records

@@ -126,7 +126,7 @@ class Watchdog:
         if self._timer:
             self._timer.set(_EXIT_S)
 
-    def watched(self) -> Watched | None:
+    def call_in_progress(self) -> Watched | None:
         """The guarded call in progress. Safe in any thread."""
         if (guarded := self._guarded) is None:
             return None

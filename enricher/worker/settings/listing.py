@@ -80,7 +80,7 @@ def heading(group: str) -> str:
     return "tasks.NAME" if group == TASKS else group
 
 
-def shown(name: str, value: object) -> str:
+def masked_text(name: str, value: object) -> str:
     """The value of a setting as it is written in an environment variable, with secrets masked."""
     if value is None:
         return "automatic"
@@ -125,6 +125,6 @@ def _default(group: str, name: str, field: FieldInfo) -> str:
     if field.is_required():
         return REQUIRED
     if field.default_factory is None:
-        return shown(name, field.default)
+        return masked_text(name, field.default)
     assert field.default_factory is dict, f"{group}.{name}: describe its default in _DEFAULTS_IN_WORDS"
     return "{}"

@@ -83,7 +83,7 @@ def _is_json(annotation: object) -> bool:
     return any(get_origin(each) in {dict, tuple} for each in (annotation, *get_args(annotation)))
 
 
-def explained(problem: ErrorDetails) -> str:
+def explain(problem: ErrorDetails) -> str:
     """A mistake that pydantic found."""
     location = [str(part) for part in problem["loc"]]
     if location[:1] == [TASKS]:

@@ -16,7 +16,7 @@ from enricher.worker.settings.articles import ArticleSettings, OutputSettings
 from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
 from enricher.worker.settings.groups import BatchingSettings, DeadLetterSettings, ModelSettings, WorkerSettings
 from enricher.worker.settings.kafka import KafkaSettings
-from enricher.worker.settings.mistakes import explained, malformed_json, refuse_unknown_groups
+from enricher.worker.settings.mistakes import explain, malformed_json, refuse_unknown_groups
 from enricher.worker.settings.operating import HealthSettings, LogSettings
 from enricher.worker.settings.registry import RegistrySettings
 from enricher.worker.settings.tasks import NAME_PATTERN, TaskSettings, check_tasks
@@ -120,7 +120,7 @@ def load_settings(*, tell_files: bool = True) -> Settings:
         return Settings()
     except ValidationError as error:
         # pydantic reports a value of a union once per type, with the same words.
-        mistakes = dict.fromkeys(map(explained, error.errors(include_url=False, include_input=False)))
+        mistakes = dict.fromkeys(map(explain, error.errors(include_url=False, include_input=False)))
         raise SettingsError("\n".join(mistakes)) from error
     except OSError as error:  # not even the existence of a file could be checked
         raise SettingsError(f"{error.filename}: {error.strerror}") from error

@@ -26,7 +26,7 @@ Shares = Mapping[tuple[str, str], float]
 """The share of each label, by task and label; those of a task add up to 1."""
 
 
-def bounded(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+def bound_labels(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """The numbers by task and label, with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
 
     The first ones of the mapping are kept, so that a counter whose keys are in order of appearance never decreases.
@@ -56,7 +56,7 @@ def totals_of(counts: Mapping[tuple[str, str], float]) -> dict[str, float]:
     return totals
 
 
-def drifted(share: float, baseline: float, total: float) -> bool:
+def has_drifted(share: float, baseline: float, total: float) -> bool:
     """Whether a label's share of `total` labels is far from its baseline; the alert EnricherLabelDrift has the same rule.
 
     Far is more than five points and half the baseline away. A rare label is also far if a tenth of its baseline is not
@@ -83,7 +83,7 @@ class LabelBaseline:
     def as_json(self) -> bytes:
         """The content of the file: for each task the number of its labels, and their shares, the largest first."""
         ranked = dict(sorted(self.counts.items(), key=lambda each: -each[1]))
-        shares, totals = shares_of(bounded(ranked)), totals_of(self.counts)
+        shares, totals = shares_of(bound_labels(ranked)), totals_of(self.counts)
         tasks = {
             name: {
                 "labels": total,
@@ -130,4 +130,4 @@ def _shares(document: Any) -> dict[tuple[str, str], float]:  # noqa: ANN401  any
     for task, label, share in pairs:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ValueError(f"the share of {label} in {task} is not between 0 and 1")
-    return bounded({(task, label): share for task, label, share in pairs})
+    return bound_labels({(task, label): share for task, label, share in pairs})

@@ -71,7 +71,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
              lambda seen: one(seen.counters.read, "kafka", "poll", seen.worker.input_topic, seen.worker.group),
              (SYSTEM, OPERATION, DESTINATION, GROUP)),
     _counter("messaging.client.sent.messages", "{message}", "Records written and committed.",
-             readings.sent, (SYSTEM, OPERATION, DESTINATION)),
+             readings.sent_messages, (SYSTEM, OPERATION, DESTINATION)),
     _histogram("messaging.client.operation.duration", "s",
                "Duration of a transaction: writing records, sending offsets, commit.",
                lambda seen: one(seen.counters.transaction_s, "kafka", "commit", seen.worker.group),

@@ -40,7 +40,7 @@ def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, pr
 
 def set_form(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:
     """Set the format only: used before the other settings are known."""
-    as_json = resolved(form) == "json"
+    as_json = resolve_form(form) == "json"
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonLines(process) if as_json else TextLines())
 
@@ -50,14 +50,14 @@ def is_json() -> bool:
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
-def resolved(form: Literal["auto", "json", "text"]) -> Literal["json", "text"]:
+def resolve_form(form: Literal["auto", "json", "text"]) -> Literal["json", "text"]:
     """The format, with `auto` resolved for this process."""
     if form != "auto":
         return form
     return "text" if sys.stderr.isatty() else "json"
 
 
-def escaped(text: str, *, lines: bool = False) -> str:
+def escape_controls(text: str, *, lines: bool = False) -> str:
     """`text` with control characters escaped; `lines` keeps line ends.
 
     Names of topics and groups come from outside: unescaped, they could forge log lines or control the terminal.
@@ -73,12 +73,12 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line without its line end."""
-        record.message = escaped(record.getMessage())
+        record.message = escape_controls(record.getMessage())
         record.asctime = self.formatTime(record)
         line = self.formatMessage(record)
         if not record.exc_info:
             return line
-        trace = escaped(self.formatException(record.exc_info), lines=True)
+        trace = escape_controls(self.formatException(record.exc_info), lines=True)
         return "\n".join([line, *(f"{_TRACEBACK}{each}" for each in trace.split("\n"))])
 
 

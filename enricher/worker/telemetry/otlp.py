@@ -46,7 +46,7 @@ _EXPORTERS = {"metrics": ("metric_exporter", "OTLPMetricExporter"), "traces": ("
 """The modules of OpenTelemetry's exporters and their classes, alike for both protocols."""
 
 
-def wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
+def is_wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the standard variables ask for the export of `signal` ("metrics" or "traces")."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
@@ -68,7 +68,7 @@ def resource_of(worker: WorkerFacts) -> Resource:
 @contextmanager
 def exported_metrics(observed: Observed) -> Iterator[None]:
     """Export metrics every minute (`OTEL_METRIC_EXPORT_INTERVAL`) while the body runs, and once at its end."""
-    if not wanted("metrics"):
+    if not is_wanted("metrics"):
         yield
         return
     with _as_settings_errors():
@@ -88,7 +88,7 @@ def exported_metrics(observed: Observed) -> Iterator[None]:
 @contextmanager
 def exported_spans(worker: WorkerFacts) -> Iterator[Spans | None]:
     """Yield a maker of spans, sampled as `OTEL_TRACES_SAMPLER` says, or None if traces are off. Flushes them at the end."""
-    if not wanted("traces"):
+    if not is_wanted("traces"):
         yield None
         return
     with _as_settings_errors():

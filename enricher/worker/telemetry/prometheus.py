@@ -50,20 +50,20 @@ def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
     """All instruments, from one snapshot, in the format that the HTTP header `accept` asks for, and its content type."""
     snapshot = seen.snapshot()
     seen = replace(seen, snapshot=lambda: snapshot)
-    return encoded((_family(instrument, instrument.read(seen)) for instrument in INSTRUMENTS), accept)
+    return encode_families((_family(instrument, instrument.read(seen)) for instrument in INSTRUMENTS), accept)
 
 
 def starting_exposition(accept: str) -> tuple[bytes, str]:
     """The samples before there is a worker: its state."""
-    return encoded([_family(_instrument(STATE), states_of(WorkerState.STARTING))], accept)
+    return encode_families([_family(_instrument(STATE), states_of(WorkerState.STARTING))], accept)
 
 
 def exposition_of(name: str, number: float) -> str:
     """One instrument without attributes, as plain text."""
-    return encoded([_family(_instrument(name), one(number))], PLAIN)[0].decode()
+    return encode_families([_family(_instrument(name), one(number))], PLAIN)[0].decode()
 
 
-def encoded(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
+def encode_families(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
     """These families, each once, in the format that `accept` asks for, and its content type."""
     try:
         encode, content_type = choose_encoder(accept)

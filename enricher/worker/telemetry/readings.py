@@ -8,7 +8,7 @@ from enricher.worker.records import Partition
 from enricher.worker.stats.counters import TaskCounts
 from enricher.worker.stats.histogram import Histogram
 from enricher.worker.stats.snapshot import REQUEST_OUTCOMES, Snapshot, WorkerState
-from enricher.worker.telemetry.baseline import bounded
+from enricher.worker.telemetry.baseline import bound_labels
 from enricher.worker.telemetry.observed import Observed
 
 TASK_OUTCOMES = ("ran", "skipped", "failed")
@@ -30,7 +30,7 @@ def by_partition(numbers: Mapping[Partition, float]) -> Numbers:
     return [(number, (each.topic, str(each.number))) for each, number in numbers.items()]
 
 
-def sent(seen: Observed) -> Numbers:
+def sent_messages(seen: Observed) -> Numbers:
     """Records written and committed, by topic; tombstones count as records."""
     counters = seen.counters
     yield counters.records + counters.tombstones, ("kafka", "send", seen.worker.output_topic)
@@ -71,12 +71,12 @@ def task_articles(seen: Observed) -> Numbers:
 
 def labels(seen: Observed) -> Numbers:
     """Labels found, by task and label."""
-    return [(count, pair) for pair, count in bounded(seen.counters.labels.copy()).items()]
+    return [(count, pair) for pair, count in bound_labels(seen.counters.labels.copy()).items()]
 
 
 def baseline(seen: Observed) -> Numbers:
     """The share that each label should have, by task and label."""
-    return [(share, pair) for pair, share in bounded(seen.baseline).items()]
+    return [(share, pair) for pair, share in bound_labels(seen.baseline).items()]
 
 
 def waiting(now: Snapshot) -> Numbers:

@@ -13,7 +13,7 @@ import numpy as np
 
 from enricher.errors import FatalError, ModelError
 from enricher.worker.heads import reads_of
-from enricher.worker.heads.pooling import pooled
+from enricher.worker.heads.pooling import pool
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.records import OwnedRow, Part, Ticket
@@ -93,4 +93,4 @@ class RowsRunner:
 
 
 def _pool(windows: list[Window], row_of: dict[Window, Float32Array]) -> Float32Array:
-    return pooled([OwnedRow(each.own_start, each.own_stop - each.own_start, row_of[each]) for each in windows], "mean")
+    return pool([OwnedRow(each.own_start, each.own_stop - each.own_start, row_of[each]) for each in windows], "mean")

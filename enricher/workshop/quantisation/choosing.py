@@ -18,7 +18,7 @@ from enricher.worker.inference.graph.recipe import (
     STEPS_PER_OCTAVE,
     QuantisedInput,
     encode_gains,
-    rounded,
+    six_digits,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def choose(observed: Observed, weights: Sequence[Float32Array]) -> Choice:
 def _candidate(observed: Observed, steps: npt.NDArray[np.int8], exponent: float, clip: float) -> QuantisedInput:
     low, high = _range(observed, steps)
     limit = clip * max(-low, high)
-    lowest, highest = rounded(max(low, -limit)), rounded(min(high, limit))
+    lowest, highest = six_digits(max(low, -limit)), six_digits(min(high, limit))
     if highest <= 0 or highest - lowest < 2 * SMALLEST_RANGE:  # always zero, or nearly: it needs a range too
         highest = 1.0
     return QuantisedInput(
@@ -77,7 +77,7 @@ def _candidate(observed: Observed, steps: npt.NDArray[np.int8], exponent: float,
         products=observed.products,
         low=lowest,
         high=highest,
-        clip=rounded(clip),
+        clip=six_digits(clip),
         exponent=exponent,
         gains=encode_gains(steps),
     )

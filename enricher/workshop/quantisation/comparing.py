@@ -13,7 +13,7 @@ from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.qdq import write_int8
-from enricher.worker.inference.graph.recipe import Measured, Recipe, rounded
+from enricher.worker.inference.graph.recipe import Measured, Recipe, six_digits
 from enricher.workshop.quantisation.observing import batches_of, real_rows
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Comparing:
         return Measured(
             windows=sum(len(batch) for batch in batches),
             tokens=len(expected),
-            divergence=rounded(divergence),
-            equal_labels=rounded(equal),
+            divergence=six_digits(divergence),
+            equal_labels=six_digits(equal),
             target=self._target,
         )
 

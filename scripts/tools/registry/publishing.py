@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.operate.publish.lines import Inputs, keyed
 from enricher.operate.publish.publisher import Publisher
-from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.build.kafka import kafka_config
@@ -129,7 +129,7 @@ def _avro(schema: Schema) -> Encode:
 
 
 def _protobuf(schema: Schema) -> Encode:
-    pool, file, _ = loaded(schema)
+    pool, file, _ = load_files(schema)
     if not file.message_type:
         raise InvalidArticle("this Protobuf file has no message")
     full_name = ".".join(filter(None, (file.package, file.message_type[0].name)))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from enricher.errors import BrokerError, FatalError, SettingsError
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import framed
+from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.build.registry import registry_client
 from enricher.worker.registry.client import RegistryClient
@@ -65,7 +65,7 @@ def test_a_line_is_written_by_its_schema_behind_the_id(
     """What the worker's decoder of that schema reads is the line."""
     client = client_of(registry, monkeypatch)
     encode = registered_encoder(schema_file(name, tmp_path), client, "articles-value")
-    frame = framed(encode(json.dumps(article("a")).encode()), (), max_payload_bytes=10_000)
+    frame = read_frame(encode(json.dumps(article("a")).encode()), (), max_payload_bytes=10_000)
     assert frame is not None
     assert SchemaRef("id", "17") == frame.reference
     found = client.latest("articles-value")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.schemas import Schema
 from support.compatibility.findings import SchemaUnusable
 
@@ -85,7 +85,7 @@ def parse(text: str) -> File:
 @lru_cache(maxsize=64)
 def _compiled(text: str) -> Any:  # noqa: ANN401  a descriptor, which has no types
     try:
-        return loaded(Schema("PROTOBUF", text))[1]
+        return load_files(Schema("PROTOBUF", text))[1]
     except InvalidArticle as error:
         raise SchemaUnusable(f"the compiler refuses it: {error}") from None
 

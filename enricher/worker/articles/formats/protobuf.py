@@ -16,7 +16,7 @@ from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
 from enricher.worker.articles.formats.protobuf_cost import Costs, check_cost
 from enricher.worker.articles.formats.protobuf_documents import MessageTypes
-from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.framing import FIRST_MESSAGE
 from enricher.worker.articles.schemas import Decoder, Document, Schema
 
@@ -30,7 +30,7 @@ def compile_protobuf(schema: Schema, *, glue: bool = False) -> Decoder:
 
     `glue`: payloads begin with AWS Glue's index, not with Confluent's.
     """
-    pool, file, descriptors = loaded(schema)
+    pool, file, descriptors = load_files(schema)
     if not file.message_type:
         raise unusable("Protobuf", "it declares no message")
     find = _GlueIndex(file) if glue else _ConfluentIndexes(file)

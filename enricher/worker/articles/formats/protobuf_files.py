@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.resources import files as package_files
 
 from enricher.worker.articles.formats.limits import MAX_LEVELS, Foreign, unusable
-from enricher.worker.articles.formats.protobuf_protoc import ROOT_FILE, check_name, compiled
+from enricher.worker.articles.formats.protobuf_protoc import ROOT_FILE, check_name, compile_text
 from enricher.worker.articles.schemas import MAX_MESSAGES, Schema
 
 _MAX_DECLARATIONS = 50_000
@@ -39,7 +39,7 @@ _MODULES = {
 """Google's files, which may be imported without a reference, and the modules that contain their descriptors."""
 
 
-def loaded(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
+def load_files(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
     """A pool with all files of a schema, the `FileDescriptorProto` of its own one, and the types of all messages.
 
     Raises InvalidArticle.
@@ -57,7 +57,7 @@ def loaded(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
         sources = {name: text for name, text in texts.items() if name not in files}
         files |= _known_files((match for text in sources.values() for match in _IMPORT.findall(text)), texts)
         known = FileDescriptorSet(file=_dependencies_first(files))
-        files = {file.name: file for file in compiled(schema.text, sources, known).file}
+        files = {file.name: file for file in compile_text(schema.text, sources, known).file}
     _check_size(files.values())
     pool = DescriptorPool()
     needed = _dependencies_first(files)

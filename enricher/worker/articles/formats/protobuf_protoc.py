@@ -54,7 +54,7 @@ _ENVIRONMENT = {"SYSTEMROOT": os.environ["SYSTEMROOT"]} if sys.platform == "win3
 """Empty, except for what Python needs to start on Windows."""
 
 
-def compiled(text: str, references: Mapping[str, str], known: Foreign) -> Foreign:
+def compile_text(text: str, references: Mapping[str, str], known: Foreign) -> Foreign:
     """The `FileDescriptorSet` of a schema's text and of all that it imports, dependencies first.
 
     `references`: texts by the names by which they are imported. `known`: a `FileDescriptorSet` that may be imported too.

@@ -100,7 +100,7 @@ def require_writable(summary: Path | None) -> None:
 def _run_parent(count: int, options: RunOptions, watchdog: Watchdog) -> None:
     settings = load_and_log_settings()
     # The children log into pipes; only the parent knows whether the log goes to a terminal.
-    os.environ[variable_name("log", "format")] = logs.resolved(settings.log.format)
+    os.environ[variable_name("log", "format")] = logs.resolve_form(settings.log.format)
     parent = supervisor(settings, count, options)
     with (
         watchdog,

@@ -55,7 +55,7 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
     pacing, recovery = worker.pacing, worker.recovery
     return View(
         observed=seen,
-        watched=watchdog.watched,
+        watched=watchdog.call_in_progress,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
         recoveries=lambda: tuple(recovery.noted),
     )

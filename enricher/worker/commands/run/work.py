@@ -11,7 +11,7 @@ import orjson
 
 from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.observing import label_baseline, observed, worker_facts
+from enricher.worker.build.observing import label_baseline, observe, worker_facts
 from enricher.worker.build.record_schema import check_record_schema
 from enricher.worker.build.registry import check_registry
 from enricher.worker.build.tasks import load_tasks
@@ -76,7 +76,7 @@ def work(
             )
 
         def connected() -> None:
-            seen = observed(settings, tasks, worker)
+            seen = observe(settings, tasks, worker)
             exports.enter_context(exported_metrics(seen))
             health.shows(view_of(worker, watchdog, seen))
             if link:

@@ -34,7 +34,7 @@ def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | Non
         return None
     if PROVIDERS["cuda"] not in ort.get_available_providers():
         return "this ONNX Runtime was built without it"
-    if not driver.installed():
+    if not driver.is_installed():
         return "there is no NVIDIA driver"
     printed = _preload_cuda_libraries()
     if wait == "block":

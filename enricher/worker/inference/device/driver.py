@@ -32,7 +32,7 @@ class Gpu:
     """Without the prefix `GPU-` or `MIG-`; None if the driver is older than 11.4."""
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """True if there is a driver, whether or not it works."""
     return _library() is not None
 

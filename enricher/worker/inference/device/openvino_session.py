@@ -32,7 +32,7 @@ PACKAGE = "openvino"
 
 def openvino_problem(precision: str) -> str | None:
     """Why bf16 or fp32 cannot run here; None if it can."""
-    if not installed():
+    if not is_installed():
         return f"OpenVINO is not installed here (`pip install {PACKAGE}`)"
     found = capabilities()
     if found is None:
@@ -42,7 +42,7 @@ def openvino_problem(precision: str) -> str | None:
     return None
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """True if the package is installed, whether or not it can use this processor."""
     return importlib.util.find_spec(PACKAGE) is not None
 

@@ -74,7 +74,7 @@ class PackedCudaFloat32:
         """CUDA does not work here."""
         return _cuda_problem()
 
-    def unsuited(self, config: EncoderConfig) -> str | None:
+    def why_unsuited(self, config: EncoderConfig) -> str | None:
         """No fused kernel takes its heads.
 
         The unfused one pads to `windows x longest`, and its scores take `windows x heads x longest^2` numbers twice, which

@@ -43,7 +43,7 @@ class PaddedFloat32:
         """Return None: it runs wherever ONNX Runtime runs."""
         return None
 
-    def unsuited(self, config: EncoderConfig) -> str | None:
+    def why_unsuited(self, config: EncoderConfig) -> str | None:
         """Return None: it runs every model that we build."""
         del config
         return None

@@ -138,7 +138,7 @@ def encode_gains(steps: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> str:
     return base64.b64encode(steps.tobytes()).decode() if steps.any() else ""
 
 
-def rounded(value: float) -> float:
+def six_digits(value: float) -> float:
     """Six significant digits: what is behind them differs from processor to processor, and so would recipes."""
     return float(f"{value:.6g}")
 

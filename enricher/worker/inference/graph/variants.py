@@ -54,7 +54,7 @@ class Variant(Protocol):
         """Why this machine cannot run it, as a clause for a message ("the processor has no VNNI"); None if it can."""
         ...
 
-    def unsuited(self, config: EncoderConfig) -> str | None:
+    def why_unsuited(self, config: EncoderConfig) -> str | None:
         """Why it does not run a model of this architecture, as a clause for a message; None if it does."""
         ...
 

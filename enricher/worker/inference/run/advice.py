@@ -37,7 +37,7 @@ class Advice:
     run_overhead_tokens: int | None = None
     early_overhead: float | None = None
 
-    def tuned(self, tuning: Tuning) -> Advice:
+    def with_tuning(self, tuning: Tuning) -> Advice:
         """This advice, with what was measured on this kind of machine."""
         return replace(
             self,

@@ -20,7 +20,7 @@ import numpy as np
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
 from enricher.worker.inference.device.session import SESSION_ERRORS
-from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
+from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, join_parts, ran_out
 from enricher.worker.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names, without
 from enricher.worker.records import (
     Batch,
@@ -158,7 +158,7 @@ class OnnxEngine:
         if len(batch.windows) == 1 and not ran_out(failures[0]):
             return result
         runs = without(result.runs, (failure.window for failure in failures))
-        return joined(batch, [BatchResult(batch, runs), *map(self._alone, failures)], result.fits_tokens)
+        return join_parts(batch, [BatchResult(batch, runs), *map(self._alone, failures)], result.fits_tokens)
 
     def _alone(self, failure: WindowFailure) -> BatchResult:
         """Run one window; if memory had run out, without other runs beside it, so that a failure is the window's own."""

@@ -67,10 +67,10 @@ def in_halves(attempt: Attempt, batch: Batch, tokens_of: Callable[[Batch], int])
         done += len(taken.windows)
     if fits_tokens and part == len(windows):
         return answered[0]
-    return joined(batch, answered, fits_tokens or min(window.length_tokens for window in windows))
+    return join_parts(batch, answered, fits_tokens or min(window.length_tokens for window in windows))
 
 
-def joined(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | None) -> BatchResult:
+def join_parts(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | None) -> BatchResult:
     """The results of parts of a batch as one result."""
     runs, failures = list[RunOutput](), list[WindowFailure]()
     for part in parts:

@@ -89,7 +89,7 @@ def _obstacle(
 def _permanent_obstacle(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
     """Why the variant cannot serve these heads together on this machine, whatever reports say; None if it can."""
     problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
-    return unquantised(checkpoints, variant) or next(filter(None, problems), None)
+    return why_unquantised(checkpoints, variant) or next(filter(None, problems), None)
 
 
 def _reasons_by_checkpoint(checkpoints: Sequence[Checkpoint], why: Callable[[Checkpoint], str | None]) -> str | None:
@@ -103,7 +103,7 @@ def _reasons_by_checkpoint(checkpoints: Sequence[Checkpoint], why: Callable[[Che
     return "; ".join(f"{whose[folder]}: {reason}" for folder, reason in reasons.items() if reason) or None
 
 
-def unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+def why_unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
     """Why these heads have no int8: it is calibrated for one head that finds entities. None for other variants."""
     uncompared = [each.head.kind for each in checkpoints if not KINDS[each.head.kind].compares]
     if variant.reduced and uncompared:
@@ -123,7 +123,7 @@ def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
             return padded_variant(variant).problem()
         except ModelError as error:
             return str(error)
-    return variant.problem() or variant.unsuited(checkpoint.config)
+    return variant.problem() or variant.why_unsuited(checkpoint.config)
 
 
 def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
@@ -236,7 +236,7 @@ def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Var
 
 def _by_name(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
     variant = named_variant(checkpoints[0], device, precision)
-    if problem := unquantised(checkpoints, variant):
+    if problem := why_unquantised(checkpoints, variant):
         raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")
     if problem := next(filter(None, (problem_of(each, variant) for each in checkpoints)), None):
         raise ModelError(f"precision {precision} does not run here: {problem}. Choose auto, or another machine.")

@@ -38,7 +38,7 @@ class Grouping:
     reasons: Sequence[Sequence[str]]
 
 
-def grouped(requests: Sequence[PassRequest]) -> Grouping:
+def group_tasks(requests: Sequence[PassRequest]) -> Grouping:
     """The passes that tasks with these requests need. Reads all weights where encoders look alike. Raises ModelError."""
     groups: list[list[int]] = []
     reasons: list[list[str]] = []

@@ -98,7 +98,7 @@ class KafkaSource:
             self._partitions.drained(now_s)
         records = self._delivery.records_of(messages, limit, now_s)
         self._assignment.fetch_again()
-        return self._portions.noted(records)
+        return self._portions.learn_from(records)
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.worker.build.observing import observed, worker_facts
+from enricher.worker.build.observing import observe, worker_facts
 from enricher.worker.commands.progress import repeated
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
@@ -89,7 +89,7 @@ def _whole_s(work: Work) -> float:
 @contextmanager
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
-    seen = observed(settings, tasks_of(settings, bench.model), worker)
+    seen = observe(settings, tasks_of(settings, bench.model), worker)
     with exported_metrics(seen), repeated(lambda: exposition(seen, ""), _EVERY_S):
         yield
 

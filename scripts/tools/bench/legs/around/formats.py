@@ -11,7 +11,7 @@ import orjson
 
 from enricher.worker.articles import RecordWriter, decode_article, record_writer, write_entities
 from enricher.worker.build.model import Model
-from enricher.worker.build.recomputing import recomputed
+from enricher.worker.build.recomputing import recompute
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import Coverage, EnrichedRecord, Partition, RawRecord, TaskReport
 from enricher.worker.settings import Settings
@@ -74,7 +74,7 @@ def _records(settings: Settings, model: Model, mix: Mix) -> list[EnrichedRecord]
     values = articles(mix, _DISTINCT)
     inputs = [RawRecord(Partition("articles", 0), number, None, value) for number, value in enumerate(values)]
     records = []
-    for value, found in zip(values, recomputed(settings, tasks_of(settings, model), inputs), strict=True):
+    for value, found in zip(values, recompute(settings, tasks_of(settings, model), inputs), strict=True):
         assert found is not None, "the bench has no bad articles"
         record = orjson.loads(found)
         article = decode_article(value, max_article_chars=settings.articles.max_article_chars)
