@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from enricher.errors import SettingsError
+from enricher.errors import ModelError, SettingsError
 from enricher.worker.build.tasks import plan_tasks
 from enricher.worker.heads import KINDS
 from enricher.worker.settings import TaskSettings, load_settings
@@ -33,6 +33,30 @@ def in_environment(monkeypatch: pytest.MonkeyPatch, tasks: object) -> None:
 def test_there_are_no_tasks_by_default() -> None:
     """The worker then finds entities by `model.source`."""
     assert {} == load_settings().tasks
+
+
+def test_without_tasks_there_is_one_by_the_settings_of_model_and_batching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what a task that says the same is, except that the settings do not name it."""
+    source = str(REFERENCE / "bert")
+    monkeypatch.setenv("ENRICHER_BATCHING__MAX_WINDOW_TOKENS", "96")
+    in_environment(monkeypatch, {"ner": {"source": source, "precision": "fp32"}})
+    said = plan_tasks(load_settings())
+    monkeypatch.delenv("ENRICHER_TASKS")
+    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", source)
+    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
+    derived = plan_tasks(load_settings())
+    assert (True, False) == (said.named, derived.named)
+    assert (said.tasks, said.grouping) == (derived.tasks, derived.grouping)
+    assert [(96, 40)] == [each.windows for each in said.requests] == [each.windows for each in derived.requests]
+
+
+def test_a_model_that_finds_no_entities_needs_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever named it in `model.source` is told where it belongs."""
+    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(write_folder("bert", "single", tmp_path / "model")))
+    with pytest.raises(
+        ModelError, match=r"classification, and token classification \(ner\) is needed .* name this one in"
+    ):
+        plan_tasks(load_settings())
 
 
 def test_tasks_are_tables_of_the_toml_file(monkeypatch: pytest.MonkeyPatch) -> None:

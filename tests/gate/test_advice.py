@@ -9,6 +9,8 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import ModelError, SettingsError
+from enricher.worker.build.model import window_cutter
+from enricher.worker.build.tasks import load_tasks
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for
 from enricher.worker.settings import Settings
 from tools.only_task import load_model
@@ -31,6 +33,24 @@ def test_the_default_overlap_suits_short_windows(tmp_path: Path) -> None:
     assert Advice(128, 32) == advice_for(tmp_path, 128)
     assert Advice(100, 25) == advice_for(write(tmp_path, max_window_tokens=100), 512)
     assert Advice(100, 60) == advice_for(write(tmp_path, max_window_tokens=100, overlap_tokens=60), 512)
+
+
+@pytest.mark.parametrize("in_a_task", [False, True], ids=["without tasks", "in a task"])
+def test_advice_is_cut_to_what_the_tokenizer_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_a_task: bool
+) -> None:
+    """Whose limit shows only when it is loaded, after the passes of all tasks are planned."""
+    folder = write(tiny_model(tmp_path / "model"), max_window_tokens=128)
+    config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": 48}))
+    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
+    if in_a_task:
+        monkeypatch.setenv("ENRICHER_TASKS", json.dumps({"names": {"source": str(folder), "precision": "fp32"}}))
+    else:
+        monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
+        monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
+    (served,) = load_tasks(Settings()).passes
+    assert 48 == window_cutter(served.settings, served.model).max_window_tokens
 
 
 def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> None:
