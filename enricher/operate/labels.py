@@ -110,11 +110,11 @@ def labels_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     if EntityHead.listed_in not in document:
         raise LookupError("every enriched record lists entities")
     found: list[tuple[str, str]] = []
-    for kind in KINDS.values():
+    for name, kind in KINDS.items():
         if kind.labelled:
             # Entities name their task only where several tasks find entities.
-            names = [task["name"] for task in document.get("tasks", ()) if task["kind"] == kind.kind]
-            only = names[0] if names else kind.kind
+            names = [task["name"] for task in document.get("tasks", ()) if task["kind"] == name]
+            only = names[0] if names else name
             found += [(each.get("task", only), each["label"]) for each in document.get(kind.listed_in, ())]
     return found
 
