@@ -133,7 +133,7 @@ class FakeSink:
         self._dead_letters.learn(self._start_of)
         if not self._dead_letters.allows(release.tickets, substitutes):
             raise RefusedSubstitutes(substitutes)
-        tallies = self._dead_letters.sealed(release, substitutes).tallies
+        tallies = self._dead_letters.seal(release, substitutes).tallies
         self._fault("send_offsets")
         member, generation = self._membership()
         self._fault("offsets_under_way")

@@ -9,12 +9,12 @@ from math import exp, lgamma, log, log1p
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.plain_records import plain_record
 
 from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
-    EnrichedRecord,
     Outcome,
     Partition,
     RawRecord,
@@ -29,7 +29,7 @@ from enricher.worker.settings.groups import DeadLetterSettings
 
 PLACES = [Partition("articles", number) for number in range(3)]
 OUTCOMES: dict[str, Outcome] = {
-    "+": EnrichedRecord(Article("", "", ""), (), Coverage(1, 1, truncated=False)),
+    "+": plain_record(Article("", "", ""), (), Coverage(1, 1, truncated=False)),
     "-": DeadLetter("decode", "InvalidArticle", "id is missing at /uuid"),
     ".": Tombstone(),
 }
@@ -79,8 +79,8 @@ class Process:
         release, why = self.rule.cut(self._offsets.release(story, partition))
         self._offsets.next.update(release.committable)
         self._offsets.tallies.update(dict.fromkeys(release.committable, Tally()))
-        self._offsets.tallies.update(self.rule.sealed(release).tallies)
-        self.rule.committed(release, {})
+        self._offsets.tallies.update(self.rule.seal(release).tallies)
+        self.rule.note_committed(release, {})
         return why
 
 
@@ -206,7 +206,7 @@ def test_a_transaction_of_unknown_outcome_counts_if_it_took_effect(before: str, 
     process.publish(before + "-" * 40)
     for _ in range(3):
         release = offsets.release("-" * 20)
-        sealed = process.rule.sealed(release)
+        sealed = process.rule.seal(release)
         if effective:
             offsets.next.update(release.committable)
             offsets.tallies.update(sealed.tallies)
@@ -255,8 +255,8 @@ def test_dead_letters_instead_of_large_outputs_count_before_they_are_committed()
     assert process.rule.cut(release) == (release, None)
     assert process.rule.allows(release.tickets, {})
     assert not process.rule.allows(release.tickets, {release.tickets[2]: letter})
-    assert process.rule.sealed(release).tallies == {PLACES[0]: Tally(1, 1)}
-    assert process.rule.sealed(release, {release.tickets[2]: letter}).tallies == {PLACES[0]: Tally(4, 1)}
+    assert process.rule.seal(release).tallies == {PLACES[0]: Tally(1, 1)}
+    assert process.rule.seal(release, {release.tickets[2]: letter}).tallies == {PLACES[0]: Tally(4, 1)}
 
 
 def test_the_reason_names_the_limit_the_commonest_reasons_and_examples() -> None:

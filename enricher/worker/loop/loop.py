@@ -216,7 +216,7 @@ class Worker:
             substitutes.update(self.sink.publish(release))
         self.snapshots.publishing = ()
         self.pacing.attempts.note_committed(release)
-        self.dead_letters.committed(release, substitutes)
+        self.dead_letters.note_committed(release, substitutes)
         self.recovery.note_success(release.committable)
         ended_s = self.clock()
         self.pacing.cadence.note_transaction(began_s, ended_s)

@@ -217,7 +217,7 @@ class DeadLetterLimits:
         """Whether these may be committed with some dead letters instead of their outcomes."""
         return not substitutes or self._first_beyond(tickets, substitutes) is None
 
-    def sealed(self, release: Release, substitutes: Mapping[Ticket, DeadLetter] = _NO_SUBSTITUTES) -> Release:
+    def seal(self, release: Release, substitutes: Mapping[Ticket, DeadLetter] = _NO_SUBSTITUTES) -> Release:
         """Add the tallies of its partitions to a release, as they are once it is committed."""
         if not self._is_on:
             return release
@@ -227,7 +227,7 @@ class DeadLetterLimits:
             _add(counts, release.tickets, substitutes)
         return replace(release, tallies=counts.tallies(release.committable))
 
-    def committed(self, release: Release, substitutes: Mapping[Ticket, DeadLetter]) -> None:
+    def note_committed(self, release: Release, substitutes: Mapping[Ticket, DeadLetter]) -> None:
         """Count what was committed."""
         if self._is_on:
             _add(self._counts, release.tickets, substitutes)

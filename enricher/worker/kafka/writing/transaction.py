@@ -82,7 +82,7 @@ class Transaction:
         if not self._dead_letters.allows(release.tickets, self.substitutes):
             raise RefusedSubstitutes(self.substitutes)
         self._steps.restart()
-        self._send_offsets(self._dead_letters.sealed(release, self.substitutes))
+        self._send_offsets(self._dead_letters.seal(release, self.substitutes))
         producer.commit_transaction(timeout_s)
         self._steps.done("commit")
 
