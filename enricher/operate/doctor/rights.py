@@ -11,6 +11,7 @@ from enricher.operate.topics.admin import Admin
 from enricher.operate.trials import rights
 from enricher.worker.kafka.reading.tails import UnsettledOutputs
 from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.rights import Right, group_right, topic_rights
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 
 _report = Reporter("broker")
@@ -23,7 +24,7 @@ def rights_findings(config: KafkaConfig, partitions: Mapping[str, int], admin: A
     yield from _transactions(config, partitions, may_read=read[0].verdict == "ok" if read else None)
     for topic in (config.output_topic, config.dead_letter_topic):
         if topic in partitions:
-            yield from _write(admin, topic)
+            yield from _write(admin, topic, topic_rights(config)[topic])
 
 
 def _transactions(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: bool | None) -> Iterator[Finding]:
@@ -32,6 +33,7 @@ def _transactions(config: KafkaConfig, partitions: Mapping[str, int], *, may_rea
     try:
         rights.try_transactional_id(config)
     except BrokerError as error:
+        # Not `transactional_id_right`: what was tried is another id with the prefix, and the group's workers need it too.
         advice = f"Allow WRITE on transactional ids with the prefix '{config.transactional_prefix}'."
         yield _report.fail("right: transactional id WRITE", str(error), advice)
         return
@@ -48,7 +50,7 @@ def _read_input(config: KafkaConfig) -> Iterator[Finding]:
     try:
         sample = rights.read_newest(config, config.input_topic)
     except BrokerError as error:
-        yield _report.fail(check, str(error), f"Allow READ on the topic '{config.input_topic}'.")
+        yield _report.fail(check, str(error), f"Allow {topic_rights(config)[config.input_topic]}.")
         return
     yield _report.ok(check, f"every partition answered; the newest {sample.records} records were read")
     if sample.without_key:
@@ -60,7 +62,7 @@ def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: boo
     check = f"right: group {config.group_id} READ"
     if not may_read:
         seen = "not tried: sending offsets of the input topic needs READ on that topic too"
-        yield _report.warn(check, seen, f"Allow READ on the topic '{config.input_topic}' first.")
+        yield _report.warn(check, seen, f"Allow {topic_rights(config)[config.input_topic]} first.")
         return
 
     missing: list[int] = []
@@ -73,7 +75,7 @@ def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: boo
         missing = [number for number in range(begun) if number not in committed]
         rights.try_commit(config, config.input_topic, committed)
     except EnricherError as error:
-        yield _report.fail(check, str(error), f"Allow READ on the group '{config.group_id}'.")
+        yield _report.fail(check, str(error), f"Allow {group_right(config)}.")
     else:
         seen = f"an offset was sent and aborted; '{config.group_id}' has committed on {len(committed)} of {count}"
         yield _report.ok(check, seen)
@@ -100,9 +102,9 @@ def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
     return _report.warn(check, f"{of}: a worker resumes after their newest outputs (partition {where})", advice)
 
 
-def _write(admin: Admin, topic: str) -> Iterator[Finding]:
+def _write(admin: Admin, topic: str, right: Right) -> Iterator[Finding]:
     """Asks instead of writing: consumers that do not read `read_committed` would see even an aborted record."""
-    check, advice = f"right: {topic} WRITE", f"Allow WRITE on the topic '{topic}'."
+    check, advice = f"right: {topic} WRITE", f"Allow {right}."
     try:
         allowed = admin.allowed_operations(topic)
     except BrokerError as error:
@@ -113,7 +115,7 @@ def _write(admin: Admin, topic: str) -> Iterator[Finding]:
         yield _report.warn(
             check, seen, "'enricher doctor --transactions' writes, to topics that it creates and deletes."
         )
-    elif "WRITE" in allowed:
-        yield _report.ok(check, "the broker would allow it; no record was written")
-    else:
+    elif right.is_missing(allowed):
         yield _report.fail(check, f"the broker would refuse it: it allows {', '.join(sorted(allowed))}", advice)
+    else:
+        yield _report.ok(check, "the broker would allow it; no record was written")

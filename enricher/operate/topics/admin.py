@@ -18,17 +18,13 @@ from enricher.errors import BrokerError
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.metadata import operations_of, settings_of
+from enricher.worker.kafka.shared.metadata import settings_of
+from enricher.worker.kafka.shared.rights import DENIED, operations_of
 from enricher.worker.runtime.deadlines import Deadline, until
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
 _API_LINE = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
-_DENIED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +171,7 @@ class Admin:
             try:
                 yield
             except KafkaException as exception:
-                if right and exception.args[0].code() in _DENIED:
+                if right and exception.args[0].code() in DENIED:
                     message = f"{doing} was refused. Needed: {right}"
                     raise BrokerError(message) from exception
                 raise

@@ -26,6 +26,7 @@ shared/
     metadata           topics, partitions and records from the client's types
     partition_reader   reads ranges of a topic; everything that reads one builds on it, but the source
     producers          opening transactional producers; closing: closing them, only after a failed one was fenced
+    rights             what a worker needs; which is missing, by an error or by what the broker allows
     membership         proof of membership, and when a refused transaction may be made again
     heartbeats         when the consumer must be called, so that the group hears of it
     topicwatch         whether the topics changed or were recreated

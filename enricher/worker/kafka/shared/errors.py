@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -10,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, Complaint
+from enricher.worker.kafka.shared.rights import needed_after
 
 Polled = Consumer | Producer | AdminClient
 """A client that runs its callbacks when it is polled."""
@@ -19,14 +18,6 @@ Polled = Consumer | Producer | AdminClient
 # librdkafka always gives the first one, without the broker's code. The cause may be a newer process, a late InitProducerId
 # of this process, or a transaction that the broker timed out (seen on Kafka 4.3.1 with librdkafka 2.16).
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001  the client's name
-_RIGHTS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on a topic to read it, WRITE to write to it",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the consumer group",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE on the transactional id",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the right to use this cluster",
-    KafkaError._AUTHENTICATION: "valid credentials",  # noqa: SLF001  the client's name
-    KafkaError.SASL_AUTHENTICATION_FAILED: "valid credentials",
-}
 
 
 def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
@@ -34,8 +25,8 @@ def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enrich
     text = f"{doing}: {client_errors.explain(error)}"
     if error.code() in _FENCED:
         return ProducerFenced(text)
-    if right := _right(error.code(), text, client_errors):
-        message = f"{text.rstrip('.')}. Needed: {right}"
+    if needed := needed_after(error.code(), text, client_errors.config, client_errors.refused_topics):
+        message = f"{text.rstrip('.')}. Needed: {needed}"
         return BrokerError(message)
     return TransactionTrouble(text)
 
@@ -48,28 +39,6 @@ def transient_error(error: KafkaError, doing: str, client_errors: ClientErrors) 
     if error.fatal():
         raise BrokerError(str(trouble))
     return trouble
-
-
-def _right(code: int, text: str, client_errors: ClientErrors) -> str | None:
-    """The right that is missing, with the resource's name if the client is a worker's; None for any other error."""
-    config = client_errors.config
-    if config is None:
-        return _RIGHTS.get(code)
-    return {
-        **_RIGHTS,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: _on_topics(config, text, client_errors),
-        KafkaError.GROUP_AUTHORIZATION_FAILED: f"READ on the group '{config.group_id}'",
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"WRITE on the transactional id '{config.transactional_id}'",
-    }.get(code)
-
-
-def _on_topics(config: KafkaConfig, text: str, client_errors: ClientErrors) -> str:
-    """The rights on the topics that the error or the client's log names; if neither does, on all three."""
-    rights = {config.input_topic: "READ", config.output_topic: "WRITE", config.dead_letter_topic: "WRITE"}
-    # One topic's name may be part of another one's.
-    named = [topic for topic in rights if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", text)]
-    refused = named or sorted(client_errors.refused_topics & rights.keys()) or list(rights)
-    return ", ".join(f"{rights[topic]} on the topic '{topic}'" for topic in refused)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from enricher.worker.records import Headers, OmittedHeaders, Partition, RawRecor
 from enricher.worker.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:  # not needed at run time
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec, TopicDescription
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
 log = logging.getLogger(__name__)
 
@@ -212,14 +212,6 @@ def ours(tp: TopicPartition) -> Partition:
 def foreign(partition: Partition) -> TopicPartition:
     """Our partition type as the client's."""
     return TopicPartition(partition.topic, partition.number)
-
-
-def operations_of(description: ConsumerGroupDescription | TopicDescription) -> frozenset[str] | None:
-    """The operations that the broker allows this client (`WRITE`, `READ`, ...), if it was asked; None if it does not say.
-
-    No operations at all mean that it does not say: seeing a topic or group is a right, too.
-    """
-    return frozenset(operation.name for operation in description.authorized_operations or ()) or None
 
 
 EARLIEST_S = 946_684_800.0

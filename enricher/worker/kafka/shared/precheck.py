@@ -18,7 +18,8 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.closing import close_in_background
 from enricher.worker.kafka.shared.errors import connecting, mapping_errors
-from enricher.worker.kafka.shared.metadata import no_such_topic, operations_of
+from enricher.worker.kafka.shared.metadata import no_such_topic
+from enricher.worker.kafka.shared.rights import group_right, operations_of, topic_rights
 from enricher.worker.kafka.shared.topicwatch import require_enough_partitions
 from enricher.worker.runtime.deadlines import Deadline
 
@@ -88,20 +89,19 @@ def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicD
 
 def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig) -> None:
     if refused := list(_refusal(found, config)):
-        raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: {', '.join(refused)}")
+        raise BrokerError(_would_refuse(refused))
     require_enough_partitions(config, {name: len(topic.partitions) for name, topic in found.items() if topic})
 
 
 def _refusal(found: dict[str, TopicDescription | None], config: KafkaConfig) -> Iterator[str]:
-    for name, topic in found.items():
-        operation = "READ" if name == config.input_topic else "WRITE"
-        allowed = operations_of(topic) if topic else frozenset()
-        if allowed is not None and operation not in allowed:
-            yield f"{operation} on the topic '{name}'"
+    for name, right in topic_rights(config).items():
+        topic = found[name]
+        if right.is_missing(operations_of(topic) if topic else frozenset()):
+            yield str(right)
 
 
 def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
-    group = config.group_id
+    group, right = config.group_id, group_right(config)
     future = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=_REQUEST_S)[
         group
     ]
@@ -111,5 +111,9 @@ def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
         if exception.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             return  # the group does not exist yet, or the broker is busy: joining reports any problem
         allowed = frozenset()
-    if allowed is not None and "READ" not in allowed:
-        raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: READ on the group '{group}'")
+    if right.is_missing(allowed):
+        raise BrokerError(_would_refuse([str(right)]))
+
+
+def _would_refuse(needed: list[str]) -> str:
+    return f"{_DOING}: the broker would refuse this worker. Needed: {', '.join(needed)}"
