@@ -18,7 +18,7 @@ from enricher.errors import BrokerError
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.metadata import settings_of
+from enricher.worker.kafka.shared.metadata import result_of, settings_of
 from enricher.worker.kafka.shared.rights import DENIED, operations_of
 from enricher.worker.runtime.deadlines import Deadline, until
 
@@ -121,12 +121,11 @@ class Admin:
         Asks the broker to check its own rules, and does nothing else. Brokers before 2.3 do not answer it.
         """
         with self._errors(f"asking what is allowed on '{name}'"):
+            timeout_s = self._config.request_timeout_s
             futures = self._client.describe_topics(
-                TopicCollection([name]),
-                include_authorized_operations=True,
-                request_timeout=self._config.request_timeout_s,
+                TopicCollection([name]), include_authorized_operations=True, request_timeout=timeout_s
             )
-            return operations_of(futures[name].result())
+            return operations_of(result_of(futures[name], timeout_s))
 
     def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
         """Create the topics and wait until all are usable; with `dry_run` only let the broker validate the request.

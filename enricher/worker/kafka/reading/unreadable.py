@@ -20,7 +20,7 @@ from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.errors import mapping_errors, transient_error
-from enricher.worker.kafka.shared.metadata import foreign
+from enricher.worker.kafka.shared.metadata import foreign, result_of
 from enricher.worker.kafka.shared.partition_reader import NO_END, PartitionReader
 from enricher.worker.records import Partition, RawRecord, Unreadable
 from enricher.worker.runtime.deadlines import Deadline
@@ -96,7 +96,7 @@ def first_leader_epoch(config: KafkaConfig, partition: Partition) -> int | None:
     question = {foreign(partition): OffsetSpec.earliest()}  # type: ignore[no-untyped-call]
     with mapping_errors(doing, client_errors, admin):
         [answer] = admin.list_offsets(question, request_timeout=config.request_timeout_s).values()
-        epoch: int | None = answer.result().leader_epoch
+        epoch: int | None = result_of(answer, config.request_timeout_s).leader_epoch
     return None if epoch is None or epoch < 0 else epoch
 
 

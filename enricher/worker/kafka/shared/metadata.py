@@ -23,11 +23,17 @@ from confluent_kafka import (
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from enricher.errors import MissingTopic
+from enricher.worker.kafka.shared.rights import DENIED
 from enricher.worker.records import Headers, OmittedHeaders, Partition, RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:  # not needed at run time
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient, ConfigEntry, OffsetSpec
+
+    Settings = Future[dict[str, ConfigEntry]]
+    """Kafka's settings of a topic, once the broker answers."""
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +50,6 @@ _TEMPORARY = {
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
-_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _Answer = TypeVar("_Answer")
 _NO_ID = 22 * "A"
 """16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
@@ -101,23 +106,43 @@ def listed_offsets(
     For such a partition the client returns an offset below 0, and no error.
     """
     futures = admin.list_offsets(dict(wanted), isolation_level=isolation, request_timeout=timeout_s)
-    try:
-        offsets = {ours(tp): future.result(2 * timeout_s).offset for tp, future in futures.items()}
-    except TimeoutError as error:  # the client did not keep its own bound
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about offsets")) from error  # noqa: SLF001
+    offsets = {ours(tp): result_of(future, timeout_s).offset for tp, future in futures.items()}
     if unknown := [partition.number for partition, offset in offsets.items() if offset < 0]:
         names = ", ".join(map(str, unknown))
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no answer from partitions {names}"))
     return offsets
 
 
+def result_of(answer: Future[_Answer], timeout_s: float) -> _Answer:
+    """The answer to a question of an admin client, which was given that time. Raises the client's errors.
+
+    Waits no longer than twice that, because the client does not always keep its own bound.
+    """
+    try:
+        return answer.result(2 * timeout_s)
+    except TimeoutError as error:
+        message = f"no answer within {2 * timeout_s:g} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, message)) from error  # noqa: SLF001  the client's name
+
+
 def settings_of(admin: AdminClient, topic: str, timeout_s: float) -> dict[str, str] | None:
     """Kafka's settings of a topic; None without the right DescribeConfigs."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    return settings_in(ask_for_settings(admin, [topic], timeout_s)[topic], timeout_s)
+
+
+def ask_for_settings(admin: AdminClient, topics: Collection[str], timeout_s: float) -> dict[str, Settings]:
+    """Ask for the settings of several topics at once. Does not block: `settings_in` waits for each answer."""
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    answers = admin.describe_configs(resources, request_timeout=timeout_s)
+    return {resource.name: answer for resource, answer in answers.items()}
+
+
+def settings_in(answer: Settings, timeout_s: float) -> dict[str, str] | None:
+    """Kafka's settings of a topic; None without the right DescribeConfigs."""
     try:
-        entries = admin.describe_configs([resource], request_timeout=timeout_s)[resource].result()
+        entries = result_of(answer, timeout_s)
     except KafkaException as exception:
-        if exception.args[0].code() in _DENIED:
+        if exception.args[0].code() in DENIED:
             return None
         raise
     return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
@@ -141,8 +166,8 @@ def topic_id_text(topic_id: Uuid | None) -> str | None:
 
 def topic_id_of(admin: AdminClient, topic: str, timeout_s: float) -> str | None:
     """The id of a topic; None if the broker has no ids. Raises UNKNOWN_TOPIC_OR_PART if there is no such topic."""
-    description = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic].result()
-    return topic_id_text(description.topic_id)
+    answer = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic]
+    return topic_id_text(result_of(answer, timeout_s).topic_id)
 
 
 def raw_record(message: Message, topic_id: str | None = None, *, max_headers: int | None = None) -> RawRecord:

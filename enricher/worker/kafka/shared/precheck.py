@@ -18,7 +18,7 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.closing import close_in_background
 from enricher.worker.kafka.shared.errors import connecting, mapping_errors
-from enricher.worker.kafka.shared.metadata import no_such_topic
+from enricher.worker.kafka.shared.metadata import no_such_topic, result_of
 from enricher.worker.kafka.shared.rights import group_right, operations_of, topic_rights
 from enricher.worker.kafka.shared.topicwatch import require_enough_partitions
 from enricher.worker.runtime.deadlines import Deadline
@@ -75,7 +75,7 @@ def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicD
     missing = []
     for name in names:
         try:
-            found[name] = futures[name].result()
+            found[name] = result_of(futures[name], _REQUEST_S)
         except KafkaException as exception:
             match exception.args[0].code():
                 case KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -106,7 +106,7 @@ def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
         group
     ]
     try:
-        allowed = operations_of(future.result())
+        allowed = operations_of(result_of(future, _REQUEST_S))
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             return  # the group does not exist yet, or the broker is busy: joining reports any problem

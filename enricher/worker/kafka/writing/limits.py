@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from enricher.worker.articles import Encoder
 from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.metadata import ask_for_settings, settings_in
 from enricher.worker.kafka.writing.batch_size import BatchSize
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 _TIMEOUT_S = 3.0  # it delays a recovery
 _ASK_AGAIN_S = 60.0
 _SETTING = "max.message.bytes"
-_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
 class TopicLimits:
@@ -48,15 +48,18 @@ class TopicLimits:
         Without an answer in time, the last known limit of a topic stays in force.
         """
         topics = (self._config.output_topic, self._config.dead_letter_topic)
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         timeout_s = min(_TIMEOUT_S, self._config.request_timeout_s)
-        for resource, future in self._client().describe_configs(resources, request_timeout=timeout_s).items():
+        for topic, answer in ask_for_settings(self._client(), topics, timeout_s).items():
             try:
-                self._known[resource.name] = int(future.result(2 * _TIMEOUT_S)[_SETTING].value)
+                settings = settings_in(answer, timeout_s)
             except KafkaException as exception:
-                self._note(resource.name, exception.args[0])
-            except TimeoutError:  # of the future: the client did not keep its own timeout
-                log.debug("no answer about %s of '%s' from the client", _SETTING, resource.name)
+                log.debug("no answer about %s of '%s': %s", _SETTING, topic, exception.args[0].str())
+                continue
+            if settings is None:
+                self._known.pop(topic, None)
+                self._say_denied(topic)
+            else:
+                self._known[topic] = int(settings[_SETTING])
         return dict(self._known)
 
     def applied(self, properties: Mapping[str, Any], encoder: Encoder, now_s: float) -> dict[str, Any]:
@@ -88,11 +91,7 @@ class TopicLimits:
         """Let the client deliver its events. Does not block."""
         self._client().poll(0)
 
-    def _note(self, topic: str, error: KafkaError) -> None:
-        if error.code() not in _DENIED:
-            log.debug("no answer about %s of '%s': %s", _SETTING, topic, error.str())
-            return
-        self._known.pop(topic, None)
+    def _say_denied(self, topic: str) -> None:
         if not self._told:
             self._told = True
             log.info(
