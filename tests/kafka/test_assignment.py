@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka.clients import config_for
 from support.topics import Topics
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import Stalled, TransactionTrouble
 from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.shared.client_errors import ClientErrors
@@ -55,6 +55,11 @@ class Quiet:
     def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """Ten records each."""
         return dict.fromkeys(partitions, 10)
+
+
+def no_answer(*_: object, **__: object) -> None:
+    """What a consumer says if the group's coordinator does not answer."""
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 def silent_for(assignment: Assignment, seconds: int, *, after_s: float = 0.0) -> None:
@@ -143,7 +148,7 @@ def test_partitions_that_left_or_wait_or_are_paused_are_not_fetched_after_a_reba
     """Nobody knows where they go on, or nobody wants their records now."""
     quiet, other = client_of(assignment), Partition("articles", 4)
     assignment.add([TopicPartition(*PLACE), TopicPartition(*other)])
-    assignment.partitions.rewind([other])
+    assignment.partitions.rewind([other], 0.0)
     assignment.add([])
     assignment.remove([PLACE])
     assignment.fetch_again()
@@ -214,7 +219,7 @@ def test_a_held_partition_is_not_fetched_after_a_rebalance(assignment: Assignmen
 def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None:
     """The loop says in each turn what it wants nothing of, and a start that is found late must not undo that."""
     assignment.add([TopicPartition(*PLACE)])
-    assignment.partitions.rewind([PLACE])
+    assignment.partitions.rewind([PLACE], 0.0)
     assignment.hold([PLACE])
     assert [PLACE] == assignment.partitions.of(State.SEARCHING)
     assignment.tend(time.monotonic() + 1)
@@ -241,19 +246,35 @@ def test_a_start_that_nobody_says_is_a_warning_once_that_lasts(
     assignment: Assignment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing of the partition is read meanwhile. A look-up that fails once, as in many a rebalance, is none."""
-
-    def nobody_answers(*_: object, **__: object) -> None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-    quiet = client_of(assignment)
-    monkeypatch.setattr(quiet, "committed", nobody_answers)
+    monkeypatch.setattr(client_of(assignment), "committed", no_answer)
     assignment.add([TopicPartition(*PLACE)])
-    assignment.tend(time.monotonic())
+    assignment.tend(began_s := time.monotonic())
     assert "has not been known" not in caplog.text
-    monkeypatch.setattr("enricher.worker.kafka.reading.assignment._WARN_EVERY_S", 0.0)
-    for _ in range(3):
-        assignment.tend(time.monotonic() + 1)
-    assert 1 == caplog.text.count("the start of articles 3 has not been known for 0 s")
+    for second in range(31, 34):
+        assignment.tend(began_s + second)
+    assert 1 == caplog.text.count("the start of articles 3 has not been known for 31 s")
     monkeypatch.undo()
-    assignment.tend(time.monotonic() + 1)
+    assignment.tend(began_s + 35)
     assert [PLACE] == assignment.partitions.of(State.READING)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_start_that_stays_unknown_needs_a_new_client_and_then_a_new_process(
+    assignment: Assignment, monkeypatch: pytest.MonkeyPatch, *, paused: bool
+) -> None:
+    """Although the partition's leader answers, and also if nothing is read for now."""
+    quiet = client_of(assignment)
+    monkeypatch.setattr(quiet, "committed", no_answer)
+    if paused:
+        assignment.pause()
+    assignment.add([TopicPartition(*PLACE)])
+    reason = r"articles 3 delivered nothing for 80 s: its committed offset is unknown \(.*_TIMED_OUT"
+    with pytest.raises(TransactionTrouble, match=reason):
+        silent_for(assignment, 200)
+    assert assignment.needs_new_client
+    assert 200 == round(assignment.partitions.silent_s(time.monotonic() + 200))
+    assignment.abandon()
+    assignment.renew(cast("Consumer", quiet))
+    assignment.add([TopicPartition(*PLACE)])
+    with pytest.raises(Stalled, match="a new client has not helped"):
+        silent_for(assignment, 200)

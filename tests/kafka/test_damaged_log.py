@@ -121,7 +121,7 @@ def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
     consumer = Consumer(config.consumer())
     consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
     assignment = Assignment(consumer, config, TopicWatch(config), client_errors)
-    assignment.partitions.add([PLACE])
+    assignment.partitions.add([PLACE], 0.0)
     assignment.partitions[PLACE].begin(Start(7, Mark()))
     with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
         assignment.read_again([PLACE])

@@ -15,9 +15,9 @@ from enricher.worker.records import Mark, Partition, Start
 NAME = Partition("articles", 0)
 UNTIL = 10_000
 EVENTS: dict[Event, Callable[[AssignedPartition], None]] = {
-    Event.REWIND: AssignedPartition.rewind,
+    Event.REWIND: lambda at: at.rewind(4.0),
     Event.HIDE: lambda at: at.hide(3.0),
-    Event.FIND: lambda at: at.find(5),
+    Event.FIND: lambda at: at.find(5, 3.0),
     Event.BEGIN: lambda at: at.begin(Start(7, until=UNTIL), 2),
     Event.HOLD: AssignedPartition.hold,
     Event.RELEASE: AssignedPartition.release,
@@ -39,7 +39,7 @@ WAYS: dict[State, list[Event]] = {
 
 def new(log_end: int = 300) -> AssignedPartition:
     """One that has just been assigned; its log ends there."""
-    return AssignedPartition(NAME, lambda _name: log_end)
+    return AssignedPartition(NAME, lambda _name: log_end, 0.0)
 
 
 def begun(at: int, *, log_end: int) -> AssignedPartition:
@@ -82,7 +82,7 @@ def test_every_state_is_left_and_none_is_a_trap() -> None:
 
 @given(st.lists(st.sampled_from(Event), max_size=30))
 def test_whatever_happens_what_it_knows_fits_its_state(events: list[Event]) -> None:
-    """A start where it is read, held or aside; a start to be committed, or a time since when, in the one state for it."""
+    """A start where it is read, held or aside, else a time since when; a start to be committed in the one state for it."""
     partition = new()
     for event in events:
         if event in AFTER[partition.state]:
@@ -90,24 +90,37 @@ def test_whatever_happens_what_it_knows_fits_its_state(events: list[Event]) -> N
         begun = {State.READING, State.HELD, State.ASIDE}
         assert (partition.start is not None) == (partition.state in begun | {State.FINISHED})
         assert (partition.uncommitted is not None) == (partition.state is State.UNCOMMITTED)
-        assert (partition.hidden_since_s is not None) == (partition.state is State.HIDDEN)
+        assert (partition.unknown_since_s is None) == (partition.start is not None)
         assert partition.deliver(partition.position or 0, 2, 0.0) == (partition.state in begun)
 
 
-def test_the_time_that_outputs_are_hidden_counts_through_a_rewind() -> None:
+def test_the_time_that_a_start_is_unknown_counts_through_a_rewind() -> None:
     """A recovery does not open what somebody else's transaction hides."""
     partition = new()
     for now_s in (3.0, 4.0):
         partition.hide(now_s)
-        partition.rewind()
-    assert 3.0 == partition.hidden_since_s
+        partition.rewind(now_s)
+    assert 0.0 == partition.unknown_since_s
+    partition.begin(Start(7, Mark()))
+    partition.rewind(5.0)
+    assert 5.0 == partition.unknown_since_s
+
+
+def test_a_start_that_is_found_again_is_no_progress() -> None:
+    """It waits for its commit since it was found first, however often it is looked up."""
+    partition = new()
+    for now_s in (3.0, 4.0):
+        partition.find(5, now_s)
+    assert 3.0 == partition.progress_s
+    partition.find(6, 5.0)
+    assert 5.0 == partition.progress_s
 
 
 def test_what_it_delivered_is_forgotten_in_a_rewind() -> None:
     """It goes on where it is committed, and that may be earlier."""
     partition = begun(7, log_end=300)
     assert partition.deliver(8, 3, 0.0)
-    partition.rewind()
+    partition.rewind(9.0)
     assert (None, None, None) == (partition.position, partition.to_commit, partition.epoch_before(9))
     partition.begin(Start(2, Mark()))
     assert 2 == partition.position

@@ -14,8 +14,8 @@ BOUND_S = 60.0
 @pytest.fixture
 def partitions() -> Partitions:
     """Two that are at offset 5, and have been expected to deliver since 0 seconds."""
-    partitions = Partitions(lambda _name: 300, BOUND_S)
-    partitions.add([ONE, OTHER])
+    partitions = Partitions(lambda _name: 300, bound_s=BOUND_S, start_bound_s=BOUND_S)
+    partitions.add([ONE, OTHER], 0.0)
     for name in (ONE, OTHER):
         partitions[name].begin(Start(5, Mark()))
     partitions.expect([ONE, OTHER], 0.0)
@@ -135,15 +135,26 @@ def test_a_partition_that_is_paused_or_gone_owes_nothing(partitions: Partitions)
     assert ONE in partitions.to_ask(130.0)
 
 
-def test_one_whose_start_nobody_says_is_lost_after_the_bound(partitions: Partitions) -> None:
-    """Unless brokers answer meanwhile: then the client has not lost it, and it is known why it waits."""
+def test_one_whose_start_nobody_says_is_late_after_its_bound(partitions: Partitions) -> None:
+    """Whether its leader answers or not, and also during a pause: it has nothing to deliver, but is looked up."""
     third = Partition("articles", 2)
-    partitions.add([third])
-    partitions.expect([third], 0.0)
-    learn(partitions, {}, 40.0)
-    assert ([], [third]) == (partitions.lost(59.0), partitions.lost(60.0))
-    learn(partitions, {third: 4}, 60.0)
-    assert ([], [third]) == (partitions.lost(119.0), partitions.lost(120.0))
+    partitions.add([third], 10.0)
+    partitions.expect([third], 20.0)
+    learn(partitions, {third: 4}, 40.0)
+    partitions.expect_nothing()
+    assert ([], [third]) == (partitions.late(69.0), partitions.late(70.0))
+    assert 60.0 == partitions.silent_s(70.0), "the age of what waits is seen"
+
+
+def test_a_look_up_that_makes_progress_has_the_bound_again(partitions: Partitions) -> None:
+    """An open transaction, for one, has a bound of its own; the age goes on."""
+    third = Partition("articles", 2)
+    partitions.add([third], 10.0)
+    partitions[third].hide(50.0)
+    assert ([], [third]) == (partitions.late(109.0), partitions.late(110.0))
+    assert 100.0 == partitions.silent_s(110.0)
+    partitions[third].begin(Start(5, Mark()))
+    assert ([], 0.0) == (partitions.late(900.0), partitions.silent_s(900.0))
 
 
 def test_an_end_before_our_position_is_that_of_another_log(partitions: Partitions) -> None:

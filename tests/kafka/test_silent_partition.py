@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from threading import Event
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from kafka.clients import config_for, opened, poll_until, records_of
-from kafka.harness import Sent, publish
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka.clients import config_for, joined, opened, poll_until, records_of
+from kafka.harness import Sent, publish, transaction
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -100,6 +101,24 @@ def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topi
     diary.events.clear()
     source.rewind()
     assert [] == diary.events
+
+
+def test_a_committed_offset_that_stays_unknown_ends_the_process_too(topics: Topics) -> None:
+    """An open transaction hides it, while the leader of the partition answers. A new client is tried first."""
+    config = config_for(topics, partition_timeout_s=1, transaction_timeout_s=1)
+    with (
+        closing(Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})) as nobody,
+        transaction(topics.bootstrap_servers, f"{topics.group}.hides", commit=False) as producer,
+    ):
+        offsets = [TopicPartition(topics.input, 0, 0)]
+        producer.send_offsets_to_transaction(offsets, nobody.consumer_group_metadata(), PATIENCE_S)
+        source, _ = joined(config)
+        with pytest.raises(TransactionTrouble, match="its committed offset is unknown"):
+            poll_until(source, lambda: False)
+        assert source.connection().silent_s > 0
+        source.rewind()
+        with pytest.raises(Stalled, match="a new client has not helped"):
+            poll_until(source, lambda: False)
 
 
 def test_idle_partitions_are_no_trouble(topics: Topics) -> None:

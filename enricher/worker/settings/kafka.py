@@ -86,7 +86,8 @@ class KafkaSettings(Group):
         le=3600,
         description="Seconds for which a partition may deliver nothing although there is more to read. Then it is read "
         "alone for a moment; if it still delivers nothing, a new client reads it from its committed offset; if that does "
-        "not help, the process ends (exit code 7).",
+        "not help, the process ends (exit code 7). The same happens if its committed offset stays unknown for this "
+        "time plus `transaction_timeout_s`.",
     )
     properties: dict[str, str | int | float | bool | FromFile] = Field(
         default_factory=dict,

@@ -46,7 +46,9 @@ class Assignment:
 
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
         self.partitions = Partitions(
-            lambda partition: watch.high_watermarks([partition])[partition], config.partition_timeout_s
+            lambda partition: watch.high_watermarks([partition])[partition],
+            bound_s=config.partition_timeout_s,
+            start_bound_s=config.start_timeout_s,
         )
         self._consumer = consumer
         self._watch = watch
@@ -66,8 +68,8 @@ class Assignment:
         self._silent: set[Partition] = set()
         """Partitions that delivered nothing within the timeout, and nothing since, with whichever client."""
         self._warnings = Repeats(period_s=_WARN_EVERY_S)
-        self._unknown_since_s: float | None = None
-        """Since when every look-up has failed."""
+        self._failure: TransactionTrouble | None = None
+        """Why the last look-up failed."""
 
     @property
     def began_with(self) -> int | None:
@@ -80,7 +82,7 @@ class Assignment:
         """Assign partitions where they begin. If that is not known at once they wait, paused, until `tend` finds out."""
         mine = [ours(tp) for tp in partitions]
         self._resumed = {*self.partitions} - {*mine}
-        self.partitions.add(mine)
+        self.partitions.add(mine, time.monotonic())
         found: Mapping[Partition, StartOffset] = {}
         try:
             found = self._committed_starts(mine)
@@ -111,13 +113,14 @@ class Assignment:
             trouble, self._trouble = self._trouble, None
             raise trouble
         if now_s >= self._next_lookup_s and self.partitions.waiting:
-            self._look_up()
-        if lost := self.partitions.lost(now_s):
-            self._give_up_on(lost, "its committed offset is unknown")
+            self._look_up(now_s)
+        if late := self.partitions.late(now_s):
+            failure = f" ({self._failure})" if self._failure else ""
+            self._give_up_on(late, self._config.start_timeout_s, f"its committed offset is unknown{failure}")
         if now_s >= self._next_ends_s and (asked := self.partitions.to_ask(now_s)):
             self._ask_for_ends(asked, now_s)
         if stalled := self.partitions.stalled():
-            self._give_up_on(stalled, "it has more records")
+            self._give_up_on(stalled, self._config.partition_timeout_s, "it has more records")
         self._take_turns(now_s)
 
     def delivered(self, partition: Partition) -> None:
@@ -154,7 +157,6 @@ class Assignment:
     def resume(self) -> None:
         """Deliver records again."""
         self._paused = False
-        self._expect(self.partitions.waiting)
         self._read_on(self.partitions.of(State.READING))
 
     def hold(self, partitions: Collection[Partition]) -> None:
@@ -202,8 +204,7 @@ class Assignment:
         """Go back to the committed offsets; partitions without one wait for `tend`. Raises TransactionTrouble."""
         with mapping_errors("rewinding", self._client_errors):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
-        self.partitions.rewind(partitions)
-        self._expect(partitions)
+        self.partitions.rewind(partitions, time.monotonic())
         if partitions:
             found = self._starts.find(partitions, self._config.request_timeout_s)
             with mapping_errors("rewinding", self._client_errors):
@@ -247,23 +248,24 @@ class Assignment:
             log.info("the start of %s is not known yet: %s", names_of(partitions), trouble)
             return {}
 
-    def _look_up(self) -> None:
+    def _look_up(self, now_s: float) -> None:
         """Find out where waiting partitions begin, and read those that may be read. Raises TopicReplaced."""
         waiting, began_s, pause_s = self.partitions.waiting, time.monotonic(), _LOOKUP_PAUSE_S
         found: Mapping[Partition, StartOffset] = {}
+        self._failure = None
         try:
             found = self._found(waiting)
             if missing := [partition for partition in waiting if partition not in found]:
-                found = {**found, **self._determined(missing)}
+                found = {**found, **self._determined(missing, now_s)}
         except TopicReplaced:
             raise
         except TransactionTrouble as trouble:
-            self._say_unknown(waiting, trouble, began_s)
+            self._failure = trouble
+            self._say_unknown(waiting, trouble, now_s)
             if isinstance(trouble, StillSearching):
                 pause_s = _PAUSE_SHARE * (time.monotonic() - began_s)
-                self._expect(waiting)  # the search has its own bound
-        else:
-            self._unknown_since_s = None
+                for partition in waiting:
+                    self.partitions[partition].progress_s = now_s  # the search has its own bound
         self._next_lookup_s = time.monotonic() + max(
             pause_s, _HIDDEN_PAUSE_S if self.partitions.of(State.HIDDEN) else 0.0
         )
@@ -271,25 +273,20 @@ class Assignment:
 
     def _say_unknown(self, waiting: Sequence[Partition], trouble: TransactionTrouble, now_s: float) -> None:
         """Log that a look-up failed: as a warning once that has lasted, since nothing of these partitions is read."""
-        if self._unknown_since_s is None:
-            self._unknown_since_s = now_s
-        lasts_s = now_s - self._unknown_since_s
+        lasts_s = self.partitions.unknown_s(now_s)
         lasts = lasts_s >= _WARN_EVERY_S and self._warnings.is_new("start")
         level = logging.WARNING if lasts else logging.DEBUG
         log.log(level, "the start of %s has not been known for %.0f s: %s", names_of(waiting), lasts_s, trouble)
 
-    def _determined(self, missing: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+    def _determined(self, missing: Sequence[Partition], now_s: float) -> Mapping[Partition, StartOffset]:
         """Calls `StartFinder.determine`; leaves out partitions whose outputs an open transaction hides: those wait."""
         try:
             return self._starts.determine(missing)
         except UnsettledOutputs as unsettled:
-            now_s = time.monotonic()
             if self._warnings.is_new(UnsettledOutputs):
                 log.warning("%s", unsettled)
             for partition in unsettled.partitions:
                 self.partitions[partition].hide(now_s)
-            if not self._paused:
-                self.partitions.expect(unsettled.partitions, now_s)  # it is known why they deliver nothing
             rest = [partition for partition in missing if partition not in unsettled.partitions]
         return self._starts.determine(rest) if rest else {}
 
@@ -335,7 +332,7 @@ class Assignment:
         """Read from there. Partitions that the client has not started yet keep waiting, and those to be committed first."""
         for partition, each in found.items():
             if each.uncommitted:
-                self.partitions[partition].find(each.start.offset)
+                self.partitions[partition].find(each.start.offset, time.monotonic())
         with mapping_errors("seeking", self._client_errors):
             begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
         for partition in begun:
@@ -364,11 +361,11 @@ class Assignment:
             return False
         return True
 
-    def _give_up_on(self, partitions: Sequence[Partition], why: str) -> None:
+    def _give_up_on(self, partitions: Sequence[Partition], after_s: float, why: str) -> None:
         """Ask for a new client; if that has not helped before, end the process."""
         again = self._silent.intersection(partitions)
         self._silent.update(partitions)
-        message = f"{names_of(partitions)} delivered nothing for {self._config.partition_timeout_s:g} s: {why}"
+        message = f"{names_of(partitions)} delivered nothing for {after_s:g} s: {why}"
         if again:
             message += "; a new client has not helped"
             raise Stalled(message, undelivered=True)  # the partitions stay: attempts at them are taken back

@@ -94,18 +94,20 @@ AFTER: Final[Mapping[State, Mapping[Event, State]]] = {
 class AssignedPartition:
     """One partition from its assignment until it leaves.
 
-    `log_end`: asks for the end of the partition's log. Raises TransactionTrouble if no broker answers.
+    `log_end`: asks for the end of the partition's log. Raises TransactionTrouble if no broker answers. `unknown_since_s`:
+    since when its start has been unknown; None once it is known.
     """
 
     name: Partition
     log_end: Callable[[Partition], int]
+    unknown_since_s: float | None
+    progress_s: float = field(init=False)
+    """While its start is unknown: when a look-up made progress last."""
     state: State = State.SEARCHING
     start: Start | None = None
     """The beginning; None while it is unknown, or not committed. Records that come before that are dropped."""
     uncommitted: int | None = None
     """While UNCOMMITTED: the offset to begin at."""
-    hidden_since_s: float | None = None
-    """While HIDDEN: since when."""
     next: int | None = None
     """The offset after the last delivered record; None while nothing was delivered."""
     end: int | None = None
@@ -117,6 +119,9 @@ class AssignedPartition:
     damage: Damage = field(default_factory=Damage)
     _epochs: list[tuple[int, int]] = field(default_factory=list)
     """Changes of the leader epoch: the first offset to commit with it, and the epoch."""
+
+    def __post_init__(self) -> None:
+        self.progress_s = self.unknown_since_s or 0.0
 
     @property
     def position(self) -> int | None:
@@ -130,27 +135,29 @@ class AssignedPartition:
 
     # ---- events that change the state
 
-    def rewind(self) -> None:
+    def rewind(self, now_s: float) -> None:
         """Forget the position: `begin` says where reading goes on."""
         self._become(Event.REWIND)
-        self.start = self.uncommitted = self.next = self.end = self.held_end = None
+        self.start = self.uncommitted = self.next = self.end = self.held_end = self.silence = None
         self._epochs = []
+        self.unknown_since_s = now_s if self.unknown_since_s is None else self.unknown_since_s
+        self.progress_s = now_s
 
     def hide(self, now_s: float) -> None:
         """An open transaction hides the outputs that would tell where to begin."""
         self._become(Event.HIDE)
-        if self.hidden_since_s is None:
-            self.hidden_since_s = now_s
+        self.progress_s = now_s  # that has its own bound
 
-    def find(self, offset: int) -> None:
+    def find(self, offset: int, now_s: float) -> None:
         """The partition begins here, once this offset is committed."""
         self._become(Event.FIND)
-        self.uncommitted, self.hidden_since_s = offset, None
+        if self.uncommitted != offset:
+            self.uncommitted, self.progress_s = offset, now_s
 
     def begin(self, start: Start, leader_epoch: int | None = None) -> None:
         """Records are delivered from `start` on. `leader_epoch`: of the record before it, if known."""
         self._become(Event.BEGIN)
-        self.start, self.uncommitted, self.hidden_since_s = start, None, None
+        self.start, self.uncommitted, self.unknown_since_s = start, None, None
         self._epochs = [] if leader_epoch is None else [(start.offset, leader_epoch)]
         self._finish_behind(start.offset)
 

@@ -17,12 +17,13 @@ class Partitions:
     """The assigned partitions by name.
 
     `log_end`: asks for the end of a partition's log. Raises TransactionTrouble if no broker answers. `bound_s`: how long a
-    partition may deliver nothing.
+    partition may deliver nothing; `start_bound_s`: how long its start may stay unknown.
     """
 
-    def __init__(self, log_end: Callable[[Partition], int], bound_s: float) -> None:
+    def __init__(self, log_end: Callable[[Partition], int], *, bound_s: float, start_bound_s: float) -> None:
         self._log_end = log_end
         self._bound_s = bound_s
+        self._start_bound_s = start_bound_s
         self._partitions: dict[Partition, AssignedPartition] = {}
         self._drained_s = -math.inf
 
@@ -36,17 +37,17 @@ class Partitions:
         """The partition; None if it is not assigned."""
         return self._partitions.get(name)
 
-    def add(self, names: Iterable[Partition]) -> None:
+    def add(self, names: Iterable[Partition], now_s: float) -> None:
         """These are assigned now; their starts are unknown."""
-        self._partitions.update((name, AssignedPartition(name, self._log_end)) for name in names)
+        self._partitions.update((name, AssignedPartition(name, self._log_end, now_s)) for name in names)
 
-    def rewind(self, names: Iterable[Partition]) -> None:
+    def rewind(self, names: Iterable[Partition], now_s: float) -> None:
         """These start again."""
         for name in names:
             if at := self._partitions.get(name):
-                at.rewind()
+                at.rewind(now_s)
             else:
-                self.add([name])
+                self.add([name], now_s)
 
     def remove(self, names: Iterable[Partition]) -> None:
         """These are no longer assigned."""
@@ -101,10 +102,10 @@ class Partitions:
     # ---- silence
 
     def expect(self, names: Iterable[Partition], now_s: float) -> None:
-        """Records of these are expected from now on, unless they are finished: after an assignment, a seek, or a pause."""
+        """Records of those that are read are expected from now on: after an assignment, a seek, or a pause."""
         for name in names:
-            at = self._partitions[name]
-            at.silence = None if at.state is State.FINISHED else Silence(now_s)
+            if self._partitions[name].state is State.READING:
+                self._partitions[name].silence = Silence(now_s)
 
     def expect_nothing(self) -> None:
         """No records are expected: all are paused."""
@@ -124,16 +125,13 @@ class Partitions:
         ]
 
     def learn(self, ends: Mapping[Partition, int], asked: Iterable[Partition], now_s: float) -> None:
-        """Note the broker's answer about these; a partition without an end has no leader now.
-
-        One whose start is unknown is as silent as its brokers: while they answer, there is nothing that it should deliver.
-        """
+        """Note the broker's answer about these; a partition without an end has no leader now."""
         for name in asked:
             at, end = self._partitions[name], ends.get(name)
             if at.state is State.HELD:
                 at.held_end = at.held_end if end is None else end
             elif at.silence:
-                at.silence.learn(end, end if at.position is None else at.position, now_s)
+                at.silence.learn(end, at.position, now_s)
 
     def overdue(self, now_s: float) -> list[Partition]:
         """Those that are behind their end and delivered nothing within the bound."""
@@ -151,24 +149,24 @@ class Partitions:
         """Those that delivered nothing in their turn either, although the client had nothing else to do."""
         return [name for name, at in self._partitions.items() if at.silence and at.silence.is_stalled(self._drained_s)]
 
-    def lost(self, now_s: float) -> list[Partition]:
-        """Those whose start is unknown, while no broker said anything about them within the bound."""
+    def late(self, now_s: float) -> list[Partition]:
+        """Those whose start is unknown, and no look-up made progress within its bound."""
         return [
             name
             for name, at in self._partitions.items()
-            if at.start is None and at.silence and now_s - at.silence.since_s >= self._bound_s
+            if at.start is None and now_s - at.progress_s >= self._start_bound_s
         ]
+
+    def unknown_s(self, now_s: float) -> float:
+        """The longest time for which a start has been unknown. May be called from any thread."""
+        times_s = [at.unknown_since_s for at in list(self._partitions.values())]
+        return max((now_s - since_s for since_s in times_s if since_s is not None), default=0.0)
 
     def silent_s(self, now_s: float) -> float:
         """The longest time for which a partition behind its end has delivered nothing. May be called from any thread.
 
-        A partition that waits for the end of a transaction in an output topic counts, too.
+        One whose start is unknown counts, too: it may be behind its end.
         """
-        longest_s = 0.0
-        for at in list(self._partitions.values()):
-            silence, hidden_since_s = at.silence, at.hidden_since_s
-            if silence and silence.behind_s is not None:
-                longest_s = max(longest_s, now_s - silence.since_s)
-            if hidden_since_s is not None:
-                longest_s = max(longest_s, now_s - hidden_since_s)
-        return longest_s
+        silences = [at.silence for at in list(self._partitions.values())]
+        behind_s = [now_s - each.since_s for each in silences if each and each.behind_s is not None]
+        return max(self.unknown_s(now_s), *behind_s, 0.0)

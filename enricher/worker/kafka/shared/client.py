@@ -119,6 +119,14 @@ class KafkaConfig:
         } | self._user("producer")  # fmt: skip
 
     @property
+    def start_timeout_s(self) -> float:
+        """How long the start of a partition may stay unknown.
+
+        The open transaction of a worker that died hides the committed offset until the broker ends it.
+        """
+        return self.transaction_timeout_s + self.partition_timeout_s
+
+    @property
     def retry_pause_s(self) -> float:
         """The shortest time after which the producer repeats a request of a transaction."""
         return shortest_retry_pause_s(self.producer())
