@@ -15,10 +15,10 @@ from support.topics import Topics, make_topics
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.operate.inspect.ranges import RangeReader
 from enricher.worker.kafka.reading import damage as rules
-from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.damage import Damage
+from enricher.worker.kafka.reading.fetching import Fetching
+from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.records import Mark, Partition, Start
 from tools.kafka import Cluster
 
@@ -117,12 +117,11 @@ def test_a_reader_without_a_group_never_takes_a_damaged_batch_for_data(damaged: 
 def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
     """Otherwise it would continue behind the damaged batch, and its records would be lost."""
     config = config_for(topics)
-    client_errors = ClientErrors(config)
     consumer = Consumer(config.consumer())
     consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
-    assignment = Assignment(consumer, config, TopicWatch(config), client_errors)
-    assignment.partitions.add([PLACE], 0.0)
-    assignment.partitions[PLACE].begin(Start(7, Mark()))
+    partitions = Partitions(lambda _name: 10, bound_s=60, start_bound_s=80)
+    partitions.add([PLACE], 0.0)
+    partitions[PLACE].begin(Start(7, Mark()))
     with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
-        assignment.read_again([PLACE])
+        Fetching(consumer, partitions, ClientErrors(config)).go_back([PLACE])
     consumer.close()

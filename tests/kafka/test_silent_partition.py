@@ -80,7 +80,7 @@ def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
     """None is taken for lost, and each delivers all its records once and in order, whatever was dropped from the queue."""
     source, count = opened(config_for(topics, partition_timeout_s=BOUND_S))[0], 24_000
     backlog(topics, count)
-    caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.assignment")
+    caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.turns")
     records = read_slowly(source, count, 40)
     assert "alone for a moment" in caplog.text
     for number in range(4):

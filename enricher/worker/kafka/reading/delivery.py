@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, Message
 
 from enricher.worker.kafka.reading.assignment import Assignment
+from enricher.worker.kafka.reading.fetching import Fetching
 from enricher.worker.kafka.reading.partition import AssignedPartition
 from enricher.worker.kafka.reading.unreadable import UnreadableBatches
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -27,10 +28,16 @@ class Delivery:
     """Delivers each record once and in order, or raises an error that waiting does not solve."""
 
     def __init__(
-        self, config: KafkaConfig, assignment: Assignment, watch: TopicWatch, client_errors: ClientErrors
+        self,
+        config: KafkaConfig,
+        assignment: Assignment,
+        fetching: Fetching,
+        watch: TopicWatch,
+        client_errors: ClientErrors,
     ) -> None:
         self._config = config
         self._assignment = assignment
+        self._fetching = fetching
         self._watch = watch
         self._client_errors = client_errors
         self._unreadable = UnreadableBatches(config)
@@ -60,9 +67,9 @@ class Delivery:
             elif at and at.reach_end(message.offset() or 0, now_s):
                 self._assignment.delivered(partition)
         if damaged:
-            self._assignment.read_again(damaged)
+            self._fetching.go_back(damaged)
         if self._config.replay:
-            self._assignment.stop_finished({partition_of(message) for message in messages})
+            self._fetching.stop_finished({partition_of(message) for message in messages})
         return records
 
     def _stand_ins(self, at: AssignedPartition, message: Message, limit: int, now_s: float) -> list[RawRecord]:

@@ -53,8 +53,8 @@ class KafkaSource:
         self._consumer = self._connected()
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
-        self._partitions = self._assignment.partitions
-        self._delivery = Delivery(config, self._assignment, self.watch, self._client_errors)
+        self._partitions, self._fetching = self._assignment.partitions, self._assignment.fetching
+        self._delivery = Delivery(config, self._assignment, self._fetching, self.watch, self._client_errors)
         self._heartbeats = Heartbeats()
         self._portions = Portions()
         self._catching_up: CatchingUp | None = None
@@ -97,16 +97,16 @@ class KafkaSource:
         if not messages:
             self._partitions.drained(now_s)
         records = self._delivery.records_of(messages, limit, now_s)
-        self._assignment.fetch_again()
+        self._fetching.fetch_again()
         return self._portions.learn_from(records)
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
-        self._assignment.pause()
+        self._fetching.pause()
 
     def resume(self) -> None:
         """Deliver records again."""
-        self._assignment.resume()
+        self._fetching.resume()
 
     def hold(self, partitions: Collection[Partition]) -> None:
         """Deliver nothing of these partitions, and what was not delivered of those that were held before."""
@@ -208,7 +208,7 @@ class KafkaSource:
     def _wait(self, limit: int, timeout_s: float, now_s: float) -> tuple[int, float]:
         """How many records to wait for, and how long: `consume` waits until it has all the records it was asked for."""
         timeout_s = min(timeout_s, self._heartbeats.left_s(now_s))
-        if timeout_s > 0 and self._assignment.gathers(now_s):
+        if timeout_s > 0 and self._fetching.gathers(now_s):
             return self._portions.of(limit), min(timeout_s, _GATHER_S)
         return 1 if timeout_s > 0 else self._portions.of(limit), timeout_s
 
