@@ -13,8 +13,8 @@ from enricher.errors import SettingsError, TransactionTrouble
 from enricher.worker.kafka.reading.lookups import Lookups
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
+from enricher.worker.kafka.reading.resume_errors import StillSearching, UnsettledOutputs
 from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset
-from enricher.worker.kafka.reading.tails import StillSearching, UnsettledOutputs
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
 from enricher.worker.records import Mark, Partition, Start
 

@@ -27,7 +27,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.worker.kafka.reading import tails
+from enricher.worker.kafka.reading import settled_ends, tails
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
@@ -113,14 +113,16 @@ def test_partitions_beside_an_open_transaction_go_on(topics: Topics, config: Kaf
     assert ends_of(records) == starts_of(source, topics)
 
 
-def test_a_producer_that_always_has_a_transaction_open_holds_up_nothing(topics: Topics, config: KafkaConfig) -> None:
+def test_a_producer_that_always_has_a_transaction_open_holds_up_nothing(
+    topics: Topics, config: KafkaConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     """Only what was there at the first look counts: the topic may be shared with busy transactional producers."""
     records = enrich(config, COUNT)
     delete_group(topics)
     with ExitStack() as first:
         first.enter_context(left_open(topics, topics.dead_letters, "one"))
         source, _ = joined(config)
-        poll_until(source, lambda: bool(source._assignment._starts._tails._marks))
+        poll_until(source, lambda: "transaction is open" in caplog.text)
         with left_open(topics, topics.dead_letters, "two"):
             first.close()
             poll_until(source, lambda: len(starts_of(source, topics)) == 4)
@@ -131,7 +133,7 @@ def test_a_transaction_that_does_not_end_is_refused(
     topics: Topics, config: KafkaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After more than the longest transaction that a broker allows by default, nobody will end it."""
-    monkeypatch.setattr(tails, "OPEN_S", 1.0)
+    monkeypatch.setattr(settled_ends, "OPEN_S", 1.0)
     with ExitStack() as opening:
         enrich_behind(left_open(topics, topics.output, "open"), topics, config, opening)
         source, _ = joined(config)

@@ -9,7 +9,7 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.scaling.reading import resume_points
 from enricher.operate.topics.admin import Admin
 from enricher.operate.trials import rights
-from enricher.worker.kafka.reading.tails import UnsettledOutputs
+from enricher.worker.kafka.reading.resume_errors import UnsettledOutputs
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.rights import Right, group_right, topic_rights
 from enricher.worker.kafka.shared.topicwatch import TopicWatch

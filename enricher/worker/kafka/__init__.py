@@ -10,7 +10,9 @@ reading/
     lookups            asks where they begin, until it is known; fetching: what the client is told about them
     turns              reads one alone that delivers nothing beside others
     rebalances         the consumer's callbacks
-    start_offsets      where reading begins; tails: where the outputs end, if committed offsets are missing
+    start_offsets      where reading begins
+    tails              where the newest outputs say to resume, if committed offsets are missing
+    newest_outputs     the search for them; settled_ends: once no open transaction hides some; resume_errors: why not
     delivery           messages to records; unreadable: batches that cannot be decompressed
     catching_up        whether the group has committed what was there at the start
 

@@ -1,4 +1,4 @@
-"""What the client is told: to assign, seek, pause and resume partitions. With that begins the time to deliver records.
+"""Tells the client to assign, seek, pause and resume partitions, and notes since when it should deliver their records.
 
 Decides nothing: where a partition begins is the matter of `lookups`, which ones are read that of `assignment` and `turns`.
 """
@@ -53,7 +53,7 @@ class Fetching:
         self._consumer.pause([foreign(partition) for partition in starts if partition not in reading])
 
     def assignment(self) -> list[Partition]:
-        """What the client has, whatever is known here."""
+        """The partitions that the client has, whatever is known here."""
         with mapping_errors("asking for the assignment", self._client_errors):
             return [ours(tp) for tp in self._consumer.assignment()]
 

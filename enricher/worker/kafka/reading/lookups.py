@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
+from enricher.worker.kafka.reading.resume_errors import StillSearching, UnsettledOutputs
 from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset
-from enricher.worker.kafka.reading.tails import StillSearching, UnsettledOutputs
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.reading.tails import OutputTails, cannot_tell
+from enricher.worker.kafka.reading.resume_errors import cannot_tell
+from enricher.worker.kafka.reading.tails import OutputTails
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.errors import mapping_errors

@@ -62,7 +62,7 @@ def transactional_id_right(config: KafkaConfig) -> Right:
 
 
 def needed_after(code: int, text: str, config: KafkaConfig | None, refused_topics: Collection[str]) -> str | None:
-    """What is missing if a request failed with this error; None if that is not the reason.
+    """Names the right that is missing if a request failed with this error; None if that is not the reason.
 
     The right has the resource's name if the client is a worker's. `text`: the error's, which may name topics.
     `refused_topics`: those that the client's log named.
