@@ -64,12 +64,12 @@ def labels(
     path = against or settings.health.labels_baseline
     baseline = read_baseline(path) if path else None
     with closing(TopicReader(config, config.output_topic, newest=newest)) as reader:
-        found = counted(reader)
+        found = count_labels(reader)
     if not found.counts:
         raise SettingsError(
             f"no record with a label is among the newest {newest:,} of each partition of {config.output_topic}"
         )
-    lines = compared(found.counts, baseline)
+    lines = compare(found.counts, baseline)
     if out:
         _write(out, found.baseline(config.output_topic))
     if as_json:
@@ -119,7 +119,7 @@ def labels_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def counted(reader: TopicReader) -> Found:
+def count_labels(reader: TopicReader) -> Found:
     """Count the labels up to the end that each partition had when `reader` was opened."""
     found = Found()
     while not reader.finished:
@@ -129,7 +129,7 @@ def counted(reader: TopicReader) -> Found:
     return found
 
 
-def compared(
+def compare(
     counts: Mapping[tuple[str, str], int], baseline: Mapping[tuple[str, str], float] | None
 ) -> list[dict[str, Any]]:
     """One line per task and label, the most frequent first; with a baseline also for its labels that were not found."""

@@ -10,7 +10,7 @@ import pytest
 from commands.cli_runner import enriched_record, run, write
 
 from enricher.errors import SettingsError
-from enricher.operate.labels import Found, compared, labels_of
+from enricher.operate.labels import Found, compare, labels_of
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.stats.counters import MOST_LABELS
 
@@ -64,7 +64,7 @@ def test_the_baseline_says_when_its_records_were_written() -> None:
 def test_a_label_that_is_no_longer_found_is_listed_and_far_away() -> None:
     """Its share is 0; tasks without a baseline are not compared."""
     counts = {("ner", "PER"): 1_500, ("ner", "LOC"): 500, ("topics", "Sport"): 4_000}
-    lines = compared(counts, {("ner", "ORG"): 0.3, ("ner", "PER"): 0.55, ("ner", "LOC"): 0.15, ("gone", "x"): 1.0})
+    lines = compare(counts, {("ner", "ORG"): 0.3, ("ner", "PER"): 0.55, ("ner", "LOC"): 0.15, ("gone", "x"): 1.0})
     assert [("PER", False), ("LOC", True), ("ORG", True)] == [
         (line["label"], line["drifted"]) for line in lines if line["task"] == "ner"
     ]
@@ -77,7 +77,7 @@ def test_a_label_that_is_no_longer_found_is_listed_and_far_away() -> None:
 def test_a_task_with_very_many_labels_is_bounded_and_not_compared() -> None:
     """The most frequent ones are told apart, in whichever order they came."""
     counts = {("topics", f"label-{number}"): number + 1 for number in range(200)}
-    lines = compared(counts, {("topics", "label-3"): 1.0})
+    lines = compare(counts, {("topics", "label-3"): 1.0})
     assert MOST_LABELS + 1 == len(lines)
     assert {"label-199", "label-136", "other"} <= {line["label"] for line in lines}
     assert not any("drifted" in line for line in lines)

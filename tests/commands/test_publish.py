@@ -14,7 +14,7 @@ from support.reading import read_all
 
 from enricher.errors import BrokerError, FatalError, SettingsError
 from enricher.operate.publish.command import _Sending
-from enricher.operate.publish.lines import Inputs, check_lines, keyed
+from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
 from enricher.worker.articles import FieldMapping
 from enricher.worker.build.reading import line_mapping, line_reader
 from enricher.worker.settings import Settings, load_settings
@@ -141,23 +141,23 @@ def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None
 def test_keys_are_ids_of_objects_only() -> None:
     """Only an object's string id is a key; the first round changes no byte."""
     usual = FieldMapping()
-    assert keyed(b'{ "id":"x" }', 1, usual) == (b"x", b'{ "id":"x" }')
-    assert keyed(b'\xef\xbb\xbf{"id":"x"}', 1, usual) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
+    assert key_and_value(b'{ "id":"x" }', 1, usual) == (b"x", b'{ "id":"x" }')
+    assert key_and_value(b'\xef\xbb\xbf{"id":"x"}', 1, usual) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
     deep = b'{"id":"x","more":' + b"[" * 900 + b"]" * 900 + b"}"
-    assert keyed(deep, 2, usual) == (b"x", deep)
-    assert keyed(b'{"id": 1}', 2, usual) == (None, b'{"id": 1}')
-    assert keyed(b"{", 2, usual) == (None, b"{")
-    assert keyed(b"[1]", 2, usual) == (None, b"[1]")
-    assert keyed(b'{"id":"\xc3\xa4"}', 2, usual) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
+    assert key_and_value(deep, 2, usual) == (b"x", deep)
+    assert key_and_value(b'{"id": 1}', 2, usual) == (None, b'{"id": 1}')
+    assert key_and_value(b"{", 2, usual) == (None, b"{")
+    assert key_and_value(b"[1]", 2, usual) == (None, b"[1]")
+    assert key_and_value(b'{"id":"\xc3\xa4"}', 2, usual) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
 
 
 def test_keys_are_ids_wherever_the_mapping_finds_them() -> None:
     """The suffix of later rounds goes there too, or all rounds would have the same ids."""
     deep = FieldMapping({"id": "/meta/ids/1"}, scalar_ids=True)
-    assert (b"x#3", b'{"meta":{"ids":[0,"x#3"]}}') == keyed(b'{"meta": {"ids": [0, "x"]}}', 3, deep)
-    assert (b"7#2", b'{"meta":{"ids":[0,"7#2"]}}') == keyed(b'{"meta": {"ids": [0, 7]}}', 2, deep)
-    assert (b"7", b'{"meta": {"ids": [0, 7]}}') == keyed(b'{"meta": {"ids": [0, 7]}}', 1, deep)
-    assert (None, b'{"id": "x"}') == keyed(b'{"id": "x"}', 2, deep)
+    assert (b"x#3", b'{"meta":{"ids":[0,"x#3"]}}') == key_and_value(b'{"meta": {"ids": [0, "x"]}}', 3, deep)
+    assert (b"7#2", b'{"meta":{"ids":[0,"7#2"]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 2, deep)
+    assert (b"7", b'{"meta": {"ids": [0, 7]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 1, deep)
+    assert (None, b'{"id": "x"}') == key_and_value(b'{"id": "x"}', 2, deep)
 
 
 def test_a_check_reads_articles_where_the_settings_say_that_they_are(
@@ -169,7 +169,7 @@ def test_a_check_reads_articles_where_the_settings_say_that_they_are(
     file.write_text('{"id": "a", "text": "Oslo"}\n')
     inputs, settings = Inputs([file], several_passes=False), load_settings()
     assert 1 == check_lines(inputs, line_reader(settings))
-    assert (b"a", b'{"id":"a"}') == keyed(b'{"id":"a"}', 1, line_mapping(settings))
+    assert (b"a", b'{"id":"a"}') == key_and_value(b'{"id":"a"}', 1, line_mapping(settings))
     file.write_text('{"id": "a", "body": "Oslo"}\n')
     with pytest.raises(FatalError, match=r"line 1: body is missing at /text\. Nothing was published"):
         check_lines(inputs, line_reader(settings))

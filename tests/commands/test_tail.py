@@ -16,7 +16,7 @@ from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
 from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
-from enricher.operate.tail.show import as_line, enriched, highlighted
+from enricher.operate.tail.show import as_line, enriched_lines, highlight
 from enricher.worker.articles import encode_record, record_writer
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
@@ -201,7 +201,7 @@ def test_an_article_that_is_not_the_record_s_own_is_noticed() -> None:
     entities = [{"field": "body", "start": 0, "end": 4, "text": "Oslo", "label": "LOC"}]
     assert marks_in(entities, "body", "Rome is warm") is None
     document = {"id": "a", "entities": entities, "coverage": {"tokens": 1, "windows": 1, "truncated": False}}
-    lines = [line.plain for line in enriched(document, Article("a", "", "Rome is warm"), "", colours=False)]
+    lines = [line.plain for line in enriched_lines(document, Article("a", "", "Rome is warm"), "", colours=False)]
     assert "  body: [Oslo LOC]" in lines
 
 
@@ -209,15 +209,15 @@ def test_control_characters_of_an_article_never_reach_the_terminal() -> None:
     """Control characters become spaces, so that positions stay valid."""
     assert printable("a\x1b[31mb\x9b") == "a [31mb "
     assert printable("a\u200fb\u2028c\u202ed") == "a b c d"
-    shown = highlighted(Excerpt("\x1bOslo\x07", (Mark(1, 5, "LOC"),)), colours=True)
+    shown = highlight(Excerpt("\x1bOslo\x07", (Mark(1, 5, "LOC"),)), colours=True)
     assert shown.plain == " Oslo LOC "
 
 
 def test_entities_have_the_colour_of_their_label() -> None:
     """With colours, only the entity and its label are styled; unknown labels have a colour too."""
-    shown = highlighted(Excerpt("in Oslo", (Mark(3, 7, "LOC"),)), colours=True)
+    shown = highlight(Excerpt("in Oslo", (Mark(3, 7, "LOC"),)), colours=True)
     assert [(span.start, span.end, span.style) for span in shown.spans] == [(3, 7, "bold cyan"), (7, 11, "dim cyan")]
-    assert highlighted(Excerpt("x", (Mark(0, 1, "GPE"),)), colours=True).spans
+    assert highlight(Excerpt("x", (Mark(0, 1, "GPE"),)), colours=True).spans
 
 
 def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
@@ -228,7 +228,7 @@ def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
         record, findings={**record.findings, "embeddings": record.findings["embeddings"][:1]}, tasks=reports
     )
     document = orjson.loads(encode_record(record))
-    lines = [line.plain for line in enriched(document, record.article, "now", colours=False)]
+    lines = [line.plain for line in enriched_lines(document, record.article, "now", colours=False)]
     assert [
         "a-1",
         "  [Oslo LOC], 1905",
@@ -238,5 +238,5 @@ def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
         "  a-1: 1 entities, 5 tokens, 1 window(s), now",
     ] == lines
     nothing = document | {"classifications": [], "embeddings": []}
-    shown = [line.plain for line in enriched(nothing, None, "now", colours=False)]
+    shown = [line.plain for line in enriched_lines(nothing, None, "now", colours=False)]
     assert ["  topic: no class", "  similar: no vector"] == shown[2:4]

@@ -125,9 +125,9 @@ class NothingExpires(Clients):
 class OnlyOffsetsAreKept(Clients):
     """As on a broker that forgets the metadata of an offset."""
 
-    def committed(self, consumer: Consumer, timeout_s: float = 15.0) -> TopicPartition:
+    def committed_offset(self, consumer: Consumer, timeout_s: float = 15.0) -> TopicPartition:
         """The bare offset."""
-        return self.partition(super().committed(consumer, timeout_s).offset)
+        return self.partition(super().committed_offset(consumer, timeout_s).offset)
 
 
 @pytest.mark.parametrize(

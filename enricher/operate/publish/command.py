@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.operate.publish.lines import Inputs, check_lines, keyed
+from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
 from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.rate import TokenBucket
 from enricher.worker.articles import FieldMapping
@@ -102,7 +102,7 @@ class _Sending:
         """Send each line, which comes with the number of its round, from 1."""
         for round_number, line in lines:
             self._wait_for_turn(ticker)
-            self._publisher.send(*keyed(line.value, round_number, self._mapping))
+            self._publisher.send(*key_and_value(line.value, round_number, self._mapping))
             self.sent += 1
             if self._transactional and self.sent % _LINES_PER_TRANSACTION == 0:
                 self._commit()

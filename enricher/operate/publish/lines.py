@@ -86,7 +86,7 @@ def check_lines(inputs: Inputs, reader: ArticleReader) -> int:
     return count
 
 
-def keyed(value: bytes, round_number: int, mapping: FieldMapping) -> tuple[bytes | None, bytes]:
+def key_and_value(value: bytes, round_number: int, mapping: FieldMapping) -> tuple[bytes | None, bytes]:
     """Key and value to publish: the key is the id where there is one; malformed lines stay as they are.
 
     From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique; only what is nested

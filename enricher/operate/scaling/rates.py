@@ -67,7 +67,7 @@ class Rates:
             return 0.0
         first, last = self._moments[0], self._moments[-1]
         if first.at_s < last.at_s:
-            return _arrived(first.backlog, last.backlog) / (last.at_s - first.at_s)
+            return _arrivals(first.backlog, last.backlog) / (last.at_s - first.at_s)
         return last.backlog.behind / max(_WINDOW_S, last.backlog.age_s or 0.0)
 
     @property
@@ -103,7 +103,7 @@ def _full(moment: _Moment) -> bool:
     return len(waited) >= min(moment.backlog.workers, len(moment.backlog.partitions))
 
 
-def _arrived(before: Backlog, after: Backlog) -> int:
+def _arrivals(before: Backlog, after: Backlog) -> int:
     ends = {each.number: each.end for each in before.partitions}
     return sum(max(0, each.end - ends.get(each.number, each.end)) for each in after.partitions)
 

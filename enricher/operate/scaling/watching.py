@@ -92,7 +92,7 @@ class Watch:
     def see(self, rules: Rules, timeout_s: float) -> Seen:
         """The load, and what `rules` derive from it. Raises BrokerError if it cannot be read in time."""
         deadline = Deadline(timeout_s, self._clock)
-        with held(self._lock, BrokerError("another call is still reading the backlog"), timeout_s):
+        with holding(self._lock, BrokerError("another call is still reading the backlog"), timeout_s):
             if self._load is None or self._clock() - self._looked_s >= _FRESH_S:
                 self._load = self._look(deadline.left_s())
             return Seen(self._load, wanted_workers(self._load, rules))
@@ -120,7 +120,7 @@ class Watch:
 
 
 @contextmanager
-def held(lock: threading.Lock | threading.Semaphore, refusal: Exception, timeout_s: float = 0.0) -> Iterator[None]:
+def holding(lock: threading.Lock | threading.Semaphore, refusal: Exception, timeout_s: float = 0.0) -> Iterator[None]:
     """Hold the lock in the body; raises `refusal` if it is not free in time."""
     if not lock.acquire(timeout=timeout_s):
         raise refusal
@@ -181,7 +181,7 @@ class Watches:
         if (trigger.group, trigger.topic) == self._configured:
             return nullcontext()
         refusal = f"one scaler answers at most {_MAX_OTHER_CALLS} calls for other groups and topics at once"
-        return held(self._others, TooMany(refusal))
+        return holding(self._others, TooMany(refusal))
 
     def _watch(self, trigger: Trigger) -> Watch:
         key, idle = (trigger.group, trigger.topic), None

@@ -95,7 +95,7 @@ class _Viewer:
         facts = self._facts(record, source)
         try:
             document = orjson.loads(show.json_of(record))
-            lines = list(show.enriched(document, self._article(source), facts, colours=self._colours))
+            lines = list(show.enriched_lines(document, self._article(source), facts, colours=self._colours))
         except (ValueError, LookupError, TypeError, AttributeError):  # not written by a worker
             lines = [show.foreign(record)]
         for line in lines:

@@ -43,7 +43,9 @@ def as_line(record: RawRecord) -> bytes:
     })  # fmt: skip
 
 
-def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *, colours: bool) -> Iterator[Text]:
+def enriched_lines(
+    document: Mapping[str, Any], article: Article | None, facts: str, *, colours: bool
+) -> Iterator[Text]:
     """The lines for one enriched record: title, sentences with entities, facts."""
     entities = document["entities"]
     excerpts = _excerpts(entities, article)
@@ -52,8 +54,8 @@ def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *
         yield from _without_text(entities, colours=colours)
     else:
         title, body = excerpts
-        yield highlighted(title, colours=colours, style="bold")
-        yield from (Text("  ") + highlighted(part, colours=colours) for part in body[:_MAX_SENTENCES])
+        yield highlight(title, colours=colours, style="bold")
+        yield from (Text("  ") + highlight(part, colours=colours) for part in body[:_MAX_SENTENCES])
         if len(body) > _MAX_SENTENCES:
             yield Text(f"  ... and {len(body) - _MAX_SENTENCES} more sentences with entities", style="dim")
     yield from _tasks(document)
@@ -90,7 +92,7 @@ def dead_letter(record: RawRecord) -> Iterator[Text]:
     yield Text(printable(f"  {source}, attempts {headers.get('attempts')}, {headers.get('time')}"), style="dim")
 
 
-def highlighted(excerpt: Excerpt, *, colours: bool, style: str = "") -> Text:
+def highlight(excerpt: Excerpt, *, colours: bool, style: str = "") -> Text:
     """The text with its entities marked by colour and label, or by brackets without colours."""
     text, position = Text(style=style if colours else ""), 0
     for mark in excerpt.marks:

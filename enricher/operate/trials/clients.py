@@ -96,12 +96,12 @@ class Clients:
         self._go_on()
         failed: list[KafkaError] = []
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def note(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
                 failed.append(error)
 
         for value in values:
-            producer.produce(self.topic, value.encode(), _KEY, partition=self.number, on_delivery=delivered)
+            producer.produce(self.topic, value.encode(), _KEY, partition=self.number, on_delivery=note)
         unsent = producer.flush(CALL_S)
         if failed:
             raise KafkaException(failed[0])
@@ -135,7 +135,7 @@ class Clients:
         metadata: bytes = consumer.consumer_group_metadata()
         return metadata
 
-    def committed(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
+    def committed_offset(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
         """The committed offset of the trial's group. A `read_committed` consumer waits for open transactions."""
         [found] = without_errors(consumer.committed([self.partition()], timeout=timeout_s))
         return found

@@ -44,7 +44,7 @@ def by_generation(clients: Clients) -> Outcome:
         # Closing it left the group. The other member takes over its partitions.
         _wait(clients, lambda: clients.membership(staying) != before, [staying])
         of_gone = _send(clients, 3, gone)
-        offset = clients.committed(staying).offset
+        offset = clients.committed_offset(staying).offset
         _must_be_taken(clients, staying, 4)
     verdicts = [f"refused with {error}" if error else "accepted" for error in (of_older, of_gone)]
     seen = (

@@ -22,12 +22,12 @@ def in_the_transaction(clients: Clients) -> Outcome:
         producer.begin_transaction()
         clients.write(producer, "aborted")
         clients.send_offset(producer, 2)
-        during = clients.committed(unstable).offset
+        during = clients.committed_offset(unstable).offset
         producer.abort_transaction(CALL_S)
-        aborted = clients.committed(stable).offset
+        aborted = clients.committed_offset(stable).offset
         clients.write_and_commit(producer, "committed", offset=3)
-        clients.wait(lambda: clients.committed(stable).offset == 3, CALL_S)
-        committed = clients.committed(stable).offset
+        clients.wait(lambda: clients.committed_offset(stable).offset == 3, CALL_S)
+        committed = clients.committed_offset(stable).offset
     seen = f"committed was 1; with 2 sent {during}, after the abort {aborted}; with 3 sent and committed {committed}"
     return Outcome((during, aborted, committed) == (1, 1, 3), seen)
 
@@ -36,12 +36,12 @@ def stable_fetch(clients: Clients) -> Outcome:
     """Request the committed offset while a transaction that has sent one is open, and again after its commit."""
     with clients.producer() as producer, clients.consumer() as stable:
         clients.write_and_commit(producer, offset=1)
-        first = clients.committed(stable).offset
+        first = clients.committed_offset(stable).offset
         producer.begin_transaction()
         clients.send_offset(producer, 2)
         early = _answer_within(clients, stable, _UNANSWERED_S)
         producer.commit_transaction(CALL_S)
-        late = clients.committed(stable).offset
+        late = clients.committed_offset(stable).offset
     while_open = f"no answer for {_UNANSWERED_S:.0f} s" if early is None else f"the answer {early}"
     seen = f"committed was {first}; with 2 sent and the transaction open {while_open}, after the commit {late}"
     return Outcome((first, early, late) == (1, None, 2), seen)
@@ -54,7 +54,7 @@ def metadata(clients: Clients) -> Outcome:
         producer.begin_transaction()
         producer.send_offsets_to_transaction([sent], clients.no_member(), CALL_S)
         producer.commit_transaction(CALL_S)
-        found = clients.committed(consumer)
+        found = clients.committed_offset(consumer)
     text = "came back" if found.metadata == _METADATA else f"came back as {found.metadata!r}"
     seen = f"offset {found.offset}; the text of {len(_METADATA)} bytes {text}; leader epoch 0 as {found.leader_epoch}"
     return Outcome((found.offset, found.metadata, found.leader_epoch) == (1, _METADATA, 0), seen)
@@ -78,7 +78,7 @@ def topic_made_again(clients: Clients) -> Outcome:
 
 def _answer_within(clients: Clients, consumer: Consumer, timeout_s: float) -> int | None:
     try:
-        return clients.committed(consumer, timeout_s).offset
+        return clients.committed_offset(consumer, timeout_s).offset
     except KafkaException as exception:
         if exception.args[0].code() in _UNANSWERED:
             return None

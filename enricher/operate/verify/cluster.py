@@ -23,11 +23,11 @@ class Cluster(Inspector):
         super().__init__(config)
         self._stable = lone_consumer(config, self._complaint, {"isolation.level": "read_committed"})
 
-    def committed(self) -> Committed:
+    def offsets_now(self) -> Committed:
         """The group's committed offsets in the input topic now, without those of pending transactions."""
         return committed_of(self.committed_offsets(self._config.input_topic))
 
-    def settled(self, timeout_s: float) -> tuple[Committed, Committed]:
+    def settled_offsets(self, timeout_s: float) -> tuple[Committed, Committed]:
         """The committed offsets once no pending transaction holds any back, and those that are still held back.
 
         Waits for pending transactions for at most `timeout_s`; the second part is empty if all have ended.
@@ -37,7 +37,7 @@ class Cluster(Inspector):
         if answer is not None:
             return committed_of(answer), {}
         pending = [number for number in numbers if self._stable_offsets([number], _PENDING_S) is None]
-        committed = self.committed()
+        committed = self.offsets_now()
         return committed, {number: committed[number] for number in pending}
 
     def close(self) -> None:

@@ -115,7 +115,7 @@ class _Verification:
 
     def _settled_offsets(self) -> tuple[PartitionOffsets, Committed]:
         """The group's offsets in the present topic, and those that an open transaction holds back."""
-        committed, pending = self._cluster.settled(self._options.settle_s)
+        committed, pending = self._cluster.settled_offsets(self._options.settle_s)
         self._watch.note(committed)
         return of_topic(committed, self._topic_id), pending
 

@@ -76,7 +76,7 @@ def wait_for_group(
     total = sum(left.values())
 
     def done() -> bool:
-        committed = cluster.committed()
+        committed = cluster.offsets_now()
         watch.note(committed)
         offsets = of_topic(committed, topic_id)
         for number in [number for number, end in left.items() if (offsets.get(number) or 0) >= end]:
@@ -126,7 +126,7 @@ def _has_reached(
 
 def _sample(cluster: Cluster, watch: OffsetWatch) -> None:
     with suppress(BrokerError):
-        _warn(watch.note(cluster.committed()))
+        _warn(watch.note(cluster.offsets_now()))
 
 
 def _warn(falls: Iterable[Fall]) -> None:

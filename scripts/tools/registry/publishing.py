@@ -16,7 +16,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.operate.publish.lines import Inputs, keyed
+from enricher.operate.publish.lines import Inputs, key_and_value
 from enricher.operate.publish.publisher import Publisher
 from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
@@ -49,7 +49,7 @@ def publish_lines(files: Sequence[Path], schema_file: Path) -> int:
     encode = registered_encoder(schema_file, client, f"{config.input_topic}-value")
     try:
         for line in inputs.lines():
-            key, value = keyed(line.value, 1, mapping)
+            key, value = key_and_value(line.value, 1, mapping)
             publisher.send(key, encode(value))
     finally:
         while publisher.drain(_DRAIN_STEP_S):
