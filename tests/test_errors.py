@@ -14,7 +14,7 @@ import enricher
 from enricher import errors
 from enricher.errors import BrokerError, EnricherError, FatalError, ProducerFenced, TransactionTrouble
 from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import mapped, mapping_errors
+from enricher.worker.kafka.shared.errors import mapping_errors, our_error
 
 CODES = sorted({value for name, value in vars(KafkaError).items() if name.isupper() and isinstance(value, int)})
 _DRAWN = re.compile(r"^(?P<indent>[ │├└─]*)(?P<name>[A-Z]\w+) *(?P<code>\d+)?(?= |$)")
@@ -84,7 +84,7 @@ def test_there_are_codes_to_map() -> None:
 def test_every_code_of_the_client_becomes_one_of_our_errors(*, fatal: bool) -> None:
     """Trouble, a refusal or fencing: nothing is left that the loop would not know what to do about."""
     for code in CODES:
-        error = mapped(KafkaError(code, "reason", fatal=fatal), "testing", ClientErrors())
+        error = our_error(KafkaError(code, "reason", fatal=fatal), "testing", ClientErrors())
         assert type(error) in {TransactionTrouble, BrokerError, ProducerFenced}
         assert "testing" in str(error)
 
@@ -111,7 +111,7 @@ def test_every_code_of_the_client_becomes_one_of_our_errors(*, fatal: bool) -> N
 )
 def test_codes_are_sorted_by_what_to_do_about_them(code: int, ours: type[EnricherError]) -> None:
     """Fencing is looked into, a missing right ends the process and says which, all else may pass."""
-    assert ours is type(mapped(KafkaError(code), "testing", ClientErrors()))
+    assert ours is type(our_error(KafkaError(code), "testing", ClientErrors()))
 
 
 def test_nothing_foreign_passes_the_border() -> None:
@@ -128,5 +128,5 @@ def test_vague_errors_carry_the_last_word_of_the_client() -> None:
     """`timed out` alone helps nobody; what the client complained of before does."""
     client_errors = ClientErrors()
     client_errors(KafkaError(KafkaError._RESOLVE, "no such host"))
-    assert "no such host" in str(mapped(KafkaError(KafkaError._TIMED_OUT), "testing", client_errors))
-    assert "no such host" not in str(mapped(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), "testing", client_errors))
+    assert "no such host" in str(our_error(KafkaError(KafkaError._TIMED_OUT), "testing", client_errors))
+    assert "no such host" not in str(our_error(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), "testing", client_errors))

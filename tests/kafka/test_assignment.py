@@ -19,7 +19,7 @@ def silent_for(assignment: Assignment, seconds: int, *, after_s: float = 0.0) ->
     began_s = time.monotonic() + after_s
     for second in range(seconds):
         assignment.tend(began_s + second)
-        assignment.partitions.drained(began_s + second)
+        assignment.partitions.note_drain(began_s + second)
 
 
 @pytest.fixture

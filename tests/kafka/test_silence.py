@@ -48,7 +48,7 @@ def test_a_partition_that_speaks_is_never_asked_about(partitions: Partitions) ->
 def test_one_that_is_behind_and_gives_nothing_is_overdue_after_the_bound(partitions: Partitions) -> None:
     """Half the bound until it is asked, half until it is judged."""
     behind(partitions, 30.0)
-    partitions.drained(40.0)
+    partitions.note_drain(40.0)
     assert [] == partitions.overdue(59.0)
     assert [ONE] == partitions.overdue(60.0)
 
@@ -57,7 +57,7 @@ def test_one_at_its_end_is_left_alone(partitions: Partitions) -> None:
     """It has nothing to give, for however long."""
     for now_s in range(30, 600, 30):
         learn(partitions, {ONE: 5, OTHER: 5}, float(now_s))
-        partitions.drained(float(now_s))
+        partitions.note_drain(float(now_s))
     assert [] == partitions.overdue(600.0)
 
 
@@ -65,10 +65,10 @@ def test_one_whose_leader_is_away_is_left_alone(partitions: Partitions) -> None:
     """Nobody answers for it: there is nothing that a client could fetch. When the leader is back it has its time again."""
     behind(partitions, 30.0)
     learn(partitions, {OTHER: 5}, 50.0)
-    partitions.drained(80.0)
+    partitions.note_drain(80.0)
     assert [] == partitions.overdue(90.0)
     behind(partitions, 100.0)
-    partitions.drained(110.0)
+    partitions.note_drain(110.0)
     assert [] == partitions.overdue(129.0)
     assert [ONE] == partitions.overdue(130.0)
 
@@ -77,12 +77,12 @@ def test_one_beside_a_backlog_is_left_alone_until_it_has_had_its_turn(partitions
     """Its record may stand in the client's queue, or not be fetched before others, however long that lasts."""
     behind(partitions, 30.0)
     hear(partitions, OTHER, 400.0)
-    assert ([ONE], []) == (partitions.overdue(400.0), partitions.stalled())
+    assert ([ONE], []) == (partitions.overdue(400.0), partitions.stalled)
     partitions.give_turn([ONE], 400.0, renewed=True)
-    partitions.drained(401.0)
-    assert [] == partitions.stalled(), "the client may just be fetching"
-    partitions.drained(402.0)
-    assert [ONE] == partitions.stalled()
+    partitions.note_drain(401.0)
+    assert [] == partitions.stalled, "the client may just be fetching"
+    partitions.note_drain(402.0)
+    assert [ONE] == partitions.stalled
 
 
 def test_a_turn_lasts_until_the_partition_delivers(partitions: Partitions) -> None:
@@ -91,11 +91,11 @@ def test_a_turn_lasts_until_the_partition_delivers(partitions: Partitions) -> No
     partitions.give_turn([ONE], 60.0, renewed=True)
     partitions.give_turn([ONE], 61.0, renewed=False)
     hear(partitions, ONE, 61.0)
-    partitions.drained(90.0)
-    assert ([], []) == (partitions.overdue(90.0), partitions.stalled())
+    partitions.note_drain(90.0)
+    assert ([], []) == (partitions.overdue(90.0), partitions.stalled)
     behind(partitions, 95.0)
     partitions.give_turn([ONE], 130.0, renewed=False)
-    assert [] == partitions.stalled()
+    assert [] == partitions.stalled
 
 
 def test_a_turn_that_others_shared_begins_again(partitions: Partitions) -> None:
@@ -103,14 +103,14 @@ def test_a_turn_that_others_shared_begins_again(partitions: Partitions) -> None:
     behind(partitions, 30.0)
     partitions.give_turn([ONE], 60.0, renewed=True)
     partitions.give_turn([ONE], 70.0, renewed=True)
-    partitions.drained(71.0)
-    assert [] == partitions.stalled()
+    partitions.note_drain(71.0)
+    assert [] == partitions.stalled
 
 
 def test_a_record_makes_all_well_again(partitions: Partitions) -> None:
     """Late is not never."""
     behind(partitions, 30.0)
-    partitions.drained(40.0)
+    partitions.note_drain(40.0)
     hear(partitions, ONE, 59.0)
     assert [] == partitions.overdue(90.0)
     assert 0.0 == partitions.silent_s(90.0)
@@ -127,7 +127,7 @@ def test_a_partition_that_is_paused_or_gone_owes_nothing(partitions: Partitions)
     """Its time begins again when it is read again."""
     behind(partitions, 30.0)
     partitions[ONE].hold()
-    partitions.drained(60.0)
+    partitions.note_drain(60.0)
     assert [] == partitions.overdue(100.0)
     partitions[ONE].release()
     partitions.expect([ONE], 100.0)
@@ -160,5 +160,5 @@ def test_a_look_up_that_makes_progress_has_the_bound_again(partitions: Partition
 def test_an_end_before_our_position_is_that_of_another_log(partitions: Partitions) -> None:
     """The topic was made again, and a client that has lost its leader does not notice (seen: silent for two minutes)."""
     learn(partitions, {ONE: 3, OTHER: 5}, 30.0)
-    partitions.drained(40.0)
+    partitions.note_drain(40.0)
     assert [ONE] == partitions.overdue(60.0)

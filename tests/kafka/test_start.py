@@ -201,7 +201,7 @@ def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatc
     place = records[0].partition
     with monkeypatch.context() as patched:
         starts = source._assignment._starts
-        patched.setattr(starts, "_committed", lambda *_: [TopicPartition(place.topic, place.number, 3)])
+        patched.setattr(starts, "_committed_offsets", lambda *_: [TopicPartition(place.topic, place.number, 3)])
         with pytest.raises(TransactionTrouble, match="stale"):
             source.rewind()
     source.rewind()

@@ -12,7 +12,7 @@ from support.topics import Topics
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import mapped
+from enricher.worker.kafka.shared.errors import our_error
 
 # Names that are parts of one another, as those of real topics are.
 TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})
@@ -31,7 +31,7 @@ def config() -> KafkaConfig:
 
 def refusal(code: int, doing: str, client_errors: ClientErrors, reason: str = "refused") -> str:
     """The message of a refusal, which is fatal."""
-    error = mapped(KafkaError(code, reason), doing, client_errors)
+    error = our_error(KafkaError(code, reason), doing, client_errors)
     assert isinstance(error, BrokerError)
     return str(error)
 
@@ -89,14 +89,14 @@ def test_a_refused_certificate_is_explained(config: KafkaConfig, alert: str) -> 
     """TLS gives only an alert; the message says what to check."""
     client_errors = ClientErrors(config)
     client_errors(KafkaError(KafkaError._TRANSPORT, alert))
-    error = mapped(KafkaError(KafkaError._TIMED_OUT), "asking", client_errors)
+    error = our_error(KafkaError(KafkaError._TIMED_OUT), "asking", client_errors)
     assert isinstance(error, TransactionTrouble)
     assert "ssl.certificate.location" in str(error)
 
 
 def test_a_transport_failure_without_a_reason_says_where_to_look(config: KafkaConfig) -> None:
     """A client without TLS gets no reason from a listener with TLS."""
-    assert "security.protocol" in str(mapped(KafkaError(KafkaError._TRANSPORT), "asking", ClientErrors(config)))
+    assert "security.protocol" in str(our_error(KafkaError(KafkaError._TRANSPORT), "asking", ClientErrors(config)))
 
 
 def test_the_same_complaint_is_logged_once(config: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:

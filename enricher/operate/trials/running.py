@@ -20,7 +20,7 @@ from enricher.operate.trials.clients import Clients, Outcome
 from enricher.operate.trials.promises import PROMISES, Promise, Result
 from enricher.operate.trials.topics import TrialTopics
 from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.errors import mapped
+from enricher.worker.kafka.shared.errors import our_error
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ def _try(promise: Promise, clients: Clients) -> Result:
     try:
         outcome = promise.trial(clients)
     except KafkaException as exception:
-        outcome = Outcome(None, str(mapped(exception.args[0], "a trial", clients.complaint)))
+        outcome = Outcome(None, str(our_error(exception.args[0], "a trial", clients.complaint)))
     except EnricherError as error:
         outcome = Outcome(None, str(error))
     except Exception as error:  # noqa: BLE001  as the docstring says

@@ -99,11 +99,11 @@ class Assignment:
             failure = f" ({self._lookups.failure})" if self._lookups.failure else ""
             self._give_up_on(late, self._config.start_timeout_s, f"its committed offset is unknown{failure}")
         self._turns.learn_ends(now_s)
-        if stalled := self.partitions.stalled():
+        if stalled := self.partitions.stalled:
             self._give_up_on(stalled, self._config.partition_timeout_s, "it has more records")
         self._turns.take(now_s)
 
-    def delivered(self, partition: Partition) -> None:
+    def note_delivery(self, partition: Partition) -> None:
         """The partition delivered a record, or its end."""
         if self._silent:
             self._silent.discard(partition)
@@ -127,9 +127,9 @@ class Assignment:
             self.fetching.go_back(released)
             self.fetching.read_on(released)
 
-    def committed(self, offsets: Mapping[Partition, int]) -> None:
+    def note_commit(self, offsets: Mapping[Partition, int]) -> None:
         """Note committed offsets: a lower answer of the broker is stale from now on."""
-        self._starts.committed(offsets)
+        self._starts.note_commit(offsets)
         if not offsets.keys().isdisjoint(self.partitions.waiting):  # they begin now
             self._lookups.hurry()
 

@@ -55,7 +55,7 @@ class CatchingUp:
             self._ends, self._topic_id = self._ends_of_the_range(partitions), topic_id
             return
         deadline = Deadline(self._timeout_s)
-        lows, ends = (self._listed(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
+        lows, ends = (self._list(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
         self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
         self._topic_id = topic_id
         records = sum(ends[partition] - lows[partition] for partition in partitions)
@@ -98,7 +98,7 @@ class CatchingUp:
         untils = {ours(tp): CommitMetadata.decode(tp.metadata).until for tp in committed if tp.offset >= 0}
         return {partition: until for partition, until in untils.items() if until is not None}
 
-    def _listed(self, partitions: Sequence[Partition], spec: OffsetSpec, deadline: Deadline) -> Mapping[Partition, int]:
+    def _list(self, partitions: Sequence[Partition], spec: OffsetSpec, deadline: Deadline) -> Mapping[Partition, int]:
         wanted = {foreign(partition): spec for partition in partitions}
 
         def ask(left_s: float) -> Mapping[Partition, int]:

@@ -58,7 +58,7 @@ class Damage:
         if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return self._is_stray(at, expected, now_s)
         # Not `at`, which the client may have read from the damaged batch.
-        return error.code() in DAMAGED and self._noted(error, partition, expected, now_s)
+        return error.code() in DAMAGED and self._note(error, partition, expected, now_s)
 
     def is_unreadable(self, error: KafkaError | None) -> bool:
         """Whether it is certain that the batch last passed to `is_seen` cannot be decompressed."""
@@ -72,7 +72,7 @@ class Damage:
         """The partition delivered a record."""
         self.offset = self._stray = None
 
-    def _noted(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
+    def _note(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
         self._stray = None
         if self.offset != offset:
             self.offset, self.first_s, self.fetches = offset, now_s, 0

@@ -60,12 +60,12 @@ class Delivery:
             elif error is None:
                 record = raw_record(message, self._watch.topic_id, max_headers=self._config.max_headers)
                 if at and at.deliver(record.offset, record.leader_epoch, now_s):
-                    self._assignment.delivered(partition)
+                    self._assignment.note_delivery(partition)
                     records.append(record)
             elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
                 log.warning("%s", transient_error(error, f"reading {self._config.input_topic}", self._client_errors))
             elif at and at.reach_end(message.offset() or 0, now_s):
-                self._assignment.delivered(partition)
+                self._assignment.note_delivery(partition)
         if damaged:
             self._fetching.go_back(damaged)
         if self._config.replay:
@@ -83,6 +83,6 @@ class Delivery:
         span = self._unreadable.span(at.name, at.position, error, message.offset() or 0)
         stand_ins = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_id)
         records = [record for record in stand_ins if at.deliver(record.offset, record.leader_epoch, now_s)]
-        self._assignment.delivered(at.name)
+        self._assignment.note_delivery(at.name)
         damage.give_up(at.position, more=len(span) > len(records))
         return records

@@ -112,7 +112,7 @@ class Partitions:
         for at in self._partitions.values():
             at.silence = None
 
-    def drained(self, now_s: float) -> None:
+    def note_drain(self, now_s: float) -> None:
         """The client had no more records: now no data of other partitions is ahead of a record."""
         self._drained_s = now_s
 
@@ -145,6 +145,7 @@ class Partitions:
             if silence := self._partitions[name].silence:
                 silence.give_turn(now_s, renewed=renewed)
 
+    @property
     def stalled(self) -> list[Partition]:
         """Those that delivered nothing in their turn either, although the client had nothing else to do."""
         return [name for name, at in self._partitions.items() if at.silence and at.silence.is_stalled(self._drained_s)]

@@ -52,7 +52,7 @@ class SettledEnds:
             self._marks.update((place, _Mark(ends[place], now_s)) for place in new)
         lows, stable = self._watch.beginnings(places), self._watch.last_offsets(places)
         if unsettled := [place for place in places if stable[place] < self._marks[place].end]:
-            raise self._unsettled(unsettled, now_s)
+            raise self._trouble_of(unsettled, now_s)
         return {place: (lows[place], stable[place]) for place in places}
 
     def forget(self, places: Iterable[Partition]) -> None:
@@ -60,7 +60,7 @@ class SettledEnds:
         for place in places:
             self._marks.pop(place, None)
 
-    def _unsettled(self, places: Collection[Partition], now_s: float) -> UnsettledOutputs:
+    def _trouble_of(self, places: Collection[Partition], now_s: float) -> UnsettledOutputs:
         """The error while transactions are open. Raises SettingsError if one of them has been for too long."""
         oldest = min(places, key=lambda place: self._marks[place].since_s)
         open_s = now_s - self._marks[oldest].since_s

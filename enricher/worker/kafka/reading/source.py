@@ -50,7 +50,7 @@ class KafkaSource:
         self._client_errors = ClientErrors(config)
         self._statistics = Statistics(config.input_topic)
         self._joined = False
-        self._consumer = self._connected()
+        self._consumer = self._connect()
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
         self._partitions, self._fetching = self._assignment.partitions, self._assignment.fetching
@@ -95,7 +95,7 @@ class KafkaSource:
             self._rebalances.check()
         now_s = time.monotonic()
         if not messages:
-            self._partitions.drained(now_s)
+            self._partitions.note_drain(now_s)
         records = self._delivery.records_of(messages, limit, now_s)
         self._fetching.fetch_again()
         return self._portions.learn_from(records)
@@ -162,9 +162,9 @@ class KafkaSource:
             for partition, offset in release.committable.items()
         ]
 
-    def committed(self, release: Release) -> None:
+    def note_commit(self, release: Release) -> None:
         """Note that these offsets are committed."""
-        self._assignment.committed(release.committable)
+        self._assignment.note_commit(release.committable)
 
     def member_id(self) -> str:
         """This worker's member id; empty while it is not a member. For the loop's thread only."""
@@ -212,7 +212,7 @@ class KafkaSource:
             return self._portions.of(limit), min(timeout_s, _GATHER_S)
         return 1 if timeout_s > 0 else self._portions.of(limit), timeout_s
 
-    def _connected(self) -> Consumer:
+    def _connect(self) -> Consumer:
         return new_client(Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors)
 
     def _join(self, listener: PartitionListener) -> None:
@@ -223,7 +223,7 @@ class KafkaSource:
     def _renew(self) -> None:
         """Leave the group and join it with a new client. Raises TransactionTrouble, after which it may be called again."""
         self._rebalances.end(self._assignment.abandon())
-        old, self._consumer = self._consumer, self._connected()
+        old, self._consumer = self._consumer, self._connect()
         self._joined = False
         with mapping_errors("leaving the group", self._client_errors):
             old.close()

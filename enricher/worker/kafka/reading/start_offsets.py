@@ -74,7 +74,7 @@ class StartFinder:
         """Ask this one from now on."""
         self._consumer = consumer
 
-    def committed(self, offsets: Mapping[Partition, int]) -> None:
+    def note_commit(self, offsets: Mapping[Partition, int]) -> None:
         """This worker committed these offsets: a lower answer is stale from now on."""
         self._floors.update(offsets)
 
@@ -99,7 +99,7 @@ class StartFinder:
         Raises TransactionTrouble if the broker does not answer or the answer is stale.
         """
         found: dict[Partition, StartOffset] = {}
-        committed = self._committed(self._consumer, partitions, timeout_s)
+        committed = self._committed_offsets(self._consumer, partitions, timeout_s)
         for tp in committed:
             partition, metadata = ours(tp), CommitMetadata.decode(tp.metadata)
             if tp.offset < 0 or not metadata.is_of(self._watch.topic_id):
@@ -167,7 +167,7 @@ class StartFinder:
             partition: StartOffset(Start(at, until=at)) for partition, at in self._watch.beginnings(partitions).items()
         }
 
-    def _committed(
+    def _committed_offsets(
         self, consumer: Consumer, partitions: Iterable[Partition], timeout_s: float
     ) -> Sequence[TopicPartition]:
         with mapping_errors("asking for the committed offsets", self._client_errors):
@@ -200,7 +200,7 @@ class StartFinder:
         properties = self._config.consumer() | {"isolation.level": "read_uncommitted"}
         with closing(new_client(Consumer, properties, self._client_errors)) as consumer:
             everything = [Partition(topic, number) for number in range(self._watch.partitions[topic])]
-            return self._committed(consumer, everything, self._config.request_timeout_s)
+            return self._committed_offsets(consumer, everything, self._config.request_timeout_s)
 
     def _known_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         """The ends that this worker has determined or gone beyond, with `kafka.start=end`."""
@@ -225,11 +225,11 @@ class StartFinder:
             )
             return self._known_ends(partitions)
         if start == "resume":
-            return {**self._at_the_beginning(partitions), **self._resumed(partitions)}
+            return {**self._at_the_beginning(partitions), **self._behind_outputs(partitions)}
         log.info("no committed offset for %s: reading from the beginning (kafka.start=beginning)", names_of(partitions))
         return self._at_the_beginning(partitions)
 
-    def _resumed(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+    def _behind_outputs(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         fewest = min(self._watch.partitions.values())
         beyond = [partition for partition in partitions if partition.number >= fewest]
         if beyond and self._tails.unwritten():

@@ -20,7 +20,7 @@ Polled = Consumer | Producer | AdminClient
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001  the client's name
 
 
-def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+def our_error(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
     """Our error for `error`, which occurred while `doing` something: its class says what the caller must do."""
     text = f"{doing}: {client_errors.explain(error)}"
     if error.code() in _FENCED:
@@ -33,7 +33,7 @@ def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enrich
 
 def transient_error(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
     """Maps an error that waiting solves; raises BrokerError for any other."""
-    trouble = mapped(error, doing, client_errors)
+    trouble = our_error(error, doing, client_errors)
     if isinstance(trouble, BrokerError):
         raise trouble
     if error.fatal():
@@ -57,7 +57,7 @@ def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | Non
         if not isinstance(error, KafkaError):
             message = f"{doing}: {error}"
             raise TransactionTrouble(message) from exception
-        raise mapped(error, doing, client_errors) from exception
+        raise our_error(error, doing, client_errors) from exception
 
 
 @contextmanager

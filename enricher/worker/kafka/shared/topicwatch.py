@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import mapped, mapping_errors
+from enricher.worker.kafka.shared.errors import mapping_errors, our_error
 from enricher.worker.kafka.shared.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
 from enricher.worker.records import Partition
 from enricher.worker.runtime.deadlines import Deadline
@@ -188,7 +188,7 @@ class TopicWatch:
                 error = exception.args[0]
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return MissingTopic(no_such_topic(topic))
-                trouble = mapped(error, f"asking for the topic '{topic}'", self.client_errors)
+                trouble = our_error(error, f"asking for the topic '{topic}'", self.client_errors)
                 if not isinstance(trouble, TransactionTrouble):
                     raise trouble
                 return trouble

@@ -43,14 +43,14 @@ class BatchSize:
         """Whether only the topics limited the batches of the present producer, and allow larger ones by now."""
         return self._limit_bytes is None and self._used_bytes < allowed_bytes
 
-    def limited(self, allowed_bytes: int) -> int:
+    def next_batch_bytes(self, allowed_bytes: int) -> int:
         """The batch size of the next producer, where settings and topics allow `allowed_bytes`."""
         if self._limit_bytes is not None and self._limit_bytes >= allowed_bytes:
             self._limit_bytes, self._larger_at_s = None, math.inf
         self._used_bytes = min(allowed_bytes, self._limit_bytes or allowed_bytes)
         return self._used_bytes
 
-    def refused(self, size_bytes: int, now_s: float) -> None:
+    def note_refusal(self, size_bytes: int, now_s: float) -> None:
         """Note that the broker refused a batch of several records, which took at most `size_bytes` together."""
         if self._grown_at_s is not None:
             lately = now_s - self._grown_at_s < _LONGEST_PAUSE_S

@@ -62,11 +62,11 @@ class TopicLimits:
                 self._known[topic] = int(settings[_SETTING])
         return dict(self._known)
 
-    def applied(self, properties: Mapping[str, Any], encoder: Encoder, now_s: float) -> dict[str, Any]:
+    def apply(self, properties: Mapping[str, Any], encoder: Encoder, now_s: float) -> dict[str, Any]:
         """The properties of a new producer with the current limits applied. The encoder gets the limits as well."""
         self._most_batch_bytes = properties["batch.size"]
         self._tell(encoder, now_s)
-        return {**properties, "batch.size": self.batches.limited(self._allowed_batch_bytes(encoder))}
+        return {**properties, "batch.size": self.batches.next_batch_bytes(self._allowed_batch_bytes(encoder))}
 
     def ask_again(self, encoder: Encoder, now_s: float) -> None:
         """Ask again before a transaction, if a limit below the settings is old. Blocks as `read` does."""

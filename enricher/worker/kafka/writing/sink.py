@@ -112,11 +112,11 @@ class TransactionalSink:
             raise
         except BaseException as error:
             if isinstance(error, RefusedBatch):
-                self._limits.batches.refused(error.size_bytes, time.monotonic())
+                self._limits.batches.note_refusal(error.size_bytes, time.monotonic())
             self._unfenced.put(producer)
             raise
         self._producer = producer
-        self._source.committed(release)
+        self._source.note_commit(release)
         log_dead_letters(release.tickets, transaction.substitutes)
         # Asked for in any case: while every batch holds one record, all transactions may be slow.
         larger_batches = self._limits.larger_batches(self._encoder, time.monotonic())
@@ -210,7 +210,7 @@ class TransactionalSink:
             log.warning("no new producer yet: %s", trouble)
 
     def _connect(self) -> Producer:
-        properties = self._limits.applied(self._config.producer(), self._encoder, time.monotonic())
+        properties = self._limits.apply(self._config.producer(), self._encoder, time.monotonic())
         timeout_s = 2 * self._config.transaction_timeout_s
         return opened_producer(
             properties, self._client_errors, timeout_s, learn=self._placement.learn, kind=self._producer_class

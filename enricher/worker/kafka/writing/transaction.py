@@ -15,7 +15,7 @@ from enricher.worker.articles import Encoder, Outgoing
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import mapped
+from enricher.worker.kafka.shared.errors import our_error
 from enricher.worker.kafka.shared.membership import StaleGeneration, is_stale
 from enricher.worker.kafka.writing.placement import Placement
 from enricher.worker.records import DeadLetter, Outcome, Release, Ticket
@@ -180,7 +180,7 @@ class Transaction:
         if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
             # Purged because the transaction had failed before. Only the next call says why.
             self._producer.begin_transaction()
-        return mapped(error, f"{len(reports.failed)} records were not written", self._client_errors)
+        return our_error(error, f"{len(reports.failed)} records were not written", self._client_errors)
 
     def _refusal_for_size(self, too_large: Sequence[Sequence[Failure]]) -> EnricherError:
         """Blames records that were certainly alone in their batch, if there are any."""
