@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tools.cluster.errors import ToolsError
 from tools.cluster.table import needed
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,6 @@ Object = dict[str, Any]
 Answer = subprocess.CompletedProcess[str]
 
 _TIMEOUT_S = 120.0
-_POLL_S = 0.1
 
 
 class Client:
@@ -68,9 +67,13 @@ class Client:
 
 def wait_for(what: str, ask: Callable[[], _T | None], timeout_s: float = _TIMEOUT_S) -> _T:
     """Call `ask` until its result is true, and return it; raises `ToolsError` with the last result on timeout."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (answer := ask()):
-        if time.monotonic() > deadline_s:
-            raise ToolsError(f"waited {timeout_s:.0f} s for {what}; the last answer was {answer!r}")
-        time.sleep(_POLL_S)
+    answer: _T | None = None
+
+    def answered() -> bool:
+        nonlocal answer
+        answer = ask()
+        return bool(answer)
+
+    if not wait_until(answered, timeout_s) or answer is None:
+        raise ToolsError(f"waited {timeout_s:.0f} s for {what}; the last answer was {answer!r}")
     return answer

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from tools.cluster.errors import ToolsError
 from tools.cluster.objects import first_objects, kubeconfig
 from tools.cluster.schemas import SOURCES
 from tools.cluster.table import chosen, folder_of, needed
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 120.0  # for each wait; on an idle machine all of them together take seconds
 _STOP_TIMEOUT_S = 10.0
-_POLL_S = 0.1
 _TOLD_CHARS = 2000
 
 
@@ -161,12 +160,16 @@ class Service:
 
     def _wait(self, what: str, ask: Callable[[], str]) -> None:
         """Ask until there is no complaint."""
-        deadline_s = time.monotonic() + _START_TIMEOUT_S
-        while complaint := ask():
-            self._check_alive()
-            if time.monotonic() > deadline_s:
-                raise ToolsError(f"waited {_START_TIMEOUT_S:.0f} s for {what}: {complaint}")
-            time.sleep(_POLL_S)
+        complaint = ""
+
+        def ready() -> bool:
+            nonlocal complaint
+            if complaint := ask():
+                self._check_alive()
+            return not complaint
+
+        if not wait_until(ready, _START_TIMEOUT_S):
+            raise ToolsError(f"waited {_START_TIMEOUT_S:.0f} s for {what}: {complaint}")
 
     def _check_alive(self) -> None:
         started = {path.stem for path in self.folder.glob("*.log")}

@@ -5,7 +5,6 @@ A node knows only its own folder and port; `cluster` makes several nodes a clust
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from tools.kafka.errors import ClusterError
 from tools.kafka.java import log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.properties import HOST, render
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,9 +149,11 @@ def quiet_admin(addresses: str) -> AdminClient:
 
 def wait_until_ready(nodes: Sequence[Node], timeout_s: float = START_TIMEOUT_S) -> None:
     """Wait until each of `nodes` sees all of them; raises `ClusterError` on timeout or if one ended."""
-    everyone = {node.node_id for node in nodes}
-    deadline_s = time.monotonic() + timeout_s
-    pending = list(nodes)
-    while pending := [node for node in pending if not node.sees(everyone)]:
-        if time.monotonic() > deadline_s:
-            raise ClusterError(f"{pending[0].address} did not answer in {timeout_s:.0f} s: see {pending[0].log_path}")
+    everyone, pending = {node.node_id for node in nodes}, list(nodes)
+
+    def ready() -> bool:
+        pending[:] = [node for node in pending if not node.sees(everyone)]
+        return not pending
+
+    if not wait_until(ready, timeout_s, 0.0):  # `sees` waits for an answer
+        raise ClusterError(f"{pending[0].address} did not answer in {timeout_s:.0f} s: see {pending[0].log_path}")

@@ -5,11 +5,12 @@ It is a plain client: what it says of a worker's outputs owes nothing to the wor
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,16 +92,21 @@ class Reader:
 
     def _committed(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
         """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
-        give_up_s = time.monotonic() + _TIMEOUT_S
-        while True:
+        committed: list[TopicPartition] = []
+
+        def answered() -> bool:
             try:
-                return consumer.committed(asked, timeout=_TIMEOUT_S)
+                committed[:] = consumer.committed(asked, timeout=_TIMEOUT_S)
             except KafkaException as exception:
                 error = exception.args[0]
-                later = error.retriable() or error.code() == KafkaError.NOT_COORDINATOR
-                if not later or time.monotonic() > give_up_s:
+                if not error.retriable() and error.code() != KafkaError.NOT_COORDINATOR:
                     raise
-                time.sleep(0.2)
+                return False
+            return True
+
+        if not wait_until(answered, _TIMEOUT_S, 0.2):
+            raise TimeoutError(f"the group's coordinator does not answer within {_TIMEOUT_S:g} s")
+        return committed
 
     def _end(self, consumer: Consumer, partition: TopicPartition) -> int:
         bounds = consumer.get_watermark_offsets(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-import time
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -22,6 +21,7 @@ from tools.kafka.kept_folder import KeptFolder
 from tools.ports import free_ports
 from tools.registry.archive import ArchiveLock, default_folder, unpacked
 from tools.registry.errors import RegistryError
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -131,13 +131,13 @@ class Registry:
             )
 
     def _wait_until_ready(self, timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while not answers(self.url):
+        def ready() -> bool:
             if self._process is None or self._process.poll() is not None:
                 raise RegistryError(f"the registry ended while starting. {log_tail(self._log_path)}")
-            if time.monotonic() > deadline_s:
-                raise RegistryError(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(self._log_path)}")
-            time.sleep(0.1)
+            return answers(self.url)
+
+        if not wait_until(ready, timeout_s):
+            raise RegistryError(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(self._log_path)}")
 
     @property
     def _log_path(self) -> Path:

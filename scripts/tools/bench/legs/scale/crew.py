@@ -74,12 +74,17 @@ class Crew:
         """Publish evenly to all partitions and wait until all is committed. Raises TimeoutError."""
         before, meter, began_s = self.command(), self.bench.meter(), time.monotonic()
         _publish(self.bench, self.topics, values)
-        deadline_s = time.monotonic() + _READY_S
-        while (done := _sum(after := self.command(), "published") - _sum(before, "published")) < len(values):
-            if time.monotonic() > deadline_s:
-                message = f"{done} of {len(values)} articles in {_READY_S:g} s"
-                raise TimeoutError(message)
-            time.sleep(_ASK_S)
+        after, done = before, 0
+
+        def published() -> bool:
+            nonlocal after, done
+            after = self.command()
+            done = _sum(after, "published") - _sum(before, "published")
+            return bool(done >= len(values))
+
+        if not wait_until(published, _READY_S, _ASK_S):
+            message = f"{done} of {len(values)} articles in {_READY_S:g} s"
+            raise TimeoutError(message)
         load = meter.read()
         assert done == len(values), "every article is published once"
         return Burst(
