@@ -57,7 +57,7 @@ class _Letter(NamedTuple):
 
 @dataclass(slots=True)
 class _Counts:
-    """What a process has published, and in `earlier` what others had published before it, by partition."""
+    """Counts what a process has published, and in `earlier` what others had published before it, by partition."""
 
     limits: Limits
     articles: int = 0
