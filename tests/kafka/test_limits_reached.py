@@ -62,7 +62,7 @@ def test_three_workers_with_a_broken_mapping_end_at_their_limits(topics: Topics,
                 wait_until(partial(has_partitions, log), WORK_S, "it has partitions")
                 process.send_signal(signal.SIGKILL)
             assert process.wait(WORK_S) in {12, -signal.SIGKILL}
-    # A start that does not know the tallies of all partitions yet may fill the row of one of those that it knows.
+    # A start that does not know the counts of all partitions yet may fill the row of one of those that it knows.
     assert stopped <= letters_in(topics) <= WORKERS * LIMIT + 4 * SPARE
 
     with worker(topics.environment | QUICK_FAILOVER | named(0), "--until-caught-up", stub=True) as repaired:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from loop.fake_group import Group, LogError
 
-from enricher.worker.records import Mark, Partition, Tally
+from enricher.worker.records import LetterCounts, Mark, Partition
 
 
 class ProducerFenced(LogError):
@@ -38,7 +38,7 @@ class Transaction:
     first_offsets: dict[Partition, int] = field(default_factory=dict)
     group_offsets: dict[Partition, int] = field(default_factory=dict)
     marks: dict[Partition, Mark] = field(default_factory=dict)
-    tallies: dict[Partition, Tally] = field(default_factory=dict)
+    letter_counts: dict[Partition, LetterCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +112,16 @@ class Producer:
         member: str,
         generation: int,
         marks: Mapping[Partition, Mark] = MappingProxyType({}),
-        tallies: Mapping[Partition, Tally] = MappingProxyType({}),
+        letter_counts: Mapping[Partition, LetterCounts] = MappingProxyType({}),
     ) -> None:
         """Make the group's offsets, with their metadata, part of the transaction. Raises NoMember or StaleGeneration."""
         transaction = self._open()
         self._log.group.check(member, generation)
         transaction.group_offsets.update(offsets)
         transaction.marks.update({partition: marks.get(partition, Mark()) for partition in offsets})
-        transaction.tallies.update({partition: tallies.get(partition, Tally()) for partition in offsets})
+        transaction.letter_counts.update(
+            {partition: letter_counts.get(partition, LetterCounts()) for partition in offsets}
+        )
 
     def commit(self) -> None:
         """Make everything visible at once."""
@@ -152,7 +154,7 @@ class FakeLog:
         self.group = Group(self.input)
         self.committed: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
-        self.tallies: dict[Partition, Tally] = {}
+        self.letter_counts: dict[Partition, LetterCounts] = {}
         """What stands beside the committed offsets."""
         self.commits: list[Transaction] = []
         """The transactions that were committed, in this order."""
@@ -195,7 +197,7 @@ class FakeLog:
         if state == "committed":
             self.committed.update(transaction.group_offsets)
             self.marks.update(transaction.marks)
-            self.tallies.update(transaction.tallies)
+            self.letter_counts.update(transaction.letter_counts)
             self.commits.append(transaction)
 
     def time_out(self, transaction: Transaction) -> None:

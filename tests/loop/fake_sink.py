@@ -133,12 +133,12 @@ class FakeSink:
         self._dead_letters.learn(self._start_of)
         if not self._dead_letters.allows(release.tickets, substitutes):
             raise RefusedSubstitutes(substitutes)
-        tallies = self._dead_letters.seal(release, substitutes).tallies
+        letter_counts = self._dead_letters.seal(release, substitutes).letter_counts
         self._fault("send_offsets")
         member, generation = self._membership()
         self._fault("offsets_under_way")
         try:
-            producer.send_offsets(release.committable, member, generation, release.marks, tallies)
+            producer.send_offsets(release.committable, member, generation, release.marks, letter_counts)
         except StaleGeneration:
             self._fault("abort")
             producer.abort()

@@ -14,7 +14,7 @@ from loop.faults import Fault, no_fault
 
 from enricher.errors import Fenced, TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
-from enricher.worker.records import Mark, Partition, RawRecord, Start, Tally
+from enricher.worker.records import LetterCounts, Mark, Partition, RawRecord, Start
 from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.stats.snapshot import Connection
 
@@ -185,7 +185,7 @@ class FakeSource:
 
     def _begin(self, partition: Partition, offset: int) -> int:
         self._starts[partition] = Start(
-            offset, self._log.marks.get(partition, Mark()), self._log.tallies.get(partition, Tally())
+            offset, self._log.marks.get(partition, Mark()), self._log.letter_counts.get(partition, LetterCounts())
         )
         return offset
 

@@ -13,7 +13,7 @@ from loop.world import INPUT, INVALID, SHORT, UNTOKENIZABLE, Process, World
 from support.seeds import seeds
 
 from enricher.errors import TooManyDeadLetters, TransactionTrouble
-from enricher.worker.records import EnrichedRecord, Mark, Outcome, Partition, Release, Tally
+from enricher.worker.records import EnrichedRecord, LetterCounts, Mark, Outcome, Partition, Release
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 
 LIMIT = 20
@@ -66,7 +66,7 @@ def test_it_commits_what_is_within_the_limit_and_ends_with_a_code_of_its_own() -
     assert INVALID.decode() not in str(end.value)
     assert (LIMIT, 5) == (letters_in(world), len(world.outputs()))
     assert {FIRST: 25} == world.log.committed
-    assert ({FIRST: Mark()}, {FIRST: Tally(LIMIT, LIMIT)}) == (world.log.marks, world.log.tallies)
+    assert ({FIRST: Mark()}, {FIRST: LetterCounts(LIMIT, LIMIT)}) == (world.log.marks, world.log.letter_counts)
     assert world.violations() == []
 
 

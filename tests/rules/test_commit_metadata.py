@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from enricher.worker.records import Mark, Tally
+from enricher.worker.records import LetterCounts, Mark
 from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_the_start
 
 
@@ -18,8 +18,8 @@ from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_
         (CommitMetadata("id", Mark(attempts=3, alone=1)), "enricher/1 topic-id=id attempts=3 alone=1"),
         (CommitMetadata("id", Mark(attempts=3), began_with=4), "enricher/1 topic-id=id began-with=4 attempts=3"),
         (CommitMetadata("id", began_with=0), "enricher/1 topic-id=id began-with=0"),
-        (CommitMetadata("id", tally=Tally(in_window=9)), "enricher/1 topic-id=id dead-letters=9"),
-        (CommitMetadata(tally=Tally(3, 9)), "enricher/1 dead-letters=9 dead-letters-in-a-row=3"),
+        (CommitMetadata("id", letter_counts=LetterCounts(in_window=9)), "enricher/1 topic-id=id dead-letters=9"),
+        (CommitMetadata(letter_counts=LetterCounts(3, 9)), "enricher/1 dead-letters=9 dead-letters-in-a-row=3"),
     ],
 )
 def test_what_is_written_is_read_back(metadata: CommitMetadata, text: str) -> None:

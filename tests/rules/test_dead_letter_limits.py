@@ -15,12 +15,12 @@ from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
+    LetterCounts,
     Outcome,
     Partition,
     RawRecord,
     Release,
     Start,
-    Tally,
     Ticket,
     Tombstone,
 )
@@ -49,11 +49,11 @@ class Offsets:
 
     def __init__(self) -> None:
         self.next = dict.fromkeys(PLACES, 0)
-        self.tallies: dict[Partition, Tally] = {}
+        self.letter_counts: dict[Partition, LetterCounts] = {}
 
     def start_of(self, partition: Partition) -> Start:
         """Where a process begins."""
-        return Start(self.next[partition], tally=self.tallies.get(partition, Tally()))
+        return Start(self.next[partition], letter_counts=self.letter_counts.get(partition, LetterCounts()))
 
     def release(self, story: str, partition: Partition = PLACES[0]) -> Release:
         """Tickets with these outcomes."""
@@ -78,8 +78,8 @@ class Process:
         """Commit what may be; returns why it was not all."""
         release, why = self.rule.cut(self._offsets.release(story, partition))
         self._offsets.next.update(release.committable)
-        self._offsets.tallies.update(dict.fromkeys(release.committable, Tally()))
-        self._offsets.tallies.update(self.rule.seal(release).tallies)
+        self._offsets.letter_counts.update(dict.fromkeys(release.committable, LetterCounts()))
+        self._offsets.letter_counts.update(self.rule.seal(release).letter_counts)
         self.rule.note_committed(release, {})
         return why
 
@@ -200,7 +200,7 @@ def test_a_partition_that_comes_back_is_not_counted_twice() -> None:
 @pytest.mark.parametrize("effective", [False, True])
 @pytest.mark.parametrize("before", ["", "+"])
 def test_a_transaction_of_unknown_outcome_counts_if_it_took_effect(before: str, *, effective: bool) -> None:
-    """Its tally is found beside the offset, and no recovery leaves more to the process than it had."""
+    """Its letter_counts is found beside the offset, and no recovery leaves more to the process than it had."""
     offsets, limits = Offsets(), Limits(100, 0.5, 1_000)
     process = Process(offsets, limits)
     process.publish(before + "-" * 40)
@@ -209,7 +209,7 @@ def test_a_transaction_of_unknown_outcome_counts_if_it_took_effect(before: str, 
         sealed = process.rule.seal(release)
         if effective:
             offsets.next.update(release.committable)
-            offsets.tallies.update(sealed.tallies)
+            offsets.letter_counts.update(sealed.letter_counts)
         process.rule.rewind(PLACES)
         process.rule.learn(offsets.start_of)
     assert process.rule.used["max_in_a_row"] == (1.0 if effective else 0.4)
@@ -218,11 +218,11 @@ def test_a_transaction_of_unknown_outcome_counts_if_it_took_effect(before: str, 
     assert process.publish("-")
 
 
-@pytest.mark.parametrize("tally", [Tally(10**10, 10**10), Tally(10**9, 0)])
-def test_a_tally_that_somebody_else_wrote_is_bounded(tally: Tally) -> None:
+@pytest.mark.parametrize("letter_counts", [LetterCounts(10**10, 10**10), LetterCounts(10**9, 0)])
+def test_counts_that_somebody_else_wrote_are_bounded(letter_counts: LetterCounts) -> None:
     """Anybody may commit offsets for the group: no count leaves less than a twentieth, or takes time."""
     offsets = Offsets()
-    offsets.tallies[PLACES[0]] = tally
+    offsets.letter_counts[PLACES[0]] = letter_counts
     process = Process(offsets, Limits(300, 0.5, 1_000))
     assert all(used <= 0.95 for used in process.rule.used.values())
     assert process.publish("-" * 15) is None
@@ -255,8 +255,8 @@ def test_dead_letters_instead_of_large_outputs_count_before_they_are_committed()
     assert process.rule.cut(release) == (release, None)
     assert process.rule.allows(release.tickets, {})
     assert not process.rule.allows(release.tickets, {release.tickets[2]: letter})
-    assert process.rule.seal(release).tallies == {PLACES[0]: Tally(1, 1)}
-    assert process.rule.seal(release, {release.tickets[2]: letter}).tallies == {PLACES[0]: Tally(4, 1)}
+    assert process.rule.seal(release).letter_counts == {PLACES[0]: LetterCounts(1, 1)}
+    assert process.rule.seal(release, {release.tickets[2]: letter}).letter_counts == {PLACES[0]: LetterCounts(4, 1)}
 
 
 def test_the_reason_names_the_limit_the_commonest_reasons_and_examples() -> None:

@@ -16,7 +16,7 @@ from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.kafka.shared.partition_reader import Ranges
 
 Offsets = Mapping[int, int]
-"""By partition number."""
+"""Offsets by partition number."""
 FORMS: Final = "'beginning', 'end', a time such as 2026-11-24 or 2026-11-24T06:00Z, or a JSON file of offsets"
 
 

@@ -21,7 +21,7 @@ from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
-from enricher.worker.commands.signals import interrupted, stopped_by_signals
+from enricher.worker.commands.signals import Signals, interrupted, stopped_by_signals
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.precheck import check_start
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
@@ -83,15 +83,20 @@ def replay(  # noqa: PLR0913  one for each option
         _require_empty(config, append=append)
         pinned = pin(config, partial(ranges_of, topic=config.input_topic, start=bounds[0], end=bounds[1], now=_now()))
         log.info("replaying %s of '%s' into '%s'", config.replay, config.input_topic, into)
-        options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
         if pinned.left:
+            options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
             work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
-        with closing(Inspector(config)) as ask:
-            pinned = read_pinned(ask, config) or pinned
-        if pinned.left:
-            log.info("stopped: %d offsets of the range are left; start it again to go on", pinned.left)
-            raise typer.Exit(interrupted(signals.received or 0))
-    log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, into)
+        _require_done(config, signals)
+
+
+def _require_done(config: KafkaConfig, signals: Signals) -> None:
+    """Exit with the signal's code if something of the range is left."""
+    with closing(Inspector(config, settled=True)) as ask:
+        pinned = read_pinned(ask, config)
+    if pinned and pinned.left:
+        log.info("stopped: %d offsets of the range are left; start it again to go on", pinned.left)
+        raise typer.Exit(interrupted(signals.received or 0))
+    log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
 
 
 def _now() -> datetime:

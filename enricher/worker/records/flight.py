@@ -303,7 +303,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class LetterCounts:
     """Committed with an offset: the partition's part of the dead letters that its worker had counted by then.
 
     `in_a_row`: since the worker enriched an article; `in_window`: among its last articles (`rules/dead_letter_limits.py`).
@@ -322,7 +322,7 @@ class Start:
 
     offset: int
     mark: Mark = Mark()
-    tally: Tally = Tally()
+    letter_counts: LetterCounts = LetterCounts()
     until: int | None = None
 
     @property
@@ -343,8 +343,8 @@ class Release:
     committable: Mapping[Partition, int]
     marks: Mapping[Partition, Mark] = field(default_factory=dict)
     """The marks of partitions in `committable`; the default is the empty mark."""
-    tallies: Mapping[Partition, Tally] = field(default_factory=dict)
-    """The tallies of partitions in `committable`; the default is the empty tally."""
+    letter_counts: Mapping[Partition, LetterCounts] = field(default_factory=dict)
+    """The counts of partitions in `committable`; the default is none."""
 
     @property
     def empty(self) -> bool:
@@ -352,6 +352,6 @@ class Release:
         return not self.committable
 
     def first(self, count: int) -> Release:
-        """The first tickets only, and the offsets of their partitions; nothing is known of marks and tallies then."""
+        """The first tickets only, and the offsets of their partitions; nothing is known of marks and counts then."""
         tickets = self.tickets[:count]
         return Release(tickets, {ticket.raw.partition: ticket.raw.offset + 1 for ticket in tickets})

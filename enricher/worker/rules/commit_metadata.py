@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from enricher.worker.records import Mark, Tally
+from enricher.worker.records import LetterCounts, Mark
 
 _VERSION = "enricher/1"
 _MOST_DIGITS = 19
@@ -18,7 +18,7 @@ _MOST_DIGITS = 19
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and its mark and tally.
+    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), its mark and letter counts.
 
     `began_with`: how many partitions the topic had when the group began on it, 0 if the group is older than the topic. None
     beside offsets of earlier versions and of other programs.
@@ -29,7 +29,7 @@ class CommitMetadata:
     topic_id: str | None = None
     mark: Mark = field(default_factory=Mark)
     began_with: int | None = None
-    tally: Tally = field(default_factory=Tally)
+    letter_counts: LetterCounts = field(default_factory=LetterCounts)
     replay: str = ""
     until: int | None = None
 
@@ -44,8 +44,8 @@ class CommitMetadata:
             "began-with": self.began_with,
             "attempts": self.mark.attempts or None,
             "alone": self.mark.alone or None,
-            "dead-letters": self.tally.in_window or None,
-            "dead-letters-in-a-row": self.tally.in_a_row or None,
+            "dead-letters": self.letter_counts.in_window or None,
+            "dead-letters-in-a-row": self.letter_counts.in_a_row or None,
             "replay": self.replay or None,
             "until": self.until,
         }
@@ -59,11 +59,11 @@ class CommitMetadata:
             return cls()
         values = dict(field.split("=", 1) for field in fields if "=" in field)
         mark = Mark(_count(values.get("attempts")) or 0, _count(values.get("alone")) or 0)
-        tally = Tally(
+        letter_counts = LetterCounts(
             in_a_row=_count(values.get("dead-letters-in-a-row")) or 0, in_window=_count(values.get("dead-letters")) or 0
         )
         bound = values.get("replay", ""), _count(values.get("until"))
-        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), tally, *bound)
+        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), letter_counts, *bound)
 
 
 def partitions_at_the_start(committed: Iterable[tuple[int, str | None]], topic_id: str | None) -> int | None:

@@ -4,12 +4,12 @@ A worker counts over all its partitions, in the order in which it publishes: dea
 its last `window_articles` articles. A tombstone is no article and counts as nothing. A release that would exceed a limit is
 cut before its first dead letter beyond the limit; the rest is committed, and the worker ends.
 
-The counts of each partition are committed with its offset (`Tally`), so they outlive the process. A process takes over those
-of its partitions as what happened before its own first article: the row until it has enriched an article, the dead letters
-as far as the window still reaches back. Of each limit, a twentieth is always left to it: a repaired deployment has to get
+The counts of each partition are committed with its offset (`LetterCounts`), so they outlive the process. A process takes
+over those of its partitions as what happened before its own first article: the row until it has enriched an article, the
+dead letters as far as the window still reaches back. Of each limit, a twentieth is always left to it: a repaired deployment has to get
 over the few bad articles that any feed has. So this is also what each start adds that can read nothing.
 
-Only the rule is here. The loop cuts releases; the sink commits the tallies, and asks again about outputs that turn out to be
+Only the rule is here. The loop cuts releases; the sink commits the counts, and asks again about outputs that turn out to be
 too large for their topic only while they are written.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from enricher.worker.records import DeadLetter, Partition, Release, Start, Tally, Ticket, Tombstone
+from enricher.worker.records import DeadLetter, LetterCounts, Partition, Release, Start, Ticket, Tombstone
 
 _NO_SUBSTITUTES: Mapping[Ticket, DeadLetter] = MappingProxyType({})
 _REASONS, _EXAMPLES, _MESSAGE_CHARS = 3, 5, 300
@@ -66,7 +66,7 @@ class _Counts:
     """Dead letters since the last enriched article."""
     letters: deque[_Letter] = field(default_factory=deque)
     """Those in the window, oldest first."""
-    earlier: dict[Partition, Tally] = field(default_factory=dict)
+    earlier: dict[Partition, LetterCounts] = field(default_factory=dict)
 
     def copy(self) -> _Counts:
         return replace(self, rows=self.rows.copy(), letters=self.letters.copy())
@@ -96,18 +96,19 @@ class _Counts:
         while self.letters and self.letters[0].number <= self.articles - self.limits.window_articles:
             self.letters.popleft()
 
-    def take_over(self, partition: Partition, tally: Tally) -> None:
-        """Take over what others counted: the tally, without what this process counted if it had the partition before."""
+    def take_over(self, partition: Partition, letter_counts: LetterCounts) -> None:
+        """Take over what others counted, without what this process counted if it had the partition before."""
         in_window = sum(letter.partition == partition for letter in self.letters)
-        self.earlier[partition] = Tally(
-            in_a_row=max(0, tally.in_a_row - self.rows[partition]), in_window=max(0, tally.in_window - in_window)
+        self.earlier[partition] = LetterCounts(
+            in_a_row=max(0, letter_counts.in_a_row - self.rows[partition]),
+            in_window=max(0, letter_counts.in_window - in_window),
         )
 
     def correct(self, partition: Partition, start: Start) -> None:
         """Count what a transaction has committed of which this process did not know that it took effect."""
-        counted, tally = self.tallies([partition]).get(partition, Tally()), start.tally
-        self.rows[partition] = max(0, self.rows[partition] + tally.in_a_row - counted.in_a_row)
-        missing = min(tally.in_window - counted.in_window, self.limits.window_articles)
+        counted, letter_counts = self.letter_counts([partition]).get(partition, LetterCounts()), start.letter_counts
+        self.rows[partition] = max(0, self.rows[partition] + letter_counts.in_a_row - counted.in_a_row)
+        missing = min(letter_counts.in_window - counted.in_window, self.limits.window_articles)
         unknown = _Letter(self.articles, partition, start.offset - 1, "transactions of unknown outcome")
         self.letters.extend([unknown] * missing)
 
@@ -115,12 +116,12 @@ class _Counts:
     def earlier_in_a_row(self) -> int:
         if self.enriched:
             return 0
-        in_a_row = sum(tally.in_a_row for tally in self.earlier.values())
+        in_a_row = sum(letter_counts.in_a_row for letter_counts in self.earlier.values())
         return min(in_a_row, most_taken_over(self.limits.max_in_a_row))
 
     @property
     def earlier_in_window(self) -> int:
-        in_window = sum(tally.in_window for tally in self.earlier.values())
+        in_window = sum(letter_counts.in_window for letter_counts in self.earlier.values())
         return self._still_in_window(min(in_window, most_taken_over(self.limits.max_in_window)))
 
     def _still_in_window(self, earlier: int) -> int:
@@ -136,18 +137,18 @@ class _Counts:
     def in_window(self) -> int:
         return len(self.letters) + self.earlier_in_window
 
-    def tallies(self, partitions: Iterable[Partition]) -> dict[Partition, Tally]:
+    def letter_counts(self, partitions: Iterable[Partition]) -> dict[Partition, LetterCounts]:
         """The counts of these partitions, without those that say nothing."""
         in_window = Counter(letter.partition for letter in self.letters)
-        found: dict[Partition, Tally] = {}
+        found: dict[Partition, LetterCounts] = {}
         for partition in partitions:
-            before = self.earlier.get(partition, Tally())
-            tally = Tally(
+            before = self.earlier.get(partition, LetterCounts())
+            letter_counts = LetterCounts(
                 in_a_row=self.rows[partition] + (0 if self.enriched else before.in_a_row),
                 in_window=in_window[partition] + self._still_in_window(before.in_window),
             )
-            if tally != Tally():
-                found[partition] = tally
+            if letter_counts != LetterCounts():
+                found[partition] = letter_counts
         return found
 
 
@@ -158,9 +159,9 @@ class DeadLetterLimits:
         self._limits = limits
         self._counts = _Counts(limits)
         self._unknown: set[Partition] = set()
-        """Partitions whose tally is not known yet, or was before a rewind."""
+        """Partitions whose counts are not known yet, or was before a rewind."""
         self._committed: dict[Partition, int] = {}
-        """The offsets that are known to be committed, of partitions whose tally was taken over."""
+        """The offsets that are known to be committed, of partitions whose counts were taken over."""
 
     # ---- partitions come, go and are rewound
 
@@ -182,13 +183,13 @@ class DeadLetterLimits:
         self._unknown.update(partitions)
 
     def learn(self, start_of: Callable[[Partition], Start | None]) -> None:
-        """Take over the tallies of partitions whose start is known by now."""
+        """Take over the counts of partitions whose start is known by now."""
         for partition in list(self._unknown):
             if start := start_of(partition):
                 self._unknown.discard(partition)
                 committed = self._committed.get(partition)
                 if committed is None:
-                    self._counts.take_over(partition, start.tally)
+                    self._counts.take_over(partition, start.letter_counts)
                 elif committed != start.offset:
                     self._counts.correct(partition, start)
                 self._committed[partition] = start.offset
@@ -218,14 +219,14 @@ class DeadLetterLimits:
         return not substitutes or self._first_beyond(tickets, substitutes) is None
 
     def seal(self, release: Release, substitutes: Mapping[Ticket, DeadLetter] = _NO_SUBSTITUTES) -> Release:
-        """Add the tallies of its partitions to a release, as they are once it is committed."""
+        """Add the counts of its partitions to a release, as they are once it is committed."""
         if not self._is_on:
             return release
         counts = self._counts
         if release.tickets:
             counts = counts.copy()
             _add(counts, release.tickets, substitutes)
-        return replace(release, tallies=counts.tallies(release.committable))
+        return replace(release, letter_counts=counts.letter_counts(release.committable))
 
     def note_committed(self, release: Release, substitutes: Mapping[Ticket, DeadLetter]) -> None:
         """Count what was committed."""
