@@ -6,8 +6,8 @@ cut before its first dead letter beyond the limit; the rest is committed, and th
 
 The counts of each partition are committed with its offset (`LetterCounts`), so they outlive the process. A process takes
 over those of its partitions as what happened before its own first article: the row until it has enriched an article, the
-dead letters as far as the window still reaches back. Of each limit, a twentieth is always left to it: a repaired deployment has to get
-over the few bad articles that any feed has. So this is also what each start adds that can read nothing.
+dead letters as far as the window still reaches back. Of each limit, a twentieth is always left to it: a repaired deployment
+has to get over the few bad articles that any feed has. So this is also what each start adds that can read nothing.
 
 Only the rule is here. The loop cuts releases; the sink commits the counts, and asks again about outputs that turn out to be
 too large for their topic only while they are written.
