@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,8 +13,11 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
+from enricher.operate.inspect import ranges
 from enricher.operate.inspect.ranges import RangeReader
 from enricher.worker.kafka.reading import unreadable
+from enricher.worker.kafka.shared.client_errors import Complaint
+from enricher.worker.kafka.shared.partition_reader import PartitionReader
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
 BOMB = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 2 of 3088 bytes failed")
@@ -117,3 +121,39 @@ def test_errors_of_the_client_and_of_silent_brokers_are_broker_errors(
         monkeypatch.setattr(reader._reader, "consumer", client())
         with pytest.raises(BrokerError):
             list(reader.read("articles", {0: (0, 6)}, "reading", lambda *_: None))
+
+
+class Deaf(Hurried):
+    """A client that delivers one record and then nothing more, as one that has lost its partition's leader."""
+
+    def consume(self, most: int, _timeout_s: float) -> list[Told]:
+        """Offset 0 once."""
+        taken, self._ready = [each for each in self._ready[:most] if each.at == 0], []
+        return taken
+
+
+def test_a_client_that_falls_silent_is_replaced_by_one_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record comes twice. If new clients hear nothing either, that is an error in the end."""
+    monkeypatch.setattr(ranges, "_SILENCE_S", 0.1)
+
+    def made(*clients: Hurried) -> Iterator[PartitionReader]:
+        for client in clients:
+            reader = PartitionReader({"group.id": "group"}, Complaint())
+            monkeypatch.setattr(reader, "consumer", client)
+            yield reader
+
+    connections = made(Deaf(), OnlyBehind(1), Deaf(), *(OnlyBehind(9) for _ in range(9)))
+    monkeypatch.setattr(ranges, "lone_reader", lambda *_: next(connections))
+    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+        assert [0, 1, 2] == [each.offset() for each in reader.read("articles", {0: (0, 3)}, "reading")]
+    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+        with pytest.raises(BrokerError, match="nothing came"):
+            list(reader.read("articles", {0: (0, 3)}, "reading"))
+        assert {0: 3} == reader.left
+
+
+class OnlyBehind(Hurried):
+    """A client that delivers the records from an offset on, up to 5."""
+
+    def __init__(self, offset: int) -> None:
+        self._ready = list(map(Told, range(offset, 6)))
