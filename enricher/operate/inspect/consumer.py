@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
+from enricher.worker.kafka.shared.metadata import without_errors
 from enricher.worker.kafka.shared.partition_reader import PartitionReader
 
 # The client looks up the group's coordinator although this consumer never joins: no right on the group is needed here.
@@ -39,6 +40,19 @@ def lone_consumer(config: KafkaConfig, complaint: Complaint, properties: Mapping
 def lone_reader(config: KafkaConfig, complaint: Complaint, properties: Mapping[str, Any]) -> PartitionReader:
     """Reads committed records only, unless `properties` say otherwise. Raises SettingsError as `lone_consumer` does."""
     return PartitionReader(_never_committing(config) | _PROPERTIES | dict(properties), complaint)
+
+
+def committed_offsets(consumer: Consumer, tps: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+    """The offsets that the consumer's group has committed. Raises KafkaException, also for a missing right on the group.
+
+    The client reports such a right only among the consumer's messages, and the call itself times out.
+    """
+    try:
+        return without_errors(consumer.committed(tps, timeout=timeout_s))
+    except KafkaException as exception:
+        errors = [message.error() for message in consumer.consume(10, 0.1)]
+        refused = (each for each in errors if each and each.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+        raise KafkaException(next(refused, exception.args[0])) from exception
 
 
 def may_pass(error: KafkaError, taken: Collection[int] = ()) -> bool:

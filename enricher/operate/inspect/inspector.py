@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from enricher.operate.inspect.consumer import lone_consumer
+from enricher.operate.inspect.consumer import committed_offsets, lone_consumer
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.errors import broker_errors
@@ -107,10 +107,7 @@ class Inspector:
         tps = self._places(topic, numbers)
 
         def ask(left_s: float) -> list[TopicPartition]:
-            try:
-                return without_errors(self._consumer.committed(tps, timeout=left_s))
-            except KafkaException as exception:
-                raise KafkaException(self._refusal() or exception.args[0]) from exception
+            return committed_offsets(self._consumer, tps, left_s)
 
         return self._ask(f"asking for the committed offsets of the group '{self._config.group_id}'", ask)
 
@@ -142,11 +139,6 @@ class Inspector:
             return {partition.number: offset for partition, offset in listed.items()}
 
         return self._ask(f"asking for the offsets of '{topic}'", ask)
-
-    def _refusal(self) -> KafkaError | None:
-        """The consumer reports a missing right on the group only among its messages."""
-        errors = [message.error() for message in self._consumer.consume(10, 0.1)]
-        return next((each for each in errors if each and each.code() == KafkaError.GROUP_AUTHORIZATION_FAILED), None)
 
     def _ask(
         self,
