@@ -108,6 +108,7 @@ app = typer.Typer(
 )
 for _name, _help in (
     ("topics", "Create the topics that a worker needs."),
+    ("dead-letters", "Count dead letters, show one, send them back to the input topic exactly once."),
     ("schemas", "Register the schema of records, and check how schemas change."),
     ("model", "Prepare a model folder, check a precision, look inside a model, tune batches."),
 ):

@@ -21,6 +21,11 @@ COMMANDS = {
         "settings": "worker.commands.settings:show_settings",
     },
     "topics": {"create": "operate.topics.command:topics_create"},
+    "dead-letters": {
+        "list": "operate.dead_letters.counting:dead_letters_list",
+        "show": "operate.dead_letters.single:dead_letters_show",
+        "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
+    },
     "schemas": {
         "register": "operate.schemas.register:schemas_register",
         "check": "operate.schemas.check:schemas_check",

@@ -68,7 +68,7 @@ class CrashPoint:
 
 def arm(point: CrashPoint) -> None:
     """Replace the classes that the worker of this process consists of."""
-    sink = partial(TransactionalSink, producer_class=_dying_producer(point))
+    sink = partial(TransactionalSink, producer_class=dying_producer(point))
     for module, name, made in (
         (building, "KafkaSource", _dying_source(point)),
         (pools, "WorkerPool", _dying_pool(point)),
@@ -120,7 +120,9 @@ def _dying_pool(point: CrashPoint) -> type[WorkerPool[Any, Any]]:
     return DyingPool
 
 
-def _dying_producer(point: CrashPoint) -> type[Producer]:
+def dying_producer(point: CrashPoint) -> type[Producer]:
+    """A producer that dies in its transactions."""
+
     class DyingProducer(Producer):
         def begin_transaction(self) -> None:
             super().begin_transaction()

@@ -11,6 +11,7 @@ from confluent_kafka import Message
 
 from enricher.operate.verify.values import FORMATS
 from enricher.worker.kafka.shared.metadata import headers_of
+from enricher.worker.records import Headers
 
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 _TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
@@ -60,11 +61,16 @@ def headers_by_name(message: Message) -> HeaderValues:
     return dict(headers_of(message))
 
 
-def dead_letter_headers_by_name(message: Message) -> HeaderValues:
-    """The headers that a worker added to a dead letter: they follow those of the input, whatever names these have."""
+def split_headers(message: Message) -> tuple[Headers, Headers]:
+    """The headers of a dead letter: the input's, whatever names these have, and those that a worker added behind them."""
     headers = headers_of(message)
     first = max((index for index, (name, _) in enumerate(headers) if name == _STAGE), default=0)
-    return dict(headers[first:])
+    return headers[:first], headers[first:]
+
+
+def dead_letter_headers_by_name(message: Message) -> HeaderValues:
+    """The headers that a worker added to a dead letter."""
+    return dict(split_headers(message)[1])
 
 
 def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:

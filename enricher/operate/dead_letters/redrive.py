@@ -1,0 +1,178 @@
+"""The command `dead-letters redrive`: options, progress, the last line. `redriving` does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import orjson
+import typer
+
+from enricher.operate.dead_letters.letters import Selection
+from enricher.operate.dead_letters.redriving import MOST_RECORDS, Ending, Readers, Redrive, RedriveOptions
+from enricher.operate.dead_letters.sender import Sender
+from enricher.operate.inspect.follow import RecordFinder
+from enricher.operate.inspect.inspector import Inspector
+from enricher.operate.inspect.ranges import RangeReader
+from enricher.operate.publish.rate import TokenBucket
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.errors import without_recovery
+from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.settings import load_settings
+
+_TIMES = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
+_ENDINGS: dict[Ending, str] = {
+    "superseded": "superseded by a newer record of their key",
+    "loop_guard": "left by the loop guard",
+    "not_available": "not available",
+    "unchecked": "left because the input no longer shows whether a newer record came (--unchecked sends them)",
+    "refused": "refused by the input topic",
+    "not_selected": "not selected",
+    "not_ours": "of other topics, or no dead letters",
+}
+_ALWAYS_NAMED: set[Ending] = {"superseded", "loop_guard", "not_available", "not_selected"}
+
+
+class Stage(StrEnum):
+    """The stages at which articles fail. Typer takes lists of an enum, and of no `Literal`."""
+
+    DECODE = "decode"
+    TOKENIZE = "tokenize"
+    INFERENCE = "inference"
+    PUBLISH = "publish"
+
+
+def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
+    *,
+    stage: Annotated[
+        list[Stage] | None, typer.Option(show_default=False, help="Only those of this stage; may be repeated.")
+    ] = None,
+    error_type: Annotated[
+        list[str] | None, typer.Option("--type", show_default=False, help="Only those of this type; may be repeated.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(formats=_TIMES, help="Only those made at this time (UTC) or later.")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(formats=_TIMES, help="Only those made before this time (UTC).")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0.01, help="Send at most this many per second.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=1, help="Send at most this many.")] = None,
+    max_redrives: Annotated[
+        int, typer.Option(min=1, help="The loop guard: leave an input that was redriven this many times already.")
+    ] = 3,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked",
+            help="Also send those of which the input no longer shows whether a newer one came.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be sent, and write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as a JSON object.")] = False,
+) -> None:
+    """Send dead letters back to their partition of the input topic, each exactly once. Workers may be running.
+
+    Key, value and headers are those of the input; the header `enricher.redrive.count` is added, or raised. A letter is
+    superseded, and not sent, if its partition of the input has a newer record or tombstone of its key. What was omitted for
+    size is taken from the input, if it is still there. Only letters that were there at the start are looked at.
+
+    What was sent is committed in the same transaction, for the group `<kafka.group_id>.redrive`, letter by letter: a second
+    run sends nothing again, whatever was killed meanwhile, and a run with another selection still finds what this one left.
+    Of two at once one ends with code 5. Kafka forgets the group's offsets `offsets.retention.minutes` after the last redrive
+    (7 days by default); then letters are known as sent only by the newer record of their key. Give --since then.
+
+    Exit code: 0, also if letters are left; 5 if another redrive is running, 2 for settings, 4 for the broker, 6 if it does
+    not come back, 7 if a transaction hangs. It needs READ on the dead-letter topic and on the group
+    `<kafka.group_id>.redrive`, READ and WRITE on the input topic, and WRITE on the transactional ids of the workers.
+    """
+    config = kafka_config(load_settings())
+    times = [None if each is None else each.replace(tzinfo=UTC) for each in (since, until)]
+    options = RedriveOptions(
+        selection=Selection.of(stage or (), error_type or (), *times),
+        limit=most,
+        most_redrives=max_redrives,
+        unchecked=unchecked,
+        per_transaction=MOST_RECORDS if rate is None else min(MOST_RECORDS, max(1, int(rate))),
+    )
+    with Ticker(remark_console()) as ticker, _open_run(config, options, ticker, rate=rate, dry_run=dry_run) as redrive:
+        redrive.run()
+    counts = _counts_of(redrive)
+    if as_json:
+        write_line(orjson.dumps({"dry_run": dry_run, **counts}, option=orjson.OPT_INDENT_2))
+    else:
+        data_console().print(_last_line(counts, dry_run=dry_run), soft_wrap=True)
+
+
+def _counts_of(redrive: Redrive) -> dict[str, int]:
+    """How the letters ended that no earlier run had settled."""
+    endings: list[Ending] = ["sent", *_ENDINGS]
+    reached = redrive.counts.total() - redrive.counts["not_ours"]
+    return {name: redrive.counts[name] for name in endings} | {"not_reached": redrive.found - reached}
+
+
+def _last_line(counts: dict[str, int], *, dry_run: bool) -> str:
+    named = [f"{counts[name]:,} {text}" for name, text in _ENDINGS.items() if counts[name] or name in _ALWAYS_NAMED]
+    not_reached = [f"{counts['not_reached']:,} not reached"] if counts["not_reached"] else []
+    return ", ".join([f"{counts['sent']:,} {'would be sent' if dry_run else 'sent'}", *named, *not_reached])
+
+
+@contextmanager
+def _open_run(
+    config: KafkaConfig, options: RedriveOptions, ticker: Ticker, *, rate: float | None, dry_run: bool
+) -> Iterator[Redrive]:
+    """A run with its clients, which are closed at the end."""
+    group = replace(config, group_id=f"{config.group_id}.redrive")
+
+    def progress(doing: str, done: int, total: int) -> None:
+        ticker.tick(lambda: f"{doing}: {done:,} of {total:,}")
+
+    def reader() -> RangeReader:
+        return stack.enter_context(closing(RangeReader(group, committed_only=True, progress=progress)))
+
+    with ExitStack() as stack:
+        watchdog = stack.enter_context(Watchdog())
+        inspector = stack.enter_context(closing(Inspector(group)))
+        input_topic_id = inspector.topic_id(config.input_topic)
+        sender = stack.enter_context(
+            closing(Sender(config, group.group_id, input_topic_id=input_topic_id, guard=watchdog.guard))
+        )
+        with without_recovery():
+            if not dry_run:
+                sender.open()
+            committed = sender.read_commits(inspector.partitions(config.dead_letter_topic))
+        if not committed:
+            remark_console().print(
+                f"the group '{group.group_id}' has no offsets: this is its first redrive, or Kafka has forgotten them"
+            )
+        readers = Readers(inspector, reader(), reader(), stack.enter_context(closing(RecordFinder(group))))
+        if rate is not None:
+            options = replace(options, wait=_Pace(rate, ticker))
+        redrive = Redrive(config, options, readers, sender=None if dry_run else sender, committed=committed)
+        try:
+            yield redrive
+        except BaseException:
+            remark_console().print(f"ended early: {_last_line(_counts_of(redrive), dry_run=dry_run)}")
+            raise
+
+
+class _Pace:
+    """Waits before each transaction, so that records are sent at the rate."""
+
+    def __init__(self, rate_per_s: float, ticker: Ticker) -> None:
+        self._bucket = TokenBucket(rate_per_s)
+        self._ticker = ticker
+
+    def __call__(self, count: int) -> None:
+        for _ in range(count):
+            while (wait_s := self._bucket.wait_s()) > 0:
+                self._ticker.tick(lambda: "waiting for the next transaction (--rate)")
+                time.sleep(min(wait_s, 0.5))
+            self._bucket.take()

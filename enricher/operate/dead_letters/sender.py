@@ -1,0 +1,272 @@
+"""Writes records to the input topic, each batch in one transaction with offsets of the dead-letter topic.
+
+All redrives of a group share one transactional id, so a newer one fences an older one, and the offsets need no member of the
+group to guard them. After any failure the outcome is unknown until a new producer has ended the transaction: then the
+committed offsets are either those from before it or its own. If they are neither, another redrive has committed, and this
+one must stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
+from enricher.operate.dead_letters.settled import Commit
+from enricher.operate.inspect.consumer import committed_offsets, lone_consumer
+from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
+from enricher.worker.kafka.shared.client_errors import Complaint, new_client
+from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
+from enricher.worker.kafka.shared.errors import mapping_errors
+from enricher.worker.kafka.shared.metadata import answer_to, topic_id_of
+from enricher.worker.kafka.shared.producers import opened_producer
+from enricher.worker.kafka.writing.transaction import Stopwatch
+from enricher.worker.rules.pauses import doubling_pause_s
+from enricher.worker.runtime.deadlines import Deadline
+from enricher.worker.runtime.watchdog import Guard
+
+log = logging.getLogger(__name__)
+
+_TRIES = 8
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
+_QUEUE_FULL_WAIT_S = 0.05
+_REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+"""The broker will never accept such a record, or such a batch of records."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outgoing:
+    """A record for a partition of the input topic."""
+
+    number: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+
+
+class RefusedRecords(TransactionTrouble):
+    """The broker refuses one of the records for good; it does not always say which."""
+
+
+Check = Callable[[Mapping[int, int]], None]
+"""Called inside a transaction with the offset of our first record in each partition. May raise TransactionTrouble."""
+
+
+class Sender:
+    """Makes the transactions. `group_id`: of the redrive; its offsets are those of the dead-letter topic.
+
+    `guard`: ends the process if a transaction hangs.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        group_id: str,
+        *,
+        input_topic_id: str | None,
+        guard: Guard,
+        producer_class: type[Producer] = Producer,
+    ) -> None:
+        self._config = config
+        self._group_id = group_id
+        self._input_topic_id = input_topic_id
+        self._guard = guard
+        self._producer_class = producer_class
+        self._complaint = Complaint()
+        group = replace(config, group_id=group_id)
+        self._consumer = lone_consumer(group, self._complaint, {"isolation.level": "read_committed"})
+        self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
+        self._producer: Producer | None = None
+        self._unfenced = UnfencedProducer()
+        self._committed: dict[int, Commit] = {}
+
+    def read_commits(self, numbers: Sequence[int]) -> Mapping[int, Commit]:
+        """The committed offsets of these partitions, as far as there are any. Waits for a pending transaction."""
+        self._committed = self._ask_for_commits(numbers)
+        return self._committed
+
+    def open(self) -> None:
+        """End the transaction of an earlier redrive, and fence it. Raises TransactionTrouble, BrokerError."""
+        self._producer = self._new_producer()
+
+    def send(self, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check) -> None:
+        """Write the batch and commit, all or nothing, in as many attempts as it needs within a bound.
+
+        `check` may raise what it likes of TransactionTrouble to have nothing written: that, RefusedRecords, Fenced and
+        BrokerError are raised; RecoveryExhausted if no attempt succeeds.
+        """
+        after = self._committed | dict(commits)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                if self._producer is None and self._recover(after):
+                    return
+                with self._guard("a redrive's transaction", 4 * self._config.transaction_timeout_s):
+                    self._run(batch, commits, check)
+            except (RefusedRecords, Overtaken):
+                raise
+            except TransactionTrouble as trouble:
+                log.warning("a transaction failed (attempt %d of %d): %s", attempt, _TRIES, trouble)
+                time.sleep(doubling_pause_s(attempt, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S))
+                reason = trouble
+            else:
+                self._committed = after
+                return
+        message = f"no transaction succeeded in {_TRIES} attempts: {reason}"
+        raise RecoveryExhausted(message) from reason
+
+    def close(self) -> None:
+        """Close the clients, within a bound. An open transaction is aborted, or readers would wait for its timeout."""
+        closing = threading.Thread(target=self._close, name="close-sender", daemon=True)
+        closing.start()
+        closing.join(CLOSE_WAIT_S)
+
+    def _new_producer(self) -> Producer:
+        own = {
+            "transactional.id": transactional_id(self._config.group_id, "dead-letters", "redrive"),
+            # The reports say at which offsets the records are.
+            "delivery.report.only.error": False,
+            # Nothing is sent before `flush`, so a partition's records are one batch, and nobody's record is between them.
+            "linger.ms": int(self._config.transaction_timeout_s * 500),
+            "batch.size": 1_000_000,
+            "message.max.bytes": 1_000_000_000,  # how large a record of the input may be is for the broker to say
+        }
+        with self._unfenced.fenced_by_a_new_one():
+            return opened_producer(
+                self._config.producer() | own,
+                self._complaint,
+                2 * self._config.transaction_timeout_s,
+                learn=lambda opened: opened.list_topics(timeout=self._config.request_timeout_s),
+                kind=self._producer_class,
+            )
+
+    def _ask_for_commits(self, numbers: Sequence[int]) -> dict[int, Commit]:
+        wanted = [TopicPartition(self._config.dead_letter_topic, number) for number in numbers]
+        deadline = Deadline(self._config.request_timeout_s)
+        with mapping_errors(f"asking for the committed offsets of the group '{self._group_id}'", self._complaint):
+            found = answer_to(lambda left_s: committed_offsets(self._consumer, wanted, left_s), deadline)
+        return {tp.partition: Commit(tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
+
+    def _recover(self, after: Mapping[int, Commit]) -> bool:
+        """Take a new producer; returns whether the transaction in doubt was committed. Raises Fenced, TransactionTrouble."""
+        producer = self._new_producer()
+        try:
+            found = self._ask_for_commits(sorted({*self._committed, *after}))
+        except BaseException:
+            self._unfenced.put(producer)
+            raise
+        before, self._producer, self._committed = self._committed, producer, found
+        if found in (before, after):
+            return found != before
+        raise Fenced(
+            f"another redrive of the group '{self._group_id}' has committed meanwhile, and goes on; this one ends. What it "
+            "has committed stays: nothing is lost or doubled"
+        )
+
+    def _run(self, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check) -> None:
+        """One transaction. Whatever it raises, only a new producer ends the transaction."""
+        producer, self._producer = self._producer, None
+        assert producer is not None, "recovered before"
+        try:
+            with mapping_errors(f"a transaction on '{self._config.input_topic}'", self._complaint, producer):
+                slow = self._transaction(producer, batch, commits, check)
+        except BaseException:
+            self._unfenced.put(producer)
+            raise
+        if slow:  # a late repeat of one of its requests must meet a newer epoch
+            log.info("%s: continuing with a new producer", slow)
+            self._unfenced.put(producer)
+        else:
+            self._producer = producer
+
+    def _transaction(
+        self, producer: Producer, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check
+    ) -> str | None:
+        """Begin, produce, flush, check, send offsets, commit. Returns a step that was too slow, if one was."""
+        timeout_s, steps = self._config.transaction_timeout_s, Stopwatch(self._config.retry_pause_s)
+        producer.begin_transaction()
+        if batch:
+            firsts = self._produce(producer, batch)
+            steps.done("produce")
+            check(firsts)
+            topic = self._config.input_topic
+            if topic_id_of(self._admin, topic, timeout_s / 2) != self._input_topic_id:
+                raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
+            steps.restart()
+        offsets = [
+            TopicPartition(self._config.dead_letter_topic, number, commit.offset, commit.metadata)
+            for number, commit in commits.items()
+        ]
+        producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), timeout_s)
+        steps.done("send_offsets")
+        producer.commit_transaction(timeout_s)
+        steps.done("commit")
+        return steps.slow
+
+    def _produce(self, producer: Producer, batch: Sequence[Outgoing]) -> dict[int, int]:
+        """Write the records; returns the offset of the first in each partition."""
+        reports, waiting, topic = _Reports(), deque(batch), self._config.input_topic
+        unacknowledged = len(batch)
+        try:
+            while waiting:
+                record = waiting[0]
+                headers, number = record.headers, record.number
+                try:
+                    producer.produce(
+                        topic, record.value, record.key, headers=headers, partition=number, on_delivery=reports
+                    )
+                    waiting.popleft()
+                except BufferError:  # the client's queue is full
+                    producer.poll(_QUEUE_FULL_WAIT_S)
+            unacknowledged = producer.flush(self._config.transaction_timeout_s)
+        except SystemError as error:  # seen with a producer that was fenced meanwhile: the client loses the reason
+            raise TransactionTrouble("the client lost the reason why it could not write") from error
+        except KafkaException as exception:
+            reports.errors.append(exception.args[0])
+        if refused := [error for error in reports.errors if error.code() in _REFUSALS]:
+            raise RefusedRecords(self._complaint.explain(refused[0]))
+        if reports.errors:
+            raise KafkaException(reports.errors[0])
+        if unacknowledged:
+            raise TransactionTrouble(f"{unacknowledged} of {len(batch)} records were not acknowledged in time")
+        return reports.firsts()
+
+    def _close(self) -> None:
+        if self._unfenced:
+            with suppress(EnricherError):  # then the next redrive ends the transaction, or its timeout does
+                self.open()
+        if self._producer is not None:
+            close_in_background(self._producer).join()
+        self._consumer.close()
+
+
+class Overtaken(TransactionTrouble):
+    """A newer record of a key came between the last look at the input and our record."""
+
+
+class _Reports:
+    """Takes the delivery reports of one transaction."""
+
+    def __init__(self) -> None:
+        self.errors: list[KafkaError] = []
+        self._offsets: dict[int, list[int]] = {}
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+        else:
+            self._offsets.setdefault(message.partition() or 0, []).append(message.offset() or 0)
+
+    def firsts(self) -> dict[int, int]:
+        """The first offset in each partition. Raises TransactionTrouble if others wrote between our records."""
+        for number, offsets in self._offsets.items():
+            if max(offsets) - min(offsets) + 1 != len(offsets):
+                raise TransactionTrouble(f"others wrote between our records in partition {number}")
+        return {number: min(offsets) for number, offsets in self._offsets.items()}

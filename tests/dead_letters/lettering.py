@@ -1,0 +1,123 @@
+"""Dead letters without a worker: made by its encoder, written by a plain producer, and read by a plain consumer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from commands.cli_runner import run
+from confluent_kafka import Message
+from kafka.harness import Sent, header_list, publish, transaction
+from support.made_again import topic_id
+from support.reading import read_all
+from support.topics import Topics
+
+from enricher.operate.dead_letters.letters import REDRIVE_COUNT
+from enricher.worker.articles import Encoder
+from enricher.worker.records import DeadLetter, Partition, RawRecord, Ticket, Unreadable
+
+Place = tuple[int, int]
+NOW_S = time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A dead letter to write: where its input is, what that is, and why it failed. `topic`: another input topic."""
+
+    place: Place
+    sent: Sent
+    stage: str = "decode"
+    error_type: str = "InvalidArticle"
+    age_s: float = 0.0
+    topic: str = ""
+    topic_id: str | None = None
+    unreadable: Unreadable | None = None
+
+
+def die(
+    topics: Topics,
+    made: Iterable[Made],
+    *,
+    max_bytes: int = 16_000_000,
+    per_transaction: int = 100,
+    partition: Callable[[Made], int] = lambda each: each.place[0],
+) -> None:
+    """Write dead letters as a worker does: in transactions, each in the partition with its input's number."""
+    now_id = topic_id(topics.bootstrap_servers, topics.input)
+    waiting = list(made)
+    while waiting:
+        now, waiting = waiting[:per_transaction], waiting[per_transaction:]
+        with transaction(topics.bootstrap_servers, f"{topics.group}/letters") as producer:
+            for each in now:
+                number, offset = each.place
+                source = Partition(each.topic or topics.input, number)
+                raw = RawRecord(
+                    source,
+                    offset,
+                    each.sent.key,
+                    each.sent.value,
+                    tuple(each.sent.headers),
+                    topic_id=each.topic_id or now_id,
+                    unreadable=each.unreadable,
+                )
+                ticket = Ticket(raw, arrived_s=0.0)
+                ticket.finish(DeadLetter(each.stage, each.error_type, "not JSON"))  # type: ignore[arg-type]  # four texts
+                message = _encoder(max_bytes, NOW_S - each.age_s).outgoing(ticket)
+                producer.produce(
+                    topics.dead_letters, message.value, message.key, partition(each), headers=list(message.headers)
+                )
+
+
+def _encoder(max_bytes: int, time_s: float) -> Encoder:
+    return Encoder(
+        version="test",
+        max_record_bytes=16_000_000,
+        max_dead_letter_bytes=max_bytes,
+        clock=lambda: time_s,
+    )
+
+
+def publish_and_die(topics: Topics, inputs: Sequence[Sent], **changes: Any) -> dict[Place, Sent]:  # noqa: ANN401  of `Made`
+    """Publish inputs, and write a dead letter for each; returns their places in the input."""
+    places = publish(topics.bootstrap_servers, topics.input, inputs)
+    die(topics, [Made(place, sent, **changes) for place, sent in sorted(places.items())])
+    return places
+
+
+def redrive(topics: Topics, *options: str) -> dict[str, int]:
+    """What `redrive` has counted, without what is 0; it must succeed."""
+    result = run("dead-letters", "redrive", "--json", *options, env=topics.environment)
+    assert result.exit_code == 0, result.output + str(result.exception)
+    counts: Mapping[str, int] = json.loads(result.stdout)
+    return {name: count for name, count in counts.items() if count}
+
+
+Fingerprint = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""Partition, key, value, and headers."""
+
+
+def redriven(topics: Topics, places: Mapping[Place, Sent]) -> Counter[Fingerprint]:
+    """The records of the input topic that were not published there by the test."""
+    found = (m for m in read_all(topics.bootstrap_servers, topics.input) if place_of(m) not in places)
+    return Counter((m.partition() or 0, m.key(), m.value(), tuple(header_list(m))) for m in found)
+
+
+def expected(letters: Mapping[Place, Sent]) -> Counter[Fingerprint]:
+    """The records that must be in the input once these dead letters were redriven once, each exactly once."""
+    return Counter(
+        (number, sent.key, sent.value, (*sent.headers, (REDRIVE_COUNT, b"1"))) for (number, _), sent in letters.items()
+    )
+
+
+def place_of(message: Message) -> Place:
+    """Its partition and offset."""
+    return message.partition() or 0, message.offset() or 0
+
+
+def with_headers(sent: Sent, *headers: tuple[str, bytes | None]) -> Sent:
+    """The same input with more headers."""
+    return replace(sent, headers=(*sent.headers, *headers))

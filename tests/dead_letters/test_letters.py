@@ -1,0 +1,114 @@
+"""What a dead letter carries is read as the contract says, and names of headers are restored as they were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.operate.dead_letters.letters import (
+    REDRIVE_COUNT,
+    Letter,
+    headers_to_send,
+    letter_of,
+    redrives_in,
+    restore_names,
+)
+from enricher.worker.articles.headers import dead_letter_headers
+from enricher.worker.records import DeadLetter, Headers, Partition, RawRecord
+
+NAMES = st.sampled_from(
+    [
+        "trace",
+        "enricher.",
+        "input.",
+        "input.enricher.x",
+        "input.input.enricher.dlq.stage",
+        "inputs.enricher",
+        REDRIVE_COUNT,
+    ]
+)
+HEADERS = st.lists(st.tuples(NAMES | st.text(max_size=8), st.none() | st.binary(max_size=4))).map(tuple)
+
+
+@given(HEADERS)
+def test_every_name_survives_being_dead_lettered(headers: Headers) -> None:
+    """What the worker puts before a name is taken away again, however often the name had it."""
+    raw = RawRecord(Partition("in", 0), 0, None, None, headers)
+    letter = DeadLetter("decode", "InvalidArticle", "not JSON")
+    written = dead_letter_headers(raw, letter, version="1", time_s=0.0, omitted_bytes=None)
+    assert headers == restore_names(tuple(written[: len(headers)]))
+
+
+@given(HEADERS)
+def test_the_count_rises_by_one_and_nothing_else_changes(headers: Headers) -> None:
+    """There is one count in the end, behind the others."""
+    sent = headers_to_send(headers)
+    assert [each for each in headers if each[0] != REDRIVE_COUNT] == sent[:-1]
+    assert (REDRIVE_COUNT, b"%d" % (redrives_in(headers) + 1)) == sent[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A message of the dead-letter topic."""
+
+    all_headers: Headers
+
+    def headers(self) -> Headers:
+        """Its headers."""
+        return self.all_headers
+
+    def partition(self) -> int:
+        """Its partition."""
+        return 2
+
+    def offset(self) -> int:
+        """Its offset."""
+        return 7
+
+
+def letter_with(**changes: bytes) -> Letter | None:
+    """What is read of a worker's dead letter in which these of its headers are replaced."""
+    raw = RawRecord(Partition("in", 1), 5, b"k", b"v", (("h", b"1"),))
+    own = dead_letter_headers(raw, DeadLetter("decode", "Bad", "x"), version="1", time_s=0.0, omitted_bytes=None)
+    replaced = {f"enricher.dlq.{name.replace('_', '.')}": value for name, value in changes.items()}
+    message: Any = Written(tuple((name, replaced.get(name, value)) for name, value in own))
+    return letter_of(message)
+
+
+def test_a_letter_is_read_as_a_worker_writes_it() -> None:
+    """Its place, its reason, and the place of its input."""
+    letter = letter_with()
+    assert letter is not None
+    assert (2, 7, "decode", "Bad", 0.0) == (
+        letter.number, letter.offset, letter.stage, letter.error_type, letter.time_s,
+    )  # fmt: skip
+    assert ("in", 1, 5) == (letter.source.topic, letter.source.partition, letter.source.offset)
+    assert letter.is_complete
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"time": b"0001-01-01T00:00:00+14:00"},
+        {"time": b"9999-12-31T23:59:59-14:00"},
+        {"time": b"2026-11-25T13:00:00"},
+        {"time": b"\xff"},
+        {"source_offset": b"9" * 19},
+        {"source_partition": b"1.0"},
+        {"stage": b"elsewhere"},
+    ],
+)
+def test_headers_that_no_worker_writes_make_no_letter(changes: dict[str, bytes]) -> None:
+    """Anybody who may write to the topic could otherwise end the command."""
+    assert letter_with(**changes) is None
+
+
+def test_a_count_that_is_no_number_is_none() -> None:
+    """Publishers may write anything; a number of any length would take long to read."""
+    for value in (None, b"", b"x", b"-1", b"1" * 10, "\u0663".encode()):
+        assert 0 == redrives_in(((REDRIVE_COUNT, value),))
+    assert 7 == redrives_in(((REDRIVE_COUNT, b"9"), (REDRIVE_COUNT, b"7")))

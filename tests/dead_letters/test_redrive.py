@@ -1,0 +1,144 @@
+"""`enricher dead-letters redrive` on a real broker: what is sent, what is left, and what a second run does."""
+
+from __future__ import annotations
+
+import pytest
+from dead_letters.lettering import Made, die, expected, publish_and_die, redrive, redriven, with_headers
+from kafka.harness import Sent, header_list, publish
+from support.reading import read_all
+from support.topics import Topics
+
+from enricher.operate.dead_letters import redriving
+from enricher.operate.dead_letters.letters import REDRIVE_COUNT
+
+pytestmark = pytest.mark.broker
+
+
+def inputs(count: int) -> list[Sent]:
+    """Inputs with headers that a worker and a redrive must leave alone."""
+    headers = (("trace", b"1"), ("trace", None), ("enricher.record.id", b"forged"), ("input.enricher.x", b""))
+    return [Sent(b"k%d" % n, b'{"id": %d' % n, headers) for n in range(count)]
+
+
+def test_each_goes_back_to_its_partition_as_it_was_and_a_second_run_does_nothing(topics: Topics) -> None:
+    """Key, value and headers are the input's bytes, with the count behind them; null and empty are told apart."""
+    odd = [Sent(None, b"no key"), Sent(b"", b"empty key"), Sent(b"empty", b""), Sent(b"\xff\xfe", b"\x00\xff")]
+    places = publish_and_die(topics, [*inputs(20), *odd])
+    assert redrive(topics) == {"sent": 24}
+    assert expected(places) == redriven(topics, places)
+    assert redrive(topics) == {}
+    assert expected(places) == redriven(topics, places)
+
+
+def test_a_tombstone_is_redriven_as_one(topics: Topics) -> None:
+    """Its dead letter has a null value, and says of no value that it was omitted."""
+    places = publish_and_die(topics, [Sent(b"gone", None)])
+    assert redrive(topics) == {"sent": 1}
+    assert expected(places) == redriven(topics, places)
+
+
+def test_a_superseded_letter_never_comes_back(topics: Topics) -> None:
+    """Newer are: a record of its key, a tombstone, and another dead letter. Records of other keys are not."""
+    places = publish_and_die(
+        topics, [Sent(b"a", b"old"), Sent(b"b", b"old"), Sent(b"c", b"older"), Sent(b"d", b"only")]
+    )
+    newer = publish(topics.bootstrap_servers, topics.input, [Sent(b"a", b"new"), Sent(b"b", None), Sent(None, b"x")])
+    failed_again = publish_and_die(topics, [Sent(b"c", b"newest")])
+    assert redrive(topics, "--dry-run") == {"dry_run": True, "sent": 2, "superseded": 3}
+    assert redrive(topics) == {"sent": 2, "superseded": 3}
+    sent = failed_again | {place: each for place, each in places.items() if each.key == b"d"}
+    assert expected(sent) == redriven(topics, places | newer | failed_again)
+    assert redrive(topics) == {}
+
+
+def test_what_a_selection_leaves_is_found_by_a_later_one(topics: Topics) -> None:
+    """By type, stage, time and number; each letter is sent once, in whichever run selects it first."""
+    sent = inputs(12)
+    places = publish(topics.bootstrap_servers, topics.input, sent)
+    kinds = (("decode", "A", 0.0), ("decode", "B", 0.0), ("publish", "B", 0.0), ("publish", "A", 900_000.0))
+    letters = [Made(place, each, *kinds[number % 4]) for number, (place, each) in enumerate(sorted(places.items()))]
+    die(topics, letters)
+    assert redrive(topics, "--type", "A", "--until", "2020-01-01") == {"not_selected": 12}
+    assert redrive(topics, "--type", "B") == {"sent": 6, "not_selected": 6}
+    assert redrive(topics, "--type", "B") == {"not_selected": 6}
+    assert redrive(topics, "--stage", "publish", "--stage", "tokenize") == {"sent": 3, "not_selected": 3}
+    assert redrive(topics, "--max", "2") == {"sent": 2, "not_reached": 1}
+    assert redrive(topics) == {"sent": 1}
+    assert redrive(topics) == {}
+    assert expected(places) == redriven(topics, places)
+
+
+def test_since_and_until_are_a_half_open_range(topics: Topics) -> None:
+    """In UTC."""
+    places = publish(topics.bootstrap_servers, topics.input, inputs(2))
+    die(topics, [Made(place, sent, age_s=900_000.0 * n) for n, (place, sent) in enumerate(sorted(places.items()))])
+    assert redrive(topics, "--since", "2200-01-01", "--dry-run") == {"dry_run": True, "not_selected": 2}
+    assert redrive(topics, "--since", "2020-01-01T00:00", "--until", "2200-01-01T00:00:00") == {"sent": 2}
+
+
+def test_the_loop_guard_leaves_what_failed_often_enough(topics: Topics) -> None:
+    """The count is raised with each redrive; a larger bound finds the letter again. A count that is no number is 0."""
+    often, forged = inputs(2)
+    often, forged = with_headers(often, (REDRIVE_COUNT, b"3")), with_headers(forged, (REDRIVE_COUNT, b"\xff9x"))
+    places = publish_and_die(topics, [often, forged])
+    assert redrive(topics) == {"sent": 1, "loop_guard": 1}
+    assert redrive(topics) == {"loop_guard": 1}
+    assert redrive(topics, "--max-redrives", "4") == {"sent": 1}
+    counts = [
+        value for _, _, _, headers in redriven(topics, places) for name, value in headers if name == REDRIVE_COUNT
+    ]
+    assert sorted(map(str, counts)) == ["b'1'", "b'4'"]
+
+
+def test_what_was_omitted_is_taken_from_the_input(topics: Topics) -> None:
+    """The value, the headers and the key, as long as the input has the record; the others are named as not available."""
+    large = [
+        Sent(b"value", b"v" * 9_000, (("h", b"1"),)),
+        Sent(b"headers", b"v" * 9_000, (("h", b"x" * 9_000),)),
+        Sent(b"k" * 9_000, b"v" * 9_000),
+    ]
+    places = publish(topics.bootstrap_servers, topics.input, large)
+    gone = Made((0, 10_000), Sent(b"gone", b"v" * 9_000))
+    die(topics, [*(Made(place, sent) for place, sent in sorted(places.items())), gone], max_bytes=5_000)
+    assert redrive(topics) == {"sent": 3, "not_available": 1}
+    assert expected(places) == redriven(topics, places)
+    assert redrive(topics) == {"not_available": 1}
+
+
+def test_what_is_not_ours_is_left_alone(topics: Topics) -> None:
+    """Records without our headers, or with broken ones, and dead letters of another topic, or of an earlier one."""
+    places = publish(topics.bootstrap_servers, topics.input, inputs(1))
+    [(place, sent)] = places.items()
+    die(
+        topics,
+        [
+            Made(place, sent, topic="another"),
+            Made(place, sent, topic_id="AAAAAAAAAAAAAAAAAAAAAA"[:21] + "Q"),
+        ],
+    )
+    letter = read_all(topics.bootstrap_servers, topics.dead_letters)[0]
+    headers = header_list(letter)
+    broken = [
+        Sent(b"plain", b"x"),
+        Sent(b"x", b"x", [(name, b"-1" if name.endswith("offset") else value) for name, value in headers]),
+        Sent(b"x", b"x", [(name, b"yesterday" if name.endswith("time") else value) for name, value in headers]),
+        Sent(b"x", b"x", [each for each in headers if not each[0].endswith("partition")]),
+    ]
+    publish(topics.bootstrap_servers, topics.dead_letters, broken)
+    assert redrive(topics) == {"not_ours": 6}
+    assert not redriven(topics, places)
+    die(topics, [Made(place, sent)])
+    assert redrive(topics) == {"not_ours": 6, "sent": 1}
+
+
+def test_rounds_of_bounded_memory_do_the_same(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three letters a round: each is judged once, in its own round, and letters of later rounds supersede earlier ones."""
+    monkeypatch.setattr(redriving, "MOST_CANDIDATES", 3)
+    old = publish_and_die(topics, [Sent(b"a", b"old"), *inputs(9)])
+    new = publish_and_die(topics, [Sent(b"a", b"new"), *(Sent(None, b"%d" % n) for n in range(9))])
+    first, second = redrive(topics, "--max", "2"), redrive(topics)
+    assert (2, 17) == (first["sent"], second["sent"])
+    assert 1 == first.get("superseded", 0) + second.get("superseded", 0)
+    assert 20 == first["not_reached"] + first["sent"] + first.get("superseded", 0)
+    sent = {place: each for place, each in old.items() if each.key != b"a"} | new
+    assert expected(sent) == redriven(topics, old | new)
