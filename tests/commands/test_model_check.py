@@ -119,6 +119,9 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
     assert sum(variant["chosen_by_auto"] for variant in facts["variants"]) == 1
 
 
+LOADING = {"src", "href", "xlink:href", "srcset"}
+
+
 class _Assets(HTMLParser):
     """Collects what a page would load, and whether its tags are balanced."""
 
@@ -129,9 +132,11 @@ class _Assets(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what it names."""
-        self.loads += [f"{tag} {name}" for name, _ in attrs if name in {"src", "href", "xlink:href", "srcset"}]
+        self.loads += [
+            f"{tag} {name}" for name, value in attrs if name in LOADING and not (value or "").startswith("#")
+        ]
         self.loads += [tag] if tag in {"script", "link", "iframe", "img"} else []
-        if tag not in {"meta", "circle", "line", "rect", "polyline"}:
+        if tag != "meta":
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -1,4 +1,4 @@
-"""The common parts of all pages: the frame, colours for light and dark, cards and tables. plots.py draws the plots."""
+"""The common parts of all pages: the frame, colours for light and dark, cards and tables. Plots are plots.py's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+_LIGHT_AND_DARK = {
+    "page": ("#f6f7f9", "#0f141a"),
+    "card": ("#ffffff", "#171e26"),
+    "ink": ("#17202b", "#e6ebf1"),
+    "soft": ("#5c6875", "#98a5b3"),
+    "line": ("#dfe4ea", "#2a343f"),
+    "grid": ("#e9edf2", "#232c36"),
+    "base": ("#8a97a6", "#7d8b9a"),
+    "main": ("#2563eb", "#6aa1ff"),
+    "second": ("#c2571a", "#f0965a"),
+    "third": ("#0f8a7a", "#4cc7b4"),
+    "fourth": ("#8b3fc7", "#c08bf0"),
+    "fifth": ("#a8860b", "#e0c04a"),
+    "good": ("#12805c", "#4fd1a0"),
+    "good-bg": ("#e3f5ec", "#12332a"),
+    "bad": ("#c0263a", "#ff7f8c"),
+    "bad-bg": ("#fdeaec", "#3d1a20"),
+}
+COLOURS = {name: light for name, (light, _) in _LIGHT_AND_DARK.items()}
+"""The colours of the light page by name; no two are equal. In the style they are variables, which the dark page sets too."""
+
+
+def _variables(which: int) -> str:
+    return ";".join(f"--{name}:{pair[which]}" for name, pair in _LIGHT_AND_DARK.items())
+
+
+_COLOUR_STYLE = f"""
+:root{{color-scheme:light dark;{_variables(0)}}}
+@media (prefers-color-scheme:dark){{:root{{{_variables(1)}}}}}"""
 _STYLE = """
-:root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#17202b;--soft:#5c6875;--line:#dfe4ea;--grid:#e9edf2;
---base:#8a97a6;--main:#2563eb;--second:#c2571a;--third:#0f8a7a;--fourth:#8b3fc7;--fifth:#a8860b;
---good:#12805c;--good-bg:#e3f5ec;--bad:#c0263a;--bad-bg:#fdeaec}
-@media (prefers-color-scheme:dark){:root{
---page:#0f141a;--card:#171e26;--ink:#e6ebf1;--soft:#98a5b3;--line:#2a343f;--grid:#232c36;
---base:#7d8b9a;--main:#6aa1ff;--second:#f0965a;--third:#4cc7b4;--fourth:#c08bf0;--fifth:#e0c04a;
---good:#4fd1a0;--good-bg:#12332a;--bad:#ff7f8c;--bad-bg:#3d1a20}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1040px;margin:0 auto;padding:36px 20px 56px}
@@ -31,11 +53,7 @@ h2{font-size:16px;margin:0 0 2px}
 .cards span{color:var(--soft);font-size:13px}
 section{padding:18px 20px 16px;margin:0 0 16px;overflow-x:auto}
 ul{margin:6px 0 0;padding-left:20px}
-svg{display:block;width:100%;height:auto;min-width:620px}
-svg text{fill:var(--soft);font-size:12px;font-family:inherit}
-svg .name{fill:var(--ink)}
-svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}svg .limit{stroke:var(--bad);stroke-dasharray:5 4}
-svg .limit-text{fill:var(--bad)}
+svg{display:block;width:100%;height:auto;min-width:620px;font-family:inherit}
 .key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:var(--soft);margin:0 0 6px}
 .key i{display:inline-block;width:11px;height:11px;border-radius:50%;margin-right:6px;vertical-align:-1px}
 table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
@@ -65,7 +83,7 @@ def page(title: str, subtitle: str, parts: Iterable[str], badge: Badge | None = 
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>\n"
+        f"<title>{escape(title)}</title><style>{_COLOUR_STYLE}{_STYLE}</style></head><body><main>\n"
         f'<header><h1>{escape(title)}</h1>{mark}</header><p class="sub">{escape(subtitle)}</p>\n'
         + "\n".join(parts)
         + "\n</main></body></html>\n"
@@ -74,7 +92,12 @@ def page(title: str, subtitle: str, parts: Iterable[str], badge: Badge | None = 
 
 def section(heading: str, note: str, *content: str) -> str:
     """A part of a page: heading, what it shows, and HTML."""
-    return f'<section><h2>{escape(heading)}</h2><p class="note">{escape(note)}</p>{"".join(content)}</section>'
+    return f"<section><h2>{escape(heading)}</h2>{remark(note)}{''.join(content)}</section>"
+
+
+def remark(text: str) -> str:
+    """A line in the soft colour."""
+    return f'<p class="note">{escape(text)}</p>'
 
 
 def cards(figures: Sequence[tuple[str, str]]) -> str:

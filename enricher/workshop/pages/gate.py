@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.workshop.pages.frame import Badge, bullets, cards, facts, key, page, section
+from enricher.workshop.pages.frame import Badge, bullets, cards, facts, page, section
 from enricher.workshop.pages.gate_classes import class_parts
 from enricher.workshop.pages.gate_vectors import vector_parts
-from enricher.workshop.pages.plots import histogram_plot, pairs_plot, ranges_plot
+from enricher.workshop.pages.plots import pairs_plot, plots_missing, ranges_plot
 from enricher.workshop.pages.recipe import recipe_sections
-from enricher.workshop.pages.rows import compositions_table, pairs, ranges, rows_table
+from enricher.workshop.pages.rows import POINTS, compositions_table, differences_plot, pairs, ranges, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ def gate_page(report: GateReport, recipe: Recipe | None = None) -> str:
 
 
 def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
+    yield plots_missing()
     if report.classes is not None:
         yield from class_parts(report, report.classes)
     elif report.vectors is not None:
@@ -44,7 +45,6 @@ def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
 def _entity_parts(report: GateReport) -> Iterator[str]:
     sentences, documents = report.comparisons
     precision = report.bound_to.precision
-    colours = key([("base", "fp32"), ("main", precision)])
     overall = sentences.overall
     yield cards(
         [
@@ -60,25 +60,21 @@ def _entity_parts(report: GateReport) -> Iterator[str]:
     yield section(
         "F1 by length of text",
         "Exact spans against the gold set; lengths in tokens. Documents are the same sentences, joined.",
-        colours,
-        pairs_plot([*pairs("", sentences.by_length), *pairs("doc ", documents.by_length)], ("base", "main")),
+        pairs_plot(
+            [*pairs("", sentences.by_length), *pairs("doc ", documents.by_length)], ("fp32", precision), "entities"
+        ),
     )
     yield section(
         "Losses, and what may be chance",
         "Bars are 95 % intervals of a paired bootstrap over texts.",
-        ranges_plot([*ranges("sentences", sentences), *ranges("documents", documents)], report.limit_points),
+        ranges_plot([*ranges("sentences", sentences), *ranges("documents", documents)], POINTS, report.limit_points),
     )
     yield section(
         "Differences of logits",
         f"Every logit of every token, {precision} against fp32: largest {sentences.logits.largest_difference:.3g} "
         f"({100 * sentences.logits.largest_relative:.2g} % of the largest logit), 99 % below "
         f"{sentences.logits.p99_difference:.3g}. Heights by square root.",
-        histogram_plot(
-            sentences.logits.histogram,
-            sentences.logits.histogram_from,
-            sentences.logits.histogram_step,
-            "absolute difference",
-        ),
+        differences_plot(sentences.logits),
     )
     yield section(
         "The same windows in other batches",

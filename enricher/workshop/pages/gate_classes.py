@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.workshop.pages.frame import bullets, cards, key, section
-from enricher.workshop.pages.plots import histogram_plot, pairs_plot, ranges_plot
-from enricher.workshop.pages.rows import compositions_table, pairs, ranges, rows_table
+from enricher.workshop.pages.frame import bullets, cards, section
+from enricher.workshop.pages.plots import pairs_plot, ranges_plot
+from enricher.workshop.pages.rows import POINTS, compositions_table, differences_plot, pairs, ranges, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,21 +39,18 @@ def class_parts(report: GateReport, figures: ClassFigures) -> Iterator[str]:
     yield section(
         "F1 by class",
         "Below each class, how many texts have it.",
-        key([("base", "fp32"), ("main", precision)]),
-        pairs_plot(pairs("", texts.by_class), ("base", "main")),
+        pairs_plot(pairs("", texts.by_class), ("fp32", precision), "texts"),
     )
     yield section(
         "Losses, and what may be chance",
         "Bars are 95 % intervals of a paired bootstrap over texts. Documents are judged by what fp32 answers.",
-        ranges_plot([*ranges("texts", texts), *ranges("documents", documents)], report.limit_points),
+        ranges_plot([*ranges("texts", texts), *ranges("documents", documents)], POINTS, report.limit_points),
     )
     yield section(
         "Differences of logits",
         f"Every logit of every text, {precision} against fp32: 99 % below {texts.logits.p99_difference:.3g}. Heights by "
         f"square root.",
-        histogram_plot(
-            texts.logits.histogram, texts.logits.histogram_from, texts.logits.histogram_step, "absolute difference"
-        ),
+        differences_plot(texts.logits),
     )
     yield section(
         "The same windows in other batches",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enricher.workshop.pages.frame import bullets, cards, section, table
-from enricher.workshop.pages.plots import histogram_plot
+from enricher.workshop.pages.plots import Histogram, histogram_plot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def vector_parts(report: GateReport, figures: VectorFigures) -> Iterator[str]:
         yield section(
             f"1 - cosine, {name}",
             f"Between the vectors of {precision} and of fp32 for the same text. Heights by square root.",
-            histogram_plot(each.histogram, each.histogram_from, each.histogram_step, "1 - cosine"),
+            histogram_plot(Histogram(each.histogram, each.histogram_from, each.histogram_step, "1 - cosine")),
         )
     yield section(
         "The same windows in other batches",

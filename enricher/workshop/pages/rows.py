@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from enricher.worker.inference.checkpoint.gate_figures import ClassComparison
 from enricher.workshop.pages.frame import table
-from enricher.workshop.pages.plots import Pair, Range
+from enricher.workshop.pages.plots import Histogram, Pair, Range, histogram_plot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from enricher.worker.inference.checkpoint.gate_figures import ClassComposition, Comparison, Composition, Row
+    from enricher.worker.inference.checkpoint.gate_figures import ClassComposition, Comparison, Composition, Logits, Row
 
+POINTS = "F1 points against fp32, with 95 % interval"
 _FEW = 20
 """Rows with fewer entities or texts are in the tables only; in a plot one of them would look like a large difference."""
 
@@ -29,6 +30,13 @@ def ranges(name: str, comparison: Comparison | ClassComparison) -> list[Range]:
     details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]
     overall = comparison.overall
     return [Range(name, overall.delta_points, overall.low_points, overall.high_points, strong=True), *details]
+
+
+def differences_plot(logits: Logits) -> str:
+    """How many logits differ by how much."""
+    return histogram_plot(
+        Histogram(logits.histogram, logits.histogram_from, logits.histogram_step, "absolute difference")
+    )
 
 
 def rows_table(rows: Sequence[Row], precision: str, what: str) -> str:

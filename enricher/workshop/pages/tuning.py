@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from enricher.workshop.pages.frame import cards, key, page, section, table
-from enricher.workshop.pages.plots import Line, lines_plot
+from enricher.workshop.pages.frame import cards, page, section, table
+from enricher.workshop.pages.plots import Line, lines_plot, plots_missing
 
 if TYPE_CHECKING:
     from enricher.worker.inference.run.tuning import Tuning, TuningRow
@@ -26,6 +26,7 @@ def _parts(tuning: Tuning) -> Iterator[str]:
     usual = min((row.length_tokens for row in tuning.rows), key=lambda length: abs(length - tuning.window_tokens))
     wanted = (tuning.concurrency, usual, tuning.max_batch_tokens)
     best = next(row for row in tuning.rows if (row.concurrency, row.length_tokens, row.batch_tokens) == wanted)
+    yield plots_missing()
     yield cards(
         [
             (f"{tuning.max_batch_tokens:,}", "tokens per batch, recommended"),
@@ -42,12 +43,12 @@ def _parts(tuning: Tuning) -> Iterator[str]:
         yield section(
             f"{count} run{'s' if count > 1 else ''} at once: throughput",
             "Tokens per second over tokens per batch, one line per window length; the ring marks the recommendation.",
-            *_plot(rows, "tokens per second", marked),
+            _plot(rows, "tokens per second", marked),
         )
         yield section(
             f"{count} run{'s' if count > 1 else ''} at once: batch time",
             "Milliseconds from handing a batch over until its labels are back, all threads busy.",
-            *_plot(rows, "milliseconds", marked),
+            _plot(rows, "milliseconds", marked),
         )
     if tuning.freshness:
         yield section("Early batches", tuning.early_batches, _freshness(tuning))
@@ -59,7 +60,7 @@ def _parts(tuning: Tuning) -> Iterator[str]:
     yield section("Everything measured", note, measured)
 
 
-def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tuple[str, str]:
+def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> str:
     lengths = sorted({row.length_tokens for row in rows})
     colours = dict(zip(lengths, _COLOURS, strict=False))
     ring = None if marked is None else (float(marked.batch_tokens), _value(marked, unit))
@@ -71,7 +72,7 @@ def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tup
         )
         for length in lengths
     ]
-    return key((line.colour, line.name) for line in lines), lines_plot(lines, "tokens per batch", unit, ring)
+    return lines_plot(lines, "tokens per batch", unit, ring)
 
 
 def _value(row: TuningRow, unit: str) -> float:
