@@ -130,6 +130,7 @@ SHARED_WITH_THE_VERIFIER = (
     "enricher.operate.inspect",
     "enricher.operate.verify",
     "enricher.worker.contracts",
+    "enricher.worker.kafka.reading.ranges",
     "enricher.worker.kafka.reading.unreadable",
     "enricher.worker.kafka.shared",
     "enricher.worker.records",

@@ -13,9 +13,8 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.operate.inspect import ranges
-from enricher.operate.inspect.ranges import RangeReader
-from enricher.worker.kafka.reading import unreadable
+from enricher.worker.kafka.reading import ranges, unreadable
+from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client_errors import Complaint
 from enricher.worker.kafka.shared.partition_reader import PartitionReader
 

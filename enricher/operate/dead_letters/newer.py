@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from enricher.operate.inspect.ranges import RangeReader
+from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.runtime.deadlines import Deadline
 
 _Key = tuple[int, bytes]

@@ -28,8 +28,8 @@ from enricher.operate.dead_letters.sender import Check, Outgoing, Overtaken, Ref
 from enricher.operate.dead_letters.settled import MAX_METADATA_BYTES, Commit, SettledLetters
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.inspect.ranges import RangeReader
 from enricher.operate.verify.committed import same_topic
+from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.deadlines import Deadline

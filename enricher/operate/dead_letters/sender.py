@@ -21,11 +21,11 @@ from confluent_kafka.admin import AdminClient
 
 from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
 from enricher.operate.dead_letters.settled import Commit
-from enricher.operate.inspect.consumer import committed_offsets, lone_consumer
 from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
 from enricher.worker.kafka.shared.errors import mapping_errors
+from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
 from enricher.worker.kafka.shared.metadata import answer_to, topic_id_of
 from enricher.worker.kafka.shared.producers import opened_producer
 from enricher.worker.kafka.writing.transaction import Stopwatch

@@ -1,5 +1,5 @@
 """Reads topics and groups without joining a group: for `lag`, `tail`, `verify`, `doctor` and the scaler.
 
-`inspector` asks about topics and groups, `consumer` reads assigned partitions; `follow` and `ranges` build on it. Nothing
-here commits an offset, writes a record, or decides what a worker does.
+`inspector` asks about topics and groups, `follow` reads topics as they grow. Nothing here commits an offset, writes a
+record, or decides what a worker does.
 """

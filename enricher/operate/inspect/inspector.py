@@ -9,10 +9,10 @@ from typing import TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from enricher.operate.inspect.consumer import committed_offsets, lone_consumer
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
 from enricher.worker.kafka.shared.metadata import (
     answer_to,
     listed_offsets,

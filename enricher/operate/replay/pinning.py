@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, ProducerFenced, SettingsError
-from enricher.operate.inspect.consumer import lone_consumer
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
 from enricher.worker.kafka.shared.client_errors import Complaint
 from enricher.worker.kafka.shared.errors import mapping_errors, without_recovery
+from enricher.worker.kafka.shared.lone_consumers import lone_consumer
 from enricher.worker.kafka.shared.partition_reader import Ranges
 from enricher.worker.kafka.shared.producers import short_lived_producer
 from enricher.worker.rules.commit_metadata import CommitMetadata

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from enricher.operate.inspect.consumer import lone_consumer
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.verify.committed import Committed, committed_of
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.lone_consumers import lone_consumer
 from enricher.worker.kafka.shared.metadata import without_errors
 
 _PENDING_S = 1.0

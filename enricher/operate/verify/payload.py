@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from confluent_kafka import Message
 
-from enricher.operate.inspect.ranges import RangeReader
 from enricher.operate.verify.committed import same_topic
 from enricher.operate.verify.findings import Check, Place
 from enricher.operate.verify.headers import HeaderValues, headers_by_name, source_of_record
 from enricher.operate.verify.tasks import SCORE_TOLERANCE, alike_numbers, alike_vectors, same_model
 from enricher.operate.verify.values import Document, document_of
+from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.metadata import raw_record
 from enricher.worker.kafka.shared.partition_reader import Ranges
 from enricher.worker.records import RawRecord

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.operate.inspect.ranges import Progress, RangeReader
 from enricher.operate.verify.cluster import Cluster
 from enricher.operate.verify.committed import Committed, of_topic
 from enricher.operate.verify.findings import Check, Checks, Place, Report
@@ -26,6 +25,7 @@ from enricher.operate.verify.outputs import Outputs
 from enricher.operate.verify.payload import PayloadCheck, Recompute, chosen_of
 from enricher.operate.verify.waiting import stable_ends, wait_for_group, watch_for
 from enricher.operate.verify.watch import OffsetWatch
+from enricher.worker.kafka.reading.ranges import Progress, RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.partition_reader import Ranges
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 from enricher.errors import BrokerError
-from enricher.operate.inspect.ranges import Progress
 from enricher.operate.verify.cluster import Cluster
 from enricher.operate.verify.committed import of_topic
 from enricher.operate.verify.findings import Check, Checks, Place
 from enricher.operate.verify.watch import Fall, OffsetWatch
+from enricher.worker.kafka.reading.ranges import Progress
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline, until
 
