@@ -33,6 +33,7 @@ COMMANDS = {
     "model": {
         "prepare": "workshop.prepare:model_prepare",
         "check": "workshop.check:model_check",
+        "evaluate": "workshop.evaluate:model_evaluate",
         "inspect": "workshop.inspect:model_inspect",
         "tune": "workshop.tune:model_tune",
     },

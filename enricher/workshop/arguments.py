@@ -12,6 +12,7 @@ from enricher.worker.inference.run.model import EMBEDDED
 FolderArgument = Annotated[
     str, typer.Argument(metavar="[DIR]", help=f"Folder of a model, or `{EMBEDDED}`, which is built in.")
 ]
+ModelArgument = Annotated[str, typer.Argument(help=f"Folder of a model, or `{EMBEDDED}`, which is built in.")]
 DeviceOption = Annotated[
     str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...; `auto` takes CUDA where it works.")
 ]
@@ -26,4 +27,8 @@ LimitOption = Annotated[float, typer.Option(min=0.0, max=100.0, help="F1 points 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Measure and show the result, write nothing.")]
 UndoOption = Annotated[
     bool, typer.Option("--undo", help="Measure nothing: remove what this command has written to the cache.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PageOption = Annotated[
+    Path | None, typer.Option(help="Write the result as a page to this file: HTML that loads nothing.")
 ]

@@ -43,6 +43,12 @@ def test_the_default_gold_set_ships_and_is_large_enough_for_the_default_limit() 
         ('{"text": "Rome"}', "entities"),
         ('{"text": "Rome", "entities": [{"start": 0, "end": 9, "label": "LOC"}]}', "not a span of its text"),
         ('{"text": "Rome", "entities": [{"start": "0", "end": 4, "label": "LOC"}]}', "start"),
+        ('{"text": "Rome", "entities": [{"start": 0, "end": 4, "label": "MISC"}]}', "entities.0.label: .*'MISC'"),
+        (
+            '{"text": "Rome", "entities": [{"start": 2, "end": 4, "label": "LOC"}, {"start": 0, "end": 3, "label": "LOC"}]}',
+            "entities.0: it overlaps entities.1",
+        ),
+        ("[" * 5000, "the line: Invalid JSON"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, problem: str) -> None:
@@ -51,7 +57,7 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, problem:
     path = tmp_path / "gold.jsonl"
     path.write_text(f"{good}\n\n{line}\n")
     with pytest.raises(FatalError, match=f"line 3: .*{problem}"):
-        read_gold(path)
+        read_gold(path, ["LOC"])
 
 
 def test_a_gold_set_without_entities_measures_nothing(tmp_path: Path) -> None:
@@ -59,6 +65,9 @@ def test_a_gold_set_without_entities_measures_nothing(tmp_path: Path) -> None:
     path = tmp_path / "gold.jsonl"
     path.write_text('{"text": "Rome", "entities": []}\n')
     with pytest.raises(FatalError, match="no entities"):
+        read_gold(path)
+    path.write_text("\n")
+    with pytest.raises(FatalError, match="is empty"):
         read_gold(path)
     with pytest.raises(FatalError, match="cannot be read"):
         read_gold(tmp_path / "none.jsonl")

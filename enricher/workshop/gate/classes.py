@@ -76,7 +76,9 @@ def compare_classes(
     first, second = scale.chosen(reference.rows), scale.chosen(reduced.rows)
     of_people = scale.truth(gold)
     truth = first if of_people is None else of_people
-    counts = [[_counts(each[:, index], truth[:, index]) for index in range(truth.shape[1])] for each in (first, second)]
+    counts = [
+        [class_counts(each[:, index], truth[:, index]) for index in range(truth.shape[1])] for each in (first, second)
+    ]
     sums: list[CountArray] = [np.sum(each, axis=0) for each in counts]
     counted = scale.counted(truth)
     changed = int((first != second).any(axis=1).sum())
@@ -127,7 +129,7 @@ def compose_classes(
     )
 
 
-def _counts(chosen: npt.NDArray[np.bool_], truth: npt.NDArray[np.bool_]) -> CountArray:
+def class_counts(chosen: npt.NDArray[np.bool_], truth: npt.NDArray[np.bool_]) -> CountArray:
     """The counts of workshop/gate/scoring.py, of one class."""
     return np.stack([chosen & truth, chosen, truth], axis=1).astype(np.int64)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from enricher.errors import FatalError
 from enricher.workshop.gate.scoring import EntitySpan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 DEFAULT_GOLD = Path(__file__).parents[2] / "models" / "gold" / "pud.jsonl"
 DOCUMENT_CHARS = (300, 800, 2000, 5000)
@@ -61,10 +61,15 @@ class _Line(BaseModel):
     entities: list[_Entity]
 
 
-def read_gold(path: Path) -> GoldSet:
-    """Read a gold set. Raises FatalError, with the line, if it cannot be used."""
+def read_gold(path: Path, labels: Collection[str] | None = None) -> GoldSet:
+    """Read a gold set. Raises FatalError, with line and field, if it cannot be used.
+
+    `labels`: all that its entities may have; None if any will do.
+    """
     content, lines = gold_lines(path)
-    texts = tuple(_read_line(path, number, line) for number, line in lines)
+    texts = tuple(_read_line(path, number, line, labels) for number, line in lines)
+    if not texts:
+        raise FatalError(f"the gold set {path} is empty: a line of it is a JSON object with `text` and `entities`")
     if not any(text.entities for text in texts):
         raise FatalError(f"the gold set {path} has no entities, so it cannot measure anything")
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
@@ -82,7 +87,7 @@ def gold_lines(path: Path) -> tuple[bytes, list[tuple[int, bytes]]]:
 def unusable(path: Path, number: int, error: ValidationError) -> FatalError:
     """The error about a line that is not as it must be, without the line's text."""
     problem = error.errors(include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
+    where = ".".join(str(part) for part in problem["loc"]) or "the line"
     return FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}")
 
 
@@ -109,16 +114,26 @@ def _join(texts: Sequence[GoldText]) -> GoldText:
     return GoldText(" ".join(text.text for text in texts), tuple(entities))
 
 
-def _read_line(path: Path, number: int, line: bytes) -> GoldText:
+def _read_line(path: Path, number: int, line: bytes, labels: Collection[str] | None) -> GoldText:
     try:
         parsed = _Line.model_validate_json(line)
     except ValidationError as error:
         raise unusable(path, number, error) from error
-    for entity in parsed.entities:
-        if not entity.start < entity.end <= len(parsed.text):
-            raise FatalError(
-                f"the gold set {path}, line {number}: [{entity.start}, {entity.end}) is not a span of its text"
-            )
+    for problem in _problems(parsed, labels):
+        raise FatalError(f"the gold set {path}, line {number}: {problem}")
     return GoldText(
         parsed.text, tuple(EntitySpan("body", each.start, each.end, each.label) for each in parsed.entities)
     )
+
+
+def _problems(parsed: _Line, labels: Collection[str] | None) -> Iterator[str]:
+    """Each begins with the field."""
+    for index, entity in enumerate(parsed.entities):
+        if not entity.start < entity.end <= len(parsed.text):
+            yield f"entities.{index}: [{entity.start}, {entity.end}) is not a span of its text"
+        if labels is not None and entity.label not in labels:
+            yield f"entities.{index}.label: no model has the label {entity.label!r}; known are {', '.join(labels)}"
+    in_order = sorted(enumerate(parsed.entities), key=lambda each: each[1].start)
+    for (index, entity), (following, other) in pairwise(in_order):
+        if other.start < entity.end:
+            yield f"entities.{following}: it overlaps entities.{index}"

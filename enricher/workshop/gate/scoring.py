@@ -107,7 +107,7 @@ def mean_delta_interval(
     texts = len(reference[0]) if reference else 0
     if texts == 0:
         return Interval(0.0, 0.0)
-    drawn = _drawn(texts, draws, seed)
+    drawn = draws_of(texts, draws, seed)
 
     def mean_f1(counts: Sequence[CountArray]) -> npt.NDArray[np.float64]:
         means: npt.NDArray[np.float64] = np.mean([_f1(drawn @ each) for each in counts], axis=0)
@@ -119,7 +119,7 @@ def mean_delta_interval(
 
 
 @lru_cache(maxsize=1)
-def _drawn(texts: int, draws: int, seed: int) -> npt.NDArray[np.int64]:
+def draws_of(texts: int, draws: int = 1000, seed: int = 0) -> npt.NDArray[np.int64]:
     """How often each draw has each text: `[draws, texts]`. Kept for the next class of the same texts."""
     return np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws)
 

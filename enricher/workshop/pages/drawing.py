@@ -21,7 +21,7 @@ from enricher.workshop.pages.frame import COLOURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from enricher.workshop.pages.plots import Histogram, Line, Pair, Range
+    from enricher.workshop.pages.plots import Histogram, Line, Pair, Range, Shares
 
 _WIDTH_PX = 1000
 _PX_PER_INCH = 72.0
@@ -114,6 +114,26 @@ def draw_ranges(ranges: Sequence[Range], label: str, limit: float | None) -> str
 def _lost(each: Range, limit: float | None) -> bool:
     """Whether more than the limit is lost, not counting what may be chance unless it is the verdict's own row."""
     return limit is not None and (each.high < -limit or (each.strong and each.value < -limit))
+
+
+def draw_shares(names: Sequence[str], shares: Sequence[Shares]) -> str:
+    """Rows from the top down; the axis ends at the largest bound."""
+    bounds = [value[2] for each in shares for value in each.values if value is not None]
+    most = min(1.0, max([0.01, *bounds]) * 1.02)
+
+    def draw(axes: Axes) -> None:
+        for number, each in enumerate(shares):
+            shift, colour = (number + 0.5) / len(shares) - 0.5, COLOURS[each.colour]
+            for row, value in enumerate(each.values):
+                if value is not None:
+                    middle, low, high = (100 * bound for bound in value)
+                    axes.hlines(row + 0.8 * shift, low, high, color=colour, alpha=0.5, linewidth=3)
+                    axes.plot(middle, row + 0.8 * shift, "o", color=colour, markersize=7, markeredgewidth=0)
+        axes.set(xlim=(-most, 101 * most), ylim=(len(names) - 0.4, -0.6), xlabel="per cent, with 95 % interval")
+        axes.set_yticks(range(len(names)), [_short(name) for name in names], color=COLOURS["ink"])
+        axes.grid(axis="x")
+
+    return _svg((14 * len(shares) + 12) * len(names) + 60, draw)
 
 
 def draw_histogram(histogram: Histogram) -> str:

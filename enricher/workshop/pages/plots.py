@@ -49,6 +49,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """A share with its interval for each of the plot's names, all from 0 to 1: value, low, high; None of nothing."""
+
+    name: str
+    colour: str
+    values: Sequence[tuple[float, float, float] | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """Counts by power of ten: the first bar begins at ten to the power of `first`, each is `step` powers wide."""
 
@@ -78,6 +87,21 @@ def ranges_plot(ranges: Sequence[Range], label: str, limit: float | None = None)
         rows = [[each.name, f"{each.value:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}"] for each in ranges]
         return table([label, "value", "interval"], rows)
     return str(_drawing().draw_ranges(ranges, label, limit))
+
+
+def shares_plot(names: Sequence[str], shares: Sequence[Shares]) -> str:
+    """A row per name, in it a dot and an interval for each of `shares`, in per cent; with a legend."""
+    if not _can_draw():
+        cells = [[_percent(each.values[row]) for each in shares] for row in range(len(names))]
+        return table(
+            ["", *(each.name for each in shares)], [[name, *row] for name, row in zip(names, cells, strict=True)]
+        )
+    legend = key((each.colour, each.name) for each in shares)
+    return f"{legend}{_drawing().draw_shares(names, shares)}"
+
+
+def _percent(value: tuple[float, float, float] | None) -> str:
+    return "-" if value is None else "{:.2f} % ({:.2f} to {:.2f})".format(*(100 * each for each in value))
 
 
 def histogram_plot(histogram: Histogram) -> str:

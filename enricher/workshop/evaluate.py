@@ -1,0 +1,82 @@
+"""`enricher model evaluate`: how well a model finds what people have labelled."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from enricher.worker.commands.console import Ticker, data_console, remark_console
+from enricher.worker.files import whole_file
+from enricher.worker.inference.run.model import open_model, prepare_pass
+from enricher.worker.inference.run.selection import Precision
+from enricher.worker.settings import load_settings
+from enricher.workshop.arguments import DeviceOption, JsonOption, ModelArgument, PageOption
+from enricher.workshop.pages.evaluation import evaluation_page
+from enricher.workshop.scores import SCORE_COLUMNS, evaluate, gold_of, score_cells
+
+if TYPE_CHECKING:
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.workshop.gate.gold import GoldSet
+    from enricher.workshop.scores import Evaluation
+
+
+def model_evaluate(
+    model: ModelArgument,
+    *,
+    gold: Annotated[Path, typer.Option(help="Labelled texts as JSON lines; deploy/models.md has the format.")],
+    device: DeviceOption = "auto",
+    precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: the worker's choice.")] = "auto",
+    page: PageOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure precision, recall and F1 of a model on labelled texts, by label and by length.
+
+    An entity counts if start, end and label are all equal. Each figure has a 95 % interval, from a bootstrap over the texts
+    that is the same each time. Entities whose label no text of the gold set has are not judged.
+    """
+    checkpoint = open_model(model)
+    evaluation = measure(checkpoint, gold_of([checkpoint.head], gold), device, precision)
+    if page is not None:
+        write_page(page, evaluation_page(evaluation))
+    if as_json:
+        sys.stdout.write(orjson.dumps(asdict(evaluation), option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        _print(evaluation)
+
+
+def measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
+    """Prepare the model as a worker does, and evaluate it with progress. Raises ModelError, FatalError."""
+    settings = load_settings(tell_files=False).model
+    prepared = prepare_pass(
+        [checkpoint], device=device, precision=precision, cache_dir=settings.cache_dir, gpu_wait=settings.gpu_wait
+    )
+    with Ticker(remark_console()) as ticker:
+
+        def progress(stage: str, done: int, windows: int) -> None:
+            ticker.tick(lambda: f"{checkpoint.name}, {stage}: {done:,} of {windows:,} windows")
+
+        return evaluate(prepared, gold, progress)
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page as a whole, and say where it is. Raises FatalError."""
+    with whole_file(path) as stream:
+        stream.write(page.encode("utf-8", "replace"))
+    remark_console().print(escape(f"page: {path}"))
+
+
+def _print(evaluation: Evaluation) -> None:
+    table = Table(*SCORE_COLUMNS)
+    for each in evaluation.scores:
+        table.add_row(*map(escape, score_cells(each)))
+    data_console().print(table)
+    remark_console().print(escape(f"{evaluation.model_name} ({evaluation.variant}) on {evaluation.texts:,} texts"))
+    for remark in evaluation.remarks:
+        remark_console().print(escape(remark))
