@@ -83,6 +83,8 @@ def _names(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
         raise ModelError(
             "config.json: id2label must name every label, with ids 0, 1, 2, ...: add the names used in training."
         )
+    if any("\ud800" <= each <= "\udfff" for name in names for each in name):
+        raise ModelError("config.json: a name of id2label holds half a surrogate pair, which no record can contain.")
     if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
         raise ModelError(
             "config.json: id2label holds only placeholders (LABEL_0, ...): write the names used in training there."
