@@ -64,6 +64,7 @@ EXIT_CODES = {
     10: "lines could not be enriched: all of them, or with --strict any (enrich)",
     11: "the schema registry says that the schema of records is not compatible (schemas)",
     12: "dead letters reached a limit, and none beyond it is committed (run)",
+    13: "more findings are lost or relabelled than is allowed (model compare)",
     130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."

@@ -34,6 +34,7 @@ COMMANDS = {
         "prepare": "workshop.prepare:model_prepare",
         "check": "workshop.check:model_check",
         "evaluate": "workshop.evaluate:model_evaluate",
+        "compare": "workshop.compare:model_compare",
         "inspect": "workshop.inspect:model_inspect",
         "tune": "workshop.tune:model_tune",
     },

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.files import whole_file
 from enricher.worker.inference.run.model import open_model, prepare_pass
 from enricher.worker.inference.run.selection import Precision
 from enricher.worker.settings import load_settings
+from enricher.worker.telemetry.logs import escape_controls
 from enricher.workshop.arguments import DeviceOption, JsonOption, ModelArgument, PageOption
 from enricher.workshop.pages.evaluation import evaluation_page
 from enricher.workshop.scores import SCORE_COLUMNS, evaluate, gold_of, score_cells
+from enricher.workshop.tables import text_table
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -73,10 +74,7 @@ def write_page(path: Path, page: str) -> None:
 
 
 def _print(evaluation: Evaluation) -> None:
-    table = Table(*SCORE_COLUMNS)
-    for each in evaluation.scores:
-        table.add_row(*map(escape, score_cells(each)))
-    data_console().print(table)
+    data_console().print(text_table(SCORE_COLUMNS, map(score_cells, evaluation.scores)))
     remark_console().print(escape(f"{evaluation.model_name} ({evaluation.variant}) on {evaluation.texts:,} texts"))
     for remark in evaluation.remarks:
-        remark_console().print(escape(remark))
+        remark_console().print(escape(escape_controls(remark)))

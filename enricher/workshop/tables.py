@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
+from enricher.worker.telemetry.logs import escape_controls
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from enricher.worker.inference.checkpoint.gate_report import GateReport
 
@@ -16,6 +19,14 @@ _COLUMNS = {
     "classes": ("F1 fp32", "F1", "points", "same classes", "judged by", "largest logit"),
     "vectors": ("least cosine", "median", "same ten nearest", "where ties count"),
 }
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of texts that come from outside: labels of models, words of articles."""
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(escape(escape_controls(cell)) for cell in row))
+    return table
 
 
 def verdicts_table(reports: Sequence[GateReport]) -> Table:

@@ -17,6 +17,7 @@ from tokenizers.processors import TemplateProcessing
 from typer.testing import CliRunner, Result
 
 from enricher.workshop.check import model_check
+from enricher.workshop.compare import model_compare
 from enricher.workshop.evaluate import model_evaluate
 from enricher.workshop.inspect import model_inspect
 from enricher.workshop.prepare import model_prepare
@@ -27,6 +28,7 @@ REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 app = typer.Typer()
 for name, command in (
     ("check", model_check),
+    ("compare", model_compare),
     ("evaluate", model_evaluate),
     ("inspect", model_inspect),
     ("prepare", model_prepare),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,10 +78,13 @@ def test_long_texts_and_a_model_that_finds_nothing_are_measured(tmp_path: Path) 
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     """A model that gives no labels, one that is none, labels that it does not have, and an empty file."""
     tiny = tiny_model(tmp_path / "tiny")
+    odd = shutil.copytree(tiny, tmp_path / "odd")
+    (odd / "config.json").write_text((odd / "config.json").read_text().replace('-PER"', '-\\ud800PER"'))
     gold = gold_file(tmp_path, {"text": "In Rome", "entities": [{"start": 3, "end": 7, "label": "<i>"}]})
     for model, error, message in (
         (vector_model(tiny, tmp_path / "vectors"), SettingsError, "only entities and classes"),
         (tmp_path, ModelError, "config.json"),
+        (odd, ModelError, "half a surrogate pair"),
         (tiny, FatalError, r"line 1: entities.0.label: .*'<i>'"),
     ):
         with pytest.raises(error, match=message):

@@ -17,7 +17,7 @@ ENTRIES = {
     section.split("\n", 1)[0]: section.split("\n", 1)[1] for section in re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
 }
 PARTS = ("**Means.**", "**Look at.**", "**Do.**")
-OF_OTHER_COMMANDS = {8, 9, 10, 11, 130}
+OF_OTHER_COMMANDS = {8, 9, 10, 11, 13, 130}
 
 
 def alerts() -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from enricher.worker.build.building import local_worker
+from enricher.worker.build.building import ReaderOf, local_worker
 from enricher.worker.build.reading import article_reader
 from enricher.worker.files import FiniteSource, LineSink
 from enricher.worker.records import Partition, RawRecord, Release
@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 _PARTITION = Partition("recomputed", 0)
 
 
-def recompute(settings: Settings, tasks: Tasks, records: Sequence[RawRecord]) -> list[bytes | None]:
-    """The JSON of the enriched record of each input, in order; None for an input that becomes a dead letter."""
+def recompute(
+    settings: Settings, tasks: Tasks, records: Sequence[RawRecord], *, reader: ReaderOf | None = None
+) -> list[bytes | None]:
+    """The JSON of the enriched record of each input, in order; None for an input that becomes a dead letter.
+
+    `reader`: of articles; default: that of the worker for the records of its topic.
+    """
     source = _RecordSource(records)
     sink = _ValueSink(source)
     with Watchdog() as watchdog:
-        reader = partial(article_reader, settings)
-        local_worker(settings, tasks, source, sink, reader=reader, guard=watchdog.guard).run()
+        chosen = reader or partial(article_reader, settings)
+        local_worker(settings, tasks, source, sink, reader=chosen, guard=watchdog.guard).run()
     return [sink.values.get(number) for number in range(len(records))]
 
 

@@ -1,0 +1,88 @@
+"""Which offsets of a topic are compared: from one time to another, and no more than a number of records."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from enricher.errors import SettingsError
+from enricher.worker.kafka.shared.client_errors import Complaint
+from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.lone_consumers import lone_consumer
+from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, partitions_of, without_errors
+from enricher.worker.runtime.deadlines import Deadline
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+    from enricher.worker.kafka.shared.client import KafkaConfig
+    from enricher.worker.kafka.shared.partition_reader import Ranges
+
+FORMS = "a time such as 2026-11-24 or 2026-11-24T06:00Z"
+
+
+def time_of(option: str, text: str | None) -> datetime | None:
+    """A time of the command line; without a zone it is UTC. Raises SettingsError."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise SettingsError(f"{option} {text}: not {FORMS}") from error
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def ranges_of(config: KafkaConfig, topic: str, begin: datetime | None, end: datetime | None, most: int) -> Ranges:
+    """The offsets of each partition, together about `most`: the first ones from `begin` on, else the last ones.
+
+    Raises BrokerError; SettingsError if no offset is left.
+    """
+    complaint = Complaint()
+    consumer = lone_consumer(config, complaint, {"isolation.level": "read_committed"})
+    timeout_s = config.request_timeout_s
+    with closing(consumer), broker_errors(consumer, f"asking for the offsets of '{topic}'", complaint):
+        found = {
+            each.number: bounds_of(consumer, each, timeout_s) for each in partitions_of(consumer, topic, timeout_s)
+        }
+        lows = {number: low for number, (low, _) in found.items()} | _at(consumer, topic, [*found], begin, timeout_s)
+        highs = {number: high for number, (_, high) in found.items()}
+        if begin is not None:
+            lows = {number: min(lows[number], highs[number]) for number in found}
+        highs |= {
+            number: min(highs[number], at) for number, at in _at(consumer, topic, [*found], end, timeout_s).items()
+        }
+    each_most = -(-most // max(1, len(found)))
+    ranges: dict[int, tuple[int, int]] = {}
+    for number, low in lows.items():
+        high = max(low, highs[number])
+        ranges[number] = (low, min(high, low + each_most)) if begin else (max(low, high - each_most), high)
+    if all(low == high for low, high in ranges.values()):
+        raise SettingsError(f"there is no record of '{topic}' to compare in this range")
+    return ranges
+
+
+def clip(config: KafkaConfig, topic: str, ranges: Ranges) -> Ranges:
+    """The part of the ranges that the topic has: nothing ever comes of the others. Raises BrokerError."""
+    complaint = Complaint()
+    consumer = lone_consumer(config, complaint, {"isolation.level": "read_committed"})
+    with closing(consumer), broker_errors(consumer, f"asking for the offsets of '{topic}'", complaint):
+        timeout_s = config.request_timeout_s
+        partitions = [each for each in partitions_of(consumer, topic, timeout_s) if each.number in ranges]
+        found = {each.number: bounds_of(consumer, each, timeout_s) for each in partitions}
+    return {
+        number: (max(low, ranges[number][0]), min(high, ranges[number][1])) for number, (low, high) in found.items()
+    }
+
+
+def _at(consumer: Consumer, topic: str, numbers: list[int], time: datetime | None, timeout_s: float) -> dict[int, int]:
+    """The first offset of each partition with this time or a later one; partitions without one are at their end."""
+    if time is None:
+        return {}
+    asked = [TopicPartition(topic, number, int(1000 * time.timestamp())) for number in numbers]
+    answered = answer_to(
+        lambda left_s: without_errors(consumer.offsets_for_times(asked, timeout=left_s)), Deadline(timeout_s)
+    )
+    return {each.partition: each.offset if each.offset >= 0 else 2**63 - 1 for each in answered}

@@ -1,0 +1,300 @@
+"""`enricher model compare`: on files, on topics, against what workers wrote, and on live traffic."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+from commands.cli_runner import article, enriched_record, run, write
+from commands.model_app import run_model, tiny_model
+from commands.test_model_check import assert_self_contained
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from safetensors.numpy import load_file, save_file
+from support.heads import class_model
+from support.patience import PATIENCE_S
+from support.topics import QUICK_TO_START
+
+from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
+from enricher.workshop.comparison import answers
+from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
+from tools.chaos.stub import StubEngine, stub_model
+from tools.only_task import tasks_of
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+CPU = {**QUICK_TO_START, "ENRICHER_MODEL__DEVICE": "cpu", "ENRICHER_MODEL__PRECISION": "fp32"}
+TEXTS = tuple(each.text for each in read_gold(DEFAULT_GOLD).texts[:240])
+
+
+def articles_file(path: Path, texts: Sequence[str]) -> Path:
+    """An article for each text, every third without a language."""
+    lines = [
+        {"id": str(number), "body": text, **({"language": "en"} if number % 3 else {})}
+        for number, text in enumerate(texts)
+    ]
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    return path
+
+
+def losing_model(folder: Path) -> Path:
+    """The built-in model with more bias for no entity, and less for LOC."""
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(EMBEDDED_FOLDER / name, folder / name)
+    weights, names = load_file(EMBEDDED_FOLDER / "model.safetensors"), json.loads((folder / "config.json").read_bytes())
+    bias = weights["classifier.bias"].copy()
+    for number, name in names["id2label"].items():
+        bias[int(number)] += {"O": 3, "B-LOC": -1.5, "I-LOC": -1.5}.get(name, 0)
+    save_file({**weights, "classifier.bias": bias}, folder / "model.safetensors")
+    return folder
+
+
+def entities_of(model: str | Path, file: Path, cache: Path) -> list[list[dict[str, Any]]]:
+    """What `enricher enrich` finds in each article of the file."""
+    output = file.with_suffix(".out")
+    environment = {**CPU, "ENRICHER_MODEL__SOURCE": str(model), "ENRICHER_MODEL__CACHE_DIR": str(cache)}
+    result = run("enrich", str(file), "--output", str(output), env=environment)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line)["entities"] for line in output.read_bytes().splitlines()]
+
+
+def lost_share(before: Sequence[Sequence[Mapping[str, Any]]], after: Sequence[Sequence[Mapping[str, Any]]]) -> float:
+    """The share of the LOC of `before` that no entity of `after` overlaps, counted without the package."""
+    found = [
+        any(each["start"] < other["end"] and other["start"] < each["end"] for other in others)
+        for entities, others in zip(before, after, strict=True)
+        for each in entities
+        if each["label"] == "LOC"
+    ]
+    return found.count(False) / len(found)
+
+
+def compared(*arguments: str | Path, cache_dir: Path) -> dict[str, Any]:
+    """The object that --json prints."""
+    result = run_model("compare", *arguments, "--json", cache_dir=cache_dir, env=CPU)
+    assert result.exit_code in {0, 13}, (result.output, result.exception)
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert (found["verdict"] or {"passed": True})["passed"] == (result.exit_code == 0)
+    return found
+
+
+def row(found: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """The row of a label."""
+    return next(each for each in found["comparison"]["by_label"] if each["name"] == label)
+
+
+@pytest.mark.slow
+def test_a_model_that_loses_some_places_is_reported_by_label_within_the_interval(tmp_path: Path) -> None:
+    """The share that it loses in a population is inside the interval of a sample, and a control lies outside.
+
+    People, whose bias is as it was, are lost less often, and the verdict and its exit code follow.
+    """
+    cache, model = tmp_path / "cache", losing_model(tmp_path / "losing")
+    population = articles_file(tmp_path / "population.jsonl", TEXTS)
+    before, after = (entities_of(each, population, cache) for each in (EMBEDDED, model))
+    share = lost_share(before, after)
+    assert 0.1 < share < 0.9
+    sample, page = articles_file(tmp_path / "sample.jsonl", TEXTS[::2]), tmp_path / "page.html"
+    limit = ("--max-lost", "0.02", "--examples", "--page", page)
+    found = compared(EMBEDDED, model, "--articles", sample, *limit, cache_dir=cache)
+    lost = row(found, "LOC")["shares"]["lost"]
+    assert lost["low"] <= share <= lost["high"]
+    assert not lost["low"] <= share / 3 <= lost["high"]
+    assert lost_share(before[::2], after[::2]) == pytest.approx(lost["value"])
+    assert row(found, "PER")["shares"]["lost"]["high"] < lost["low"]
+    assert not found["verdict"]["passed"]
+    assert "are lost, and 2 % may be" in found["verdict"]["reasons"][0]
+    comparison = found["comparison"]
+    assert {"en", "not named"} == {each["name"] for each in comparison["by_language"]}
+    assert 120 == comparison["articles"] == sum(each["articles"] for each in comparison["by_length"])
+    assert comparison["model_b"]["cost"]["articles"] == 120
+    assert any(each["examples"] for each in comparison["frequent"])
+    assert_self_contained(page.read_text("utf-8"))
+
+
+def test_a_model_changes_nothing_when_it_replaces_itself(tmp_path: Path) -> None:
+    """No change of any kind, so the strictest limits hold; without --examples no text of an article is shown."""
+    tiny = tiny_model(tmp_path / "tiny")
+    articles = articles_file(tmp_path / "articles.jsonl", [*TEXTS[:10], "a b c " * 17_000, ""])
+    arguments = ("--articles", articles, "--max-lost", "0", "--max-relabelled", "0")
+    found = compared(tiny, tiny, *arguments, cache_dir=tmp_path / "cache")
+    overall = found["comparison"]["overall"]
+    assert overall["of_a"] == overall["of_b"] > 0
+    assert {"lost": 0, "gained": 0, "relabelled": 0, "moved": 0} == overall["counts"]
+    assert 0 == found["comparison"]["changed_articles"]
+    assert [] == found["comparison"]["frequent"]
+    assert TEXTS[0][:20] not in json.dumps(found)
+
+
+def test_without_an_answer_nothing_is_judged(tmp_path: Path) -> None:
+    """Neither model has one for lines that are no articles: a remark without a limit, and a failure with one."""
+    tiny, articles = tiny_model(tmp_path / "tiny"), tmp_path / "articles.jsonl"
+    articles.write_bytes(b'{"id": 5}\n\xff\n' + b"[" * 9000 + b"\n")
+    page = tmp_path / "page.html"
+    for limit in ((), ("--max-relabelled", "0.5")):
+        found = compared(tiny, tiny, "--articles", articles, "--page", page, *limit, cache_dir=tmp_path / "cache")
+        assert (0, 3) == (found["comparison"]["articles"], found["comparison"]["unanswered"])
+        assert (found["verdict"] is None) == (not limit)
+    assert "cannot be judged" in found["verdict"]["reasons"][0]
+    assert "Neither has an answer for 3 articles" in page.read_text("utf-8")
+
+
+def test_labels_are_paired_by_name_and_others_are_named(tmp_path: Path) -> None:
+    """In another case, renamed by an option, or known to one model only; odd characters are shown as they are."""
+    tiny = tiny_model(tmp_path / "tiny")
+    labels = json.loads((tiny / "config.json").read_bytes())["id2label"]
+    kinds = sorted({name[2:] for name in labels.values() if name != "O"})
+    other = shutil.copytree(tiny, tmp_path / "other")
+    config = json.loads((other / "config.json").read_bytes())
+    names = {kinds[0]: kinds[0].lower(), kinds[1]: "x<b>&\u202e", kinds[-1]: "NEW"}
+    config["id2label"] = {
+        number: name if name == "O" else name[:2] + names.get(name[2:], name[2:]) for number, name in labels.items()
+    }
+    (other / "config.json").write_text(json.dumps(config))
+    articles, page = articles_file(tmp_path / "articles.jsonl", TEXTS[:10]), tmp_path / "page.html"
+    arguments = ("--articles", articles, "--rename", f"NEW={kinds[-1]}", "--page", page)
+    found = compared(tiny, other, *arguments, cache_dir=tmp_path / "cache")["comparison"]
+    assert {kinds[0].lower(): kinds[0], "NEW": kinds[-1]} == found["renamed"]
+    assert ([kinds[1]], ["x<b>&\u202e"]) == (found["labels_only_a"], found["labels_only_b"])
+    assert {"relabelled"} >= {each["kind"] for each in found["frequent"]}
+    assert "<b>&" not in page.read_text("utf-8")
+
+
+def test_classes_are_compared_as_findings_without_a_place(tmp_path: Path) -> None:
+    """Each text has one class from each model: the same, or another."""
+    tiny = tiny_model(tmp_path / "tiny")
+    leaning = {"a": np.zeros(3, np.float32), "b": np.array([9, 0, 0], np.float32)}
+    models = [class_model(tiny, tmp_path / name, ("x", "y", "z"), bias=bias) for name, bias in leaning.items()]
+    articles = articles_file(tmp_path / "articles.jsonl", TEXTS[:10])
+    found = compared(*models, "--articles", articles, cache_dir=tmp_path / "cache")["comparison"]
+    assert 10 == found["overall"]["of_a"] == found["overall"]["of_b"]
+    assert 0 == found["overall"]["counts"]["lost"] == found["overall"]["counts"]["gained"]
+    assert {"relabelled", "x"} >= {each[name] for each in found["frequent"] for name in ("kind", "label_b")}
+
+
+def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    """Before any model runs."""
+    tiny, articles = tiny_model(tmp_path / "tiny"), articles_file(tmp_path / "articles.jsonl", TEXTS[:1])
+    topics = class_model(tiny, tmp_path / "topics", ("x", "y"))
+    empty = articles_file(tmp_path / "empty.jsonl", [])
+    for arguments, error, message in (
+        ((tiny, tiny), SettingsError, "name one of --articles"),
+        ((tiny, tiny, "--articles", articles, "--topic"), SettingsError, "name one of --articles"),
+        ((tiny, "--articles", articles), SettingsError, "name two models"),
+        ((tiny, tiny, "--against-output"), SettingsError, "only the new one"),
+        ((tiny, tiny, "--articles", articles, "--from", "2026-01-01"), SettingsError, "--from and --to are for"),
+        ((tiny, tiny, "--topic", "--from", "yesterday"), SettingsError, "--from yesterday: not a time"),
+        ((tiny, tiny, "--topic", "--from", "2026-01-02", "--to", "2026-01-01"), SettingsError, "not before"),
+        ((tiny, tiny, "--articles", articles, "--rename", "x"), SettingsError, "--rename x"),
+        ((tiny, topics, "--articles", articles), SettingsError, "find different things"),
+        ((tiny, tiny, "--articles", empty), SettingsError, "no articles"),
+        ((tiny, tiny, "--articles", tmp_path / "none"), FatalError, "cannot open"),
+        ((tiny, tmp_path, "--articles", articles), ModelError, "config.json"),
+    ):
+        result = run_model("compare", *arguments, cache_dir=tmp_path / "cache", env=CPU)
+        with pytest.raises(error, match=message):
+            raise result.exception or AssertionError(result.output)
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both models are the stub, which needs no time."""
+    monkeypatch.setattr(answers, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
+
+
+def on_topics(topics: Topics, *arguments: str) -> dict[str, Any]:
+    """The object that --json prints."""
+    result = run("model", "compare", EMBEDDED, *arguments, "--json", env=topics.environment)
+    assert result.exit_code == 0, (result.output, result.exception)
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def fill(topics: Topics, count: int) -> None:
+    """Articles in two partitions, a second apart."""
+    records = [
+        {"value": orjson.dumps(article(str(n))), "partition": n % 2, "timestamp": 1_790_000_000_000 + 1000 * n}
+        for n in range(count)
+    ]
+    write(topics.bootstrap_servers, topics.input, records)
+
+
+def assert_nothing_was_left_behind(topics: Topics, outputs: int = 0) -> None:
+    """The group of the live workers has no offset and no member, and no topic has a record more."""
+    groups = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_consumer_groups().result(PATIENCE_S)
+    assert topics.group not in {each.group_id for each in groups.valid or ()}
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(topic, number), PATIENCE_S)[1]
+        for topic in (topics.output, topics.dead_letters)
+        for number in range(4)
+    ]
+    consumer.close()
+    assert outputs == sum(ends)
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("stub")
+def test_a_range_of_the_input_topic_is_compared_and_nothing_is_committed(topics: Topics) -> None:
+    """By time, by number, or both; the newest without a beginning; an empty range is an error."""
+    fill(topics, 20)
+    whole = on_topics(topics, EMBEDDED, "--topic")
+    assert (20, 0) == (whole["comparison"]["articles"], whole["comparison"]["changed_articles"])
+    begin = "2026-09-21T14:13:25Z"  # the sixth
+    assert 15 == on_topics(topics, EMBEDDED, "--topic", "--from", begin)["comparison"]["articles"]
+    assert 5 == on_topics(topics, EMBEDDED, "--topic", "--to", begin)["comparison"]["articles"]
+    assert 4 >= on_topics(topics, EMBEDDED, "--topic", "--from", begin, "--max", "4")["comparison"]["articles"] > 0
+    arguments = ("--topic", "--from", "2030-01-01")
+    error = run("model", "compare", EMBEDDED, EMBEDDED, *arguments, env=topics.environment).exception
+    assert isinstance(error, SettingsError)
+    assert "no record" in str(error)
+    assert_nothing_was_left_behind(topics)
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("stub")
+def test_records_of_the_output_are_compared_with_the_new_model(topics: Topics) -> None:
+    """A is what the live model wrote; other programs' records and articles that are gone are counted, not compared."""
+    fill(topics, 4)
+    written = [enriched_record(str(n), (topics.input, n % 2, n // 2)) for n in range(4)]
+    gone, foreign = enriched_record("x", (topics.input, 3, 17)), {"value": b"[1]"}
+    write(topics.bootstrap_servers, topics.output, [*written, gone, foreign])
+    found = on_topics(topics, "--against-output")
+    comparison = found["comparison"]
+    assert "the output (test)" == comparison["model_a"]["name"]
+    assert (4, 8) == (comparison["articles"], comparison["overall"]["of_a"])
+    assert any("1 records are no longer" in remark for remark in found["remarks"])
+    assert any("1 records of" in remark and "not those of a worker" in remark for remark in found["remarks"])
+    assert_nothing_was_left_behind(topics, outputs=6)
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("stub")
+def test_live_traffic_is_sampled_in_a_shadow(topics: Topics) -> None:
+    """What is written meanwhile is compared, what was there before is not."""
+    fill(topics, 6)
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.wait(0.1):
+            fill(topics, 2)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        found = on_topics(topics, EMBEDDED, "--follow", "4", "--max", "8")
+    finally:
+        stop.set()
+        publisher.join()
+    assert 0 < found["comparison"]["articles"] <= 8
+    assert_nothing_was_left_behind(topics)
