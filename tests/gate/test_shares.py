@@ -23,8 +23,8 @@ def span(start: int, end: int, label: str = "PER") -> EntitySpan:
 
 
 def tags_of(spans: Sequence[EntitySpan]) -> list[str]:
-    """IOB2 tags of WORDS words; offsets count words here."""
-    tags = ["O"] * WORDS
+    """IOB2 tags of words; offsets count words here. The last span may begin behind the others."""
+    tags = ["O"] * (WORDS + 5)
     for each in spans:
         tags[each.start : each.end] = [f"B-{each.label}"] + [f"I-{each.label}"] * (each.end - each.start - 1)
     return tags
