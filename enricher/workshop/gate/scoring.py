@@ -119,9 +119,12 @@ def mean_delta_interval(
 
 
 @lru_cache(maxsize=1)
-def draws_of(texts: int, draws: int = 1000, seed: int = 0) -> npt.NDArray[np.int64]:
-    """How often each draw has each text: `[draws, texts]`. Kept for the next class of the same texts."""
-    return np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws)
+def draws_of(texts: int, draws: int = 1000, seed: int = 0) -> npt.NDArray[np.float64]:
+    """How often each draw has each text: `[draws, texts]`. Kept for the next class of the same texts.
+
+    Floating point, because NumPy multiplies matrices of integers without BLAS; the sums are exact all the same.
+    """
+    return np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws).astype(np.float64)
 
 
 def labels_of(texts: Iterable[Spans]) -> tuple[str, ...]:
@@ -129,7 +132,7 @@ def labels_of(texts: Iterable[Spans]) -> tuple[str, ...]:
     return tuple(sorted({span.label for spans in texts for span in spans}))
 
 
-def _f1(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _f1(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """F1 of each row of `[draws, 3]`, as in `Counts.f1`."""
     both = sums[:, 1] + sums[:, 2]
     return np.where(both == 0, 1.0, 2 * sums[:, 0] / np.maximum(both, 1))

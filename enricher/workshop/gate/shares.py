@@ -51,9 +51,7 @@ def share(part: PerText, whole: PerText) -> Share | None:
     """The sum of `part` over the sum of `whole`; None of nothing. The same counts give the same interval."""
     if not whole.sum():
         return None
-    counts = np.stack([part, whole], axis=1)
-    used = counts.any(axis=1)  # few texts have a rare label
-    sums = draws_of(len(whole))[:, used] @ counts[used]
+    sums = draws_of(len(whole)) @ np.stack([part, whole], axis=1)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw may have none of the few texts that count
         low, high = np.nanquantile(sums[:, 0] / sums[:, 1], [0.025, 0.975]).tolist()
