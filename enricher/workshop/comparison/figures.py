@@ -116,7 +116,7 @@ Kind = tuple[ChangeKind, str | None, str | None]
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Counters:
     """The findings and changes of all articles, each noted under article, label and column: A's, B's, then `KINDS`."""
 
     examples: int
@@ -155,10 +155,10 @@ def compare(a: Answers, b: Answers, named: Mapping[str, str], *, examples: bool 
     known_b = {renamed.get(label, label) for label in b.labels}
     both = list(zip(a.answers, b.answers, strict=True))
     pairs = [(one, _rename(two, renamed)) for one, two in both if one and two]
-    tally = _Tally(_EXAMPLES if examples else 0)
+    counters = _Counters(_EXAMPLES if examples else 0)
     for article, (one, two) in enumerate(pairs):
-        tally.note(article, one, two)
-    every = tally.counts(len(pairs))
+        counters.note(article, one, two)
+    every = counters.counts(len(pairs))
     lengths = np.array([two.tokens for _, two in pairs], np.int32)
     languages = np.array([two.language for _, two in pairs], dtype=object)
     return Comparison(
@@ -171,14 +171,15 @@ def compare(a: Answers, b: Answers, named: Mapping[str, str], *, examples: bool 
         unanswered=sum(one is None and two is None for one, two in both),
         overall=_row("all", every),
         by_label=tuple(
-            _row(label, tally.counts(len(pairs), label)) for label in sorted({name for _, name, _ in tally.places})
+            _row(label, counters.counts(len(pairs), label))
+            for label in sorted({name for _, name, _ in counters.places})
         ),
         by_length=tuple(_row(name, every[members]) for name, members in length_buckets(lengths)),
         by_language=tuple(
             _row(language or "not named", every[languages == language])
             for language, _ in Counter(languages.tolist()).most_common(_MOST_LANGUAGES)
         ),
-        frequent=tally.frequent(),
+        frequent=counters.frequent(),
         labels_only_a=tuple(sorted({*a.labels} - known_b)),
         labels_only_b=tuple(sorted(known_b - {*a.labels})),
         renamed=renamed,
