@@ -29,11 +29,12 @@ from enricher.worker.records import Article, TokenizedArticle
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
-from enricher.workshop.freshness import RunCosts, early_overhead
+from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.kept import keep, remove_kept
 from enricher.workshop.pages.tuning import COLUMNS, cells_of, tuning_page
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended
+from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
 from enricher.workshop.targets import Target, targets
 
@@ -175,7 +176,7 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
     overhead = overhead_tokens(measurements, best.concurrency)
     edges = bucket_edges(window_tokens, overhead)
     rules = BatchRules(edges, best.batch_tokens, load_settings(tell_files=False).batching.max_wait_ms / 1000, overhead)
-    early, freshness = early_overhead(rules, _costs(model, best, overhead))
+    early, freshness = early_overhead(rules, _engine_model(model, best, overhead))
     return Tuning(
         model_name=model.checkpoint.name,
         model_digest=model.checkpoint.digest,
@@ -198,10 +199,10 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
     )
 
 
-def _costs(model: PreparedModel, best: TuningRow, overhead: int) -> RunCosts:
+def _engine_model(model: PreparedModel, best: TuningRow, overhead: int) -> EngineModel:
     """The recommended batch's time, divided into the fixed part and the tokens."""
-    token_s = best.batch_ms / 1000 / (best.windows * best.length_tokens + overhead)
-    return RunCosts(best.concurrency, overhead * token_s, token_s, model.variant.packs)
+    tokens_per_s = (best.windows * best.length_tokens + overhead) / (best.batch_ms / 1000)
+    return EngineModel(best.concurrency, tokens_per_s, overhead, padding_cost=0.0 if model.variant.packs else 1.0)
 
 
 def _print(tuning: Tuning) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
 from enricher.worker.rules.batch_rules import BatchRules
-from enricher.workshop.freshness import CANDIDATES, HALF, LOW, MOST_COST, RunCosts, early_overhead, simulated
+from enricher.workshop.freshness import CANDIDATES, HALF, LOW, MOST_COST, early_overhead, simulated
+from enricher.workshop.simulator import EngineModel
 
-CPU = RunCosts(threads=2, fixed_s=0.02, token_s=0.001, packs=False)
+CPU = EngineModel(2, thread_tokens_per_s=1_000, run_overhead_tokens=20)
 RULES = BatchRules(DEFAULT_BUCKET_EDGES, max_batch_tokens=512, max_wait_s=0.05, run_overhead_tokens=20)
 
 
@@ -25,12 +26,12 @@ def test_early_batches_pay_where_runs_have_a_small_fixed_cost() -> None:
     assert new_half.thread_ms <= MOST_COST * half.thread_ms
 
 
-@pytest.mark.parametrize("packs", [False, True])
-def test_early_batches_do_not_pay_where_one_window_takes_as_long_as_a_full_batch(*, packs: bool) -> None:
+@pytest.mark.parametrize("padding_cost", [1.0, 0.0])
+def test_early_batches_do_not_pay_where_one_window_takes_as_long_as_a_full_batch(padding_cost: float) -> None:
     """While it runs, others wait for longer than they would have waited together."""
-    costs = RunCosts(threads=1, fixed_s=0.4, token_s=1e-5, packs=packs)
+    engine = EngineModel(1, 100_000, 40_000, padding_cost)
     rules = replace(RULES, max_batch_tokens=4096, run_overhead_tokens=40_000)
-    share, rows = early_overhead(rules, costs)
+    share, rows = early_overhead(rules, engine)
     assert 0.0 == share
     assert 4 == len(rows)
 
@@ -46,6 +47,6 @@ def test_a_lone_window_takes_the_timer_and_its_run() -> None:
 @pytest.mark.parametrize("run_s", [1e-4, 30.0, 3_000.0])
 def test_rows_are_numbers_however_slow_the_machine_was(run_s: float) -> None:
     """Seen, measured beside a load: too few windows came in a minute for a median, and no worker took the file."""
-    share, rows = early_overhead(RULES, RunCosts(threads=1, fixed_s=run_s, token_s=run_s / 1_000, packs=False))
+    share, rows = early_overhead(RULES, EngineModel(1, thread_tokens_per_s=1_000 / run_s, run_overhead_tokens=1_000))
     assert share in (0.0, *CANDIDATES)
     assert all(math.isfinite(value) for row in rows for value in row.model_dump().values())

@@ -8,17 +8,15 @@ from random import Random
 
 import pytest
 
-from enricher.worker.records import Batch
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
-from tools.bench.simulator.arrivals import Arrival, along, arriving, at_random, evenly, in_bursts, in_turn
+from enricher.workshop.simulator import Arrival, EngineModel, Threads, windows_of
+from tools.bench.simulator.arrivals import along, arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.cost import articles_of, contenders
-from tools.bench.simulator.engine import EngineModel, WorkerPool
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
 from tools.bench.simulator.scenarios import CPU, GPU, ORDERS, OURS, Traffic, backlog, under_load
-from tools.bench.simulator.simulation import Simulation, window_of
-from tools.bench.simulator.statistics import Statistics
+from tools.bench.simulator.statistics import Statistics, watched
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 ENGINE = EngineModel(concurrency=1, thread_tokens_per_s=100, run_overhead_tokens=4)
@@ -29,7 +27,7 @@ CPU_SHORT = replace(CPU, simulated_s=20.0, backlog_tokens=60_000)
 
 def simulated(arrivals: list[Arrival], engine: EngineModel = ENGINE) -> Statistics:
     """A simulation of the real scheduler."""
-    return Simulation(LengthBucketScheduler(RULES), engine, arrivals, best_tokens_per_s=100).run()
+    return watched(LengthBucketScheduler(RULES), engine, arrivals, best_tokens_per_s=100)
 
 
 def test_a_lone_window_waits_for_the_timer_and_is_then_run() -> None:
@@ -63,25 +61,24 @@ def test_the_own_wait_leaves_out_the_work_in_front() -> None:
 def test_what_does_not_fit_waits_outside() -> None:
     """With capacity for 64 queued tokens, waits count from admission, not from publishing."""
     arrivals = in_turn([(16, 16, 16, 16)], 100)
-    simulation = Simulation(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, max_queued_tokens=64)
-    statistics = simulation.run()
+    statistics = watched(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, max_queued_tokens=64)
     assert len(statistics.waits_s) == 400
     assert max(statistics.waits_s) == pytest.approx(0.68)
 
 
 def test_a_thread_takes_one_batch_at_a_time() -> None:
     """Starting a second batch on a busy thread is a bug, and asserted."""
-    pool = WorkerPool(ENGINE)
-    assert pool.start(Batch((window_of(16, 0.0),)), 0.0) == pytest.approx(0.2)
+    threads = Threads(1)
+    threads.start(0.0, 0.2)
     with pytest.raises(AssertionError, match="no thread is free"):
-        pool.start(Batch((window_of(16, 0.0),)), 0.1)
+        threads.start(0.1, 0.3)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_window_is_served_once_whatever_the_order(order: str) -> None:
     """Each order returns as many tokens as it was given."""
     arrivals = list(arriving(at_random(20, Random(1)), [(5, 9), (30,), (40, 41, 40)], Random(2), until_s=20))
-    statistics = Simulation(ORDERS[order](RULES), EngineModel(2, 500, 4), arrivals, best_tokens_per_s=1000).run()
+    statistics = watched(ORDERS[order](RULES), EngineModel(2, 500, 4), arrivals, best_tokens_per_s=1000)
     lengths = [length for arrival in arrivals for length in arrival.lengths_tokens]
     assert (sum(lengths), len(lengths)) == (statistics.real_tokens, len(statistics.waits_s))
 
@@ -132,7 +129,7 @@ def test_windows_are_cut_as_the_worker_cuts_them() -> None:
 def test_windows_as_they_come_are_batched_up_to_the_budget() -> None:
     """Two windows of 30 and 20 tokens, padded to 30, fit into 64 tokens; a third would not."""
     scheduler = AsTheyCome(RULES)
-    scheduler.add([window_of(length, 0.0) for length in (30, 20, 5, 40)])
+    scheduler.add(windows_of((30, 20, 5, 40), 0.0))
     batches = [batch.windows for batch in iter(lambda: scheduler.next_batch(0.1), None)]
     assert [[30, 20], [5], [40]] == [[window.length_tokens for window in windows] for windows in batches]
 
@@ -140,7 +137,7 @@ def test_windows_as_they_come_are_batched_up_to_the_budget() -> None:
 def test_plain_buckets_keep_lengths_apart() -> None:
     """Each bucket forms its own batches, and the oldest head runs first."""
     scheduler = PlainBuckets(RULES)
-    scheduler.add([window_of(length, 0.0) for length in (5, 30, 6, 31)])
+    scheduler.add(windows_of((5, 30, 6, 31), 0.0))
     batches = [batch.windows for batch in iter(lambda: scheduler.next_batch(0.1), None)]
     assert [[5, 6], [30, 31]] == [[window.length_tokens for window in windows] for windows in batches]
 
@@ -154,7 +151,7 @@ def test_timing_takes_every_window_through_every_order() -> None:
 def test_an_article_is_done_when_its_last_window_is() -> None:
     """Batches of 64 and 16 tokens at 100 per second, with 4 more for each run; what came before `since_s` does not count."""
     arrivals = [Arrival(0.0, (16, 16, 16, 16)), Arrival(10.0, (16, 16, 16, 16, 16))]
-    statistics = Simulation(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, since_s=5.0).run()
+    statistics = watched(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, since_s=5.0)
     assert statistics.latency_s(0.5) == pytest.approx(0.68 + 0.2)
     assert statistics.thread_s_per_article == pytest.approx(0.68 + 0.2)
 
@@ -162,5 +159,5 @@ def test_an_article_is_done_when_its_last_window_is() -> None:
 def test_an_idle_engine_runs_a_lone_window_at_once() -> None:
     """With early batches nothing waits for the timer."""
     rules = replace(RULES, early_overhead=0.2)
-    statistics = Simulation(LengthBucketScheduler(rules), ENGINE, [Arrival(1.0, (10,))], best_tokens_per_s=100).run()
+    statistics = watched(LengthBucketScheduler(rules), ENGINE, [Arrival(1.0, (10,))], best_tokens_per_s=100)
     assert statistics.latency_s(0.5) == pytest.approx(0.14)

@@ -1,6 +1,5 @@
-"""Runs the real scheduler on a fake clock, with simulated arrivals and a model of the engine. Hours pass in seconds.
+"""What the legs ask `enricher.workshop.simulator`, which runs the worker's scheduler on a fake clock.
 
-`lengths`: token lengths of articles. `arrivals`: when they come. `engine`: how long a batch takes. `orders`: what the
-scheduler is compared with. `statistics`: the results. `simulation`: the loop between them. These modules are independent
-of one another.
+`lengths`: token lengths of articles. `arrivals`: when they come. `orders`: what the scheduler is compared with.
+`statistics`: the results. `scenarios`: the devices and streams of the leg `batching`.
 """

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count, takewhile
 from random import Random
 
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """An article: its arrival time, and the lengths of its windows."""
-
-    at_s: float
-    lengths_tokens: Sequence[int]
-
-
-def at_once() -> Iterator[float]:
-    """A backlog: everything arrives at time 0."""
-    while True:
-        yield 0.0
+from enricher.workshop.simulator import Arrival
 
 
 def evenly(per_s: float) -> Iterator[float]:
@@ -55,6 +42,4 @@ def arriving(
 
 def in_turn(articles: Sequence[Sequence[int]], total: int) -> Iterator[Arrival]:
     """A backlog of `total` articles, repeating `articles` in order."""
-    return (
-        Arrival(at_s, articles[number % len(articles)]) for number, at_s in zip(range(total), at_once(), strict=False)
-    )
+    return (Arrival(0.0, articles[number % len(articles)]) for number in range(total))

@@ -9,9 +9,9 @@ from typing import Any
 
 from enricher.worker.records import Window
 from enricher.worker.rules.batch_rules import BatchRules
+from enricher.workshop.simulator import Scheduler, windows_of
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.scenarios import BACKLOG_BATCHES, ORDERS
-from tools.bench.simulator.simulation import Scheduler, window_of
 
 DEQUE = "a deque"
 Articles = Sequence[Sequence[Window]]
@@ -23,7 +23,7 @@ def articles_of(cut: Cut, articles_tokens: Sequence[int], windows: int) -> list[
     made = 0
     while made < windows:
         lengths = cut.lengths(articles_tokens[len(articles) % len(articles_tokens)])
-        articles.append([window_of(length, 0.0) for length in lengths])
+        articles.append(windows_of(lengths, 0.0))
         made += len(lengths)
     return articles
 

@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from enricher.worker.build.model import DEFAULT_EARLY_OVERHEAD
+from enricher.workshop.simulator import EngineModel
 from tools.bench.outcome import Claim, Plot, Series, Table
-from tools.bench.simulator.engine import EngineModel
 from tools.bench.simulator.report import CUT
 from tools.bench.simulator.scenarios import OURS, Setting, Traffic, backlog, rules_for, under_load
 from tools.bench.simulator.statistics import Statistics
@@ -40,9 +40,8 @@ class Case:
 
 
 def _setting(name: str, model: EngineModel, batch_tokens: int, early: float, simulated_s: float) -> Setting:
-    packs = model.padding_cost == 0
     rules = replace(rules_for(batch_tokens), run_overhead_tokens=model.run_overhead_tokens, early_overhead=early)
-    return Setting(name, model, rules, simulated_s, 80 * batch_tokens, packs)
+    return Setting(name, model, rules, simulated_s, 80 * batch_tokens)
 
 
 _CPU, _GPU = DEFAULT_EARLY_OVERHEAD["cpu"], DEFAULT_EARLY_OVERHEAD["cuda"]
@@ -114,7 +113,7 @@ def freshness_table(rows: Rows) -> Table:
 
 
 def _padding(setting: Setting, statistics: Statistics) -> str:
-    return "-" if setting.packs else f"{statistics.padded_per_real:.3f}"
+    return "-" if setting.model.packs else f"{statistics.padded_per_real:.3f}"
 
 
 def freshness_plot(rows: Rows, mix: str = "headlines") -> Plot:

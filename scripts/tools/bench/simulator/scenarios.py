@@ -12,12 +12,11 @@ from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
+from enricher.workshop.simulator import EngineModel, Scheduler
 from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn
-from tools.bench.simulator.engine import EngineModel
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
-from tools.bench.simulator.simulation import Scheduler, Simulation
-from tools.bench.simulator.statistics import Statistics
+from tools.bench.simulator.statistics import Statistics, watched
 
 SEED = 11
 BACKLOG_BATCHES = 32
@@ -43,12 +42,10 @@ class Setting:
     rules: BatchRules
     simulated_s: float
     backlog_tokens: int
-    packs: bool = False
-    """Like the CUDA variant: without padding, so our worker takes windows in order of arrival."""
 
     def scheduler(self, order: str) -> Scheduler:
         """A scheduler of this order with this device's rules."""
-        made = ArrivalScheduler if self.packs and order == OURS else ORDERS[order]
+        made = ArrivalScheduler if self.model.packs and order == OURS else ORDERS[order]
         return made(self.rules)
 
     @property
@@ -80,22 +77,22 @@ def rules_for(max_batch_tokens: int) -> BatchRules:
 # Rates: the embedded model in fp32 on two CPU cores, and a projection of a large model on a large GPU. Waits scale with
 # them, padding hardly does. The CUDA variant computes no padding.
 CPU = Setting("CPU, 2 threads", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
-GPU = Setting("GPU, 2 threads", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
-GPU_ONE = Setting("GPU, 1 thread", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
+GPU = Setting("GPU, 2 threads", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000)
+GPU_ONE = Setting("GPU, 1 thread", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000)
 
 
 def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: str) -> Statistics:
     """More articles than the worker holds; ends when the last one has been admitted."""
     articles = [cut.lengths(tokens) for tokens in articles_tokens]
     total = max(1, round(setting.backlog_tokens / fmean(map(sum, articles))))
-    simulation = Simulation(
+    return watched(
         setting.scheduler(order),
         setting.model,
         in_turn(articles, total),
         best_tokens_per_s=setting.capacity_tokens_per_s,
         max_queued_tokens=BACKLOG_BATCHES * setting.rules.max_batch_tokens,
+        drain=False,
     )
-    return simulation.run(drain=False)
 
 
 def under_load(
@@ -113,10 +110,7 @@ def under_load(
     per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))
     arrivals = arriving(_times_s(traffic.pattern, per_s, random), articles, random, until_s=setting.simulated_s)
     scheduler = setting.scheduler(order)
-    simulation = Simulation(
-        scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s
-    )
-    return simulation.run()
+    return watched(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s)
 
 
 def _times_s(pattern: Pattern, per_s: float, random: Random) -> Iterator[float]:

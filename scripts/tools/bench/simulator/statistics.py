@@ -1,23 +1,47 @@
-"""Results of a simulation: tokens, runs and waits."""
+"""What came of a simulation: tokens, runs and waits."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
-from enricher.worker.records import Batch
+from enricher.worker.records import Window
+from enricher.workshop.simulator import Arrival, EngineModel, Run, Scheduler, Simulation
+
+
+def watched(
+    scheduler: Scheduler,
+    engine: EngineModel,
+    arrivals: Iterable[Arrival],
+    *,
+    best_tokens_per_s: float,
+    max_queued_tokens: float = inf,
+    since_s: float = 0.0,
+    drain: bool = True,
+) -> Statistics:
+    """Simulate, as `Simulation` says. `best_tokens_per_s`: the engine's best rate, for `own_wait_s`."""
+    statistics = Statistics(engine, scheduler.max_batch_tokens, since_s, best_tokens_per_s)
+    simulation = Simulation(
+        scheduler, engine, arrivals, max_queued_tokens=max_queued_tokens, admitted=statistics.admitted
+    )
+    for run in simulation.runs(drain=drain):
+        statistics.count(run)
+    return statistics
 
 
 @dataclass(slots=True)
 class Statistics:
     """Counts batches as they start. Waits are from a window's arrival to the start of its batch."""
 
+    engine: EngineModel
     max_batch_tokens: int
-    since_s: float = 0.0
+    since_s: float
     """Batches that start and articles that arrive before do not count: averages of the load settle first."""
+    best_tokens_per_s: float
     runs: int = 0
     real_tokens: int = 0
     padded_tokens: int = 0
@@ -31,29 +55,35 @@ class Statistics:
     """When each article arrived."""
     done_s: list[float] = field(default_factory=list)
     """When the last batch with one of its windows ended."""
+    _empty_s: float = 0.0
+    """When an engine at its best rate would be done with all that was admitted: a lower bound for any scheduler."""
+    _behind_s: dict[Window, float] = field(default_factory=dict, compare=False)
+    """Of the windows that wait."""
 
-    def arrived(self, at_s: float) -> int:
-        """Note an article; returns its number."""
-        self.arrived_s.append(at_s)
-        self.done_s.append(at_s)
-        return len(self.arrived_s) - 1
+    def admitted(self, windows: Sequence[Window]) -> None:
+        """Note an article."""
+        now_s = windows[0].arrived_s
+        self.arrived_s.append(now_s)
+        self.done_s.append(now_s)
+        for window in windows:
+            self._behind_s[window] = max(0.0, self._empty_s - now_s)
+            self._empty_s = max(now_s, self._empty_s) + window.length_tokens / self.best_tokens_per_s
 
-    def ended(self, articles: Iterable[int], end_s: float) -> None:
-        """Note when a batch with windows of these articles ends."""
-        for article in articles:
-            self.done_s[article] = max(self.done_s[article], end_s)
-
-    def count(self, batch: Batch, behind_s: list[float], *, computed_tokens: float, now_s: float, end_s: float) -> None:
+    def count(self, run: Run) -> None:
         """Count a batch that starts now."""
-        self.ended_s = max(self.ended_s, end_s)
-        if now_s < self.since_s:
+        behind_s = [self._behind_s.pop(window) for window in run.batch.windows]
+        for window in run.batch.windows:
+            number = window.ticket.raw.offset
+            self.done_s[number] = max(self.done_s[number], run.end_s)
+        self.ended_s = max(self.ended_s, run.end_s)
+        if run.start_s < self.since_s:
             return
         self.runs += 1
-        self.real_tokens += batch.real_tokens
-        self.padded_tokens += batch.padded_tokens
-        self.computed_tokens += computed_tokens
-        self.busy_s += end_s - now_s
-        self.waits_s += [now_s - window.arrived_s for window in batch.windows]
+        self.real_tokens += run.batch.real_tokens
+        self.padded_tokens += run.batch.padded_tokens
+        self.computed_tokens += self.engine.computed_tokens(run.batch)
+        self.busy_s += run.end_s - run.start_s
+        self.waits_s += [run.start_s - window.arrived_s for window in run.batch.windows]
         self.behind_s += behind_s
 
     @property

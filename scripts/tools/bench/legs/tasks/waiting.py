@@ -10,11 +10,11 @@ from statistics import fmean
 from enricher.worker.records import Window
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.passes import PassScheduler
+from enricher.workshop.simulator import Scheduler
 from tools.bench.simulator.arrivals import arriving, at_random, in_turn
 from tools.bench.simulator.report import CUT
 from tools.bench.simulator.scenarios import BACKLOG_BATCHES, CPU, SEED
-from tools.bench.simulator.simulation import Scheduler, Simulation
-from tools.bench.simulator.statistics import Statistics
+from tools.bench.simulator.statistics import Statistics, watched
 
 LOADS = (0.1, 0.5, 0.9)
 MIXES = ("news", "headlines")
@@ -50,13 +50,14 @@ def simulated(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> list[Simula
 def _simulated(mix: str, tokens: Sequence[int], passes: int, *, quick: bool) -> Simulated:
     windows = [CUT.lengths(each) * passes for each in tokens]
     total = max(1, round((_QUICK_TOKENS if quick else _BACKLOG_TOKENS) * passes / fmean(map(sum, windows))))
-    backlog = Simulation(
+    backlog = watched(
         _scheduler(passes),
         CPU.model,
         in_turn(windows, total),
         best_tokens_per_s=CPU.capacity_tokens_per_s,
         max_queued_tokens=BACKLOG_BATCHES * passes * CPU.rules.max_batch_tokens,
-    ).run(drain=False)
+        drain=False,
+    )
     best, until_s = backlog.tokens_per_s, _QUICK_S if quick else _SIMULATED_S
     return Simulated(
         mix, passes, backlog, {load: _loaded(windows, passes, load * best, best, until_s) for load in LOADS}
@@ -69,7 +70,7 @@ def _loaded(
     random = Random(SEED)  # noqa: S311  the same traffic every time is the point
     times_s = at_random(tokens_per_s / fmean(map(sum, windows)), random)
     arrivals = arriving(times_s, windows, random, until_s=until_s)
-    return Simulation(_scheduler(passes), CPU.model, arrivals, best_tokens_per_s=best).run()
+    return watched(_scheduler(passes), CPU.model, arrivals, best_tokens_per_s=best)
 
 
 def _scheduler(passes: int) -> Scheduler:
