@@ -7,21 +7,20 @@ import logging
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from enricher.errors import SettingsError
 from enricher.worker.settings import load_settings
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.machine import describe
-from tools.bench.outcome import Outcome, Table
+from tools.bench.outcome import Outcome
 from tools.bench.page import html
 from tools.bench.policy import Policy
+from tools.bench.printing import print_tables, write_figures
 
 LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "rebalance", "cost", "tasks")
 """Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
@@ -72,8 +71,7 @@ def main(
     outcomes, about = _measured([name for name in LEGS if name in chosen], bench)
     console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():
-        for table in outcome.tables:
-            console.print(_rich(table))
+        print_tables(console, outcome.tables)
         for claim in outcome.claims:
             console.print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
     if out:
@@ -93,21 +91,11 @@ def _measured(names: list[str], bench: Bench) -> tuple[dict[str, Outcome], dict[
     return outcomes, about
 
 
-def _rich(table: Table) -> RichTable:
-    drawn = RichTable(title=table.title, caption=table.note or None, title_justify="left", caption_justify="left")
-    for index, column in enumerate(table.columns):
-        drawn.add_column(column, justify="right" if index else "left")
-    for row in table.rows:
-        drawn.add_row(*row)
-    return drawn
-
-
 def _write(folder: Path, outcomes: dict[str, Outcome], about: dict[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     machine, command = describe(), shlex.join(["scripts/bench", *sys.argv[1:]])
     for name, outcome in outcomes.items():
-        figures: dict[str, Any] = {"machine": machine, "command": command, name: outcome.figures}
-        (folder / f"{name}.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
+        write_figures(folder / f"{name}.json", {"machine": machine, "command": command, name: outcome.figures})
     (folder / "page.html").write_text(html(outcomes, about, machine, command), encoding="utf-8")
     for outcome in outcomes.values():
         for plot in outcome.plots:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tools.bench.machine import Load
@@ -15,8 +16,7 @@ from tools.bench.machine import Load
 QUIET_CORES = 0.15
 """The system's own background work stays below this; a browser or a compiler does not."""
 AGAIN = 2
-"""How often a disturbed run is repeated before it is kept and marked. A single repetition is never repeated: such a run
-only tries things out."""
+"""How often a disturbed run is repeated before it is kept and marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class Disturbable(Protocol):
 
 
 Result = TypeVar("Result", bound=Disturbable)
+Measured = TypeVar("Measured")
+Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +72,27 @@ class Spread:
         return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
-def interleave(
-    contenders: Mapping[str, Callable[[], Run]], repetitions: int, say: Callable[[str], None]
-) -> dict[str, list[Run]]:
-    """Run each contender `repetitions` times, in turn. `say` reports progress."""
-    runs: dict[str, list[Run]] = {name: [] for name in contenders}
+def in_turns(
+    contenders: Mapping[Name, Callable[[], Measured]], repetitions: int, say: Callable[[str], None]
+) -> dict[Name, list[Measured]]:
+    """Measure each contender `repetitions` times, in turn. `say` reports progress."""
+    found: dict[Name, list[Measured]] = {name: [] for name in contenders}
     for number in range(repetitions):
         for name, contender in contenders.items():
             say(f"{name}: repetition {number + 1} of {repetitions}")
-            again = AGAIN if repetitions > 1 else 0
-            runs[name].append(quiet(contender, again, lambda text, name=name: say(f"{name}: {text}")))  # type: ignore[misc]
-    return runs
+            found[name].append(contender())
+    return found
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], Run]], repetitions: int, say: Callable[[str], None]
+) -> dict[str, list[Run]]:
+    """Do the same, and repeat what other processes disturb."""
+    undisturbed = {
+        name: partial(quiet, contender, repetitions, partial(_say_of, say, name))
+        for name, contender in contenders.items()
+    }
+    return in_turns(undisturbed, repetitions, say)
 
 
 def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
@@ -104,12 +116,19 @@ def disturbed(runs: Sequence[Run]) -> str:
     return f"disturbed: other processes took up to {most:.2f} cores" if most > QUIET_CORES else ""
 
 
-def quiet(contender: Callable[[], Result], again: int, say: Callable[[str], None]) -> Result:
-    """Run once; repeat at most `again` times while other processes disturb it, and keep the least disturbed run."""
+def quiet(contender: Callable[[], Result], repetitions: int, say: Callable[[str], None]) -> Result:
+    """Run once; repeat at most `AGAIN` times while other processes disturb it, and keep the least disturbed run.
+
+    With a single repetition nothing is repeated: such a run only tries things out.
+    """
     run = contender()
-    for _ in range(again):
+    for _ in range(AGAIN if repetitions > 1 else 0):
         if run.others_cores <= QUIET_CORES:
             break
         say(f"other processes took {run.others_cores:.2f} cores: repeating")
         run = min((run, contender()), key=lambda each: each.others_cores)
     return run
+
+
+def _say_of(say: Callable[[str], None], name: str, text: str) -> None:
+    say(f"{name}: {text}")

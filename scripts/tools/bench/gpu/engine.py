@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
@@ -17,6 +16,7 @@ from enricher.worker.records import Batch
 from tools.bench.gpu.cases import Case
 from tools.bench.gpu.holding import memory_held
 from tools.bench.gpu.legs import PACKED_FP16
+from tools.bench.gpu.timing import timed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,20 +27,30 @@ if TYPE_CHECKING:
 THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))
 """Tokens of a window, windows of a batch: two of 8,192 tokens, one of 32,768."""
+RUNS_OF_A_PASS = 8
+"""By each thread."""
 LEFT_GIB = 6
 """Enough for XLM-R-large and batches of about 65,536 tokens."""
 COMMAND_S = 120.0
 SAID_CHARS = 600
 
 
-def engine_blocking(bench: Bench) -> None:
+def engine(bench: Bench) -> None:
     """The built-in model through the worker's engine: 1, 2 and 4 threads, which leave their core while they wait."""
-    _engine(bench)
-
-
-def engine_spinning(bench: Bench) -> None:
-    """The same with waits as the driver chooses: with cores to spare they spin, which costs the tokenizer its time."""
-    _engine(bench)
+    checkpoint = open_model(None)
+    for threads in THREADS[:1] if bench.dry else THREADS:
+        opened = _open(bench, checkpoint, threads)
+        for length, count in ((32, 4),) if bench.dry else BATCHES:
+            batches = [_batch(checkpoint, length, count)] * threads * (1 if bench.dry else RUNS_OF_A_PASS)
+            timing = timed(opened.run, batches, threads, bench.seconds(1.0))
+            bench.add(
+                threads=threads,
+                window_tokens=length,
+                windows=count,
+                tokens_per_s=len(batches) * length * count / timing.median_s,
+                ms_of_a_run=1e3 * timing.median_s * threads / len(batches),
+                cores=timing.cores,
+            )
 
 
 def gate(bench: Bench) -> None:
@@ -81,28 +91,6 @@ def memory(bench: Bench) -> None:
         bench.add(held_gib=held / 2**30)
         _batches_too_large(bench, checkpoint, (4, 2048, 2048, 4))
     return None
-
-
-def _engine(bench: Bench) -> None:
-    checkpoint = open_model(None)
-    for threads in THREADS[:1] if bench.dry else THREADS:
-        engine = _open(bench, checkpoint, threads)
-        for length, count in ((32, 4),) if bench.dry else BATCHES:
-            batch = _batch(checkpoint, length, count)
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(engine.run, [batch] * threads * 2))
-                began_s, cpu_s, runs = time.perf_counter(), time.process_time(), 0
-                while time.perf_counter() - began_s < bench.seconds(1.0):
-                    runs += len(list(pool.map(engine.run, [batch] * threads * (1 if bench.dry else 8))))
-                wall_s = time.perf_counter() - began_s
-            bench.add(
-                threads=threads,
-                window_tokens=length,
-                windows=count,
-                tokens_per_s=runs * length * count / wall_s,
-                ms_of_a_run=1e3 * wall_s * threads / runs,
-                cores=(time.process_time() - cpu_s) / wall_s,
-            )
 
 
 def _batches_too_large(bench: Bench, checkpoint: Checkpoint, counts: tuple[int, ...]) -> None:

@@ -6,9 +6,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tools.bench.gpu.legs import Leg
+from tools.bench.model.legs import Leg, padded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +36,7 @@ def torch_leg(folder: Path, precision: str, *, compiled: bool, dry: bool) -> Leg
     step = COMPILED_STEP_TOKENS if compiled else 1
 
     def feeds(windows: Sequence[Window]) -> dict[str, Any]:
-        lengths = np.array([window.length_tokens for window in windows])
-        longest = -(-int(lengths.max()) // step) * step
-        mask = (np.arange(longest) < lengths[:, None]).astype(np.int64)
-        ids = np.zeros(mask.shape, np.int64) + plain.config.pad_token_id
-        for row, window in zip(ids, windows, strict=True):
-            row[: window.length_tokens] = window.ids
+        ids, mask = padded(windows, plain.config.pad_token_id, step_tokens=step)
         return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
 
     def run(arrays: dict[str, Any]) -> Any:  # noqa: ANN401  torch's own

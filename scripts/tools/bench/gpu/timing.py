@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import statistics
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tools.bench.gpu.cases import packed_batches
 from tools.bench.gpu.checkpoints import SHAPES
+from tools.bench.model.cases import in_order_of_arrival
+from tools.bench.model.passes import Passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tools.bench.gpu.bench import Bench
     from tools.bench.gpu.cases import Case
-    from tools.bench.gpu.legs import Leg
+    from tools.bench.model.legs import Leg
 
 LEAST_PASSES = 3
 
@@ -35,7 +36,8 @@ class Timing:
 def measure(bench: Bench, leg: Leg, shape: str, case: Case, batch_tokens: int, threads: int) -> None:
     """Add the row of one cell. Tokens and TFLOP/s count real tokens, not padding."""
     lengths = np.array(case.lengths_tokens)
-    batches = leg.batching(case.windows(SHAPES[shape].vocab_size), batch_tokens)
+    batching = in_order_of_arrival if leg.pads else packed_batches
+    batches = batching(case.windows(SHAPES[shape].vocab_size), batch_tokens)
     padded = sum(len(batch) * max(window.length_tokens for window in batch) for batch in batches)
     timing = timed(leg.run, [leg.feeds(batch) for batch in batches], threads, bench.seconds(0.8))
     bench.add(
@@ -55,21 +57,12 @@ def measure(bench: Bench, leg: Leg, shape: str, case: Case, batch_tokens: int, t
 
 def timed(run: Callable[[Any], Any], feeds: Sequence[Any], threads: int, least_s: float) -> Timing:
     """Blocks for at least `LEAST_PASSES` passes and `least_s`, after one that warms up."""
-    together = Barrier(threads)
-
-    def warm(_: int) -> None:
-        """Streams and handles are per thread, cuDNN's plans per shape too. The barrier makes every thread run once."""
-        together.wait()
-        for feed in feeds:
-            run(feed)
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(warm, range(threads)))
-        seconds: list[float] = []
-        began_s, cpu_s = time.perf_counter(), time.process_time()
-        while len(seconds) < LEAST_PASSES or time.perf_counter() - began_s < least_s:
-            pass_s = time.perf_counter()
-            list(pool.map(run, feeds))
-            seconds.append(time.perf_counter() - pass_s)
-        cores = (time.process_time() - cpu_s) / (time.perf_counter() - began_s)
-    return Timing(statistics.median(seconds), max(seconds) / min(seconds), cores)
+    with Passes(run, feeds, threads) as passes:
+        passes.warm_up()
+        began_s, done = time.perf_counter(), [passes.once()]
+        while len(done) < LEAST_PASSES or time.perf_counter() - began_s < least_s:
+            done.append(passes.once())
+    seconds = [each.seconds for each in done]
+    return Timing(
+        statistics.median(seconds), max(seconds) / min(seconds), sum(each.cpu_s for each in done) / sum(seconds)
+    )

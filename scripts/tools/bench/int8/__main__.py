@@ -6,16 +6,14 @@ import logging
 import resource
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import orjson
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from enricher.worker.commands.console import data_console
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -31,7 +29,11 @@ from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from tools.bench.int8.legs import EMBEDDED, SHAPE_NAMES, calibrated, checkpoint_of, variants, windows_to_calibrate
 from tools.bench.machine import processor
 from tools.bench.model.cases import EVERY, by_the_scheduler, sample_windows
-from tools.bench.model.legs import Leg, Timing, our_leg, time_once
+from tools.bench.model.legs import our_leg
+from tools.bench.model.turns import cpu_s, take_turns
+from tools.bench.outcome import Table
+from tools.bench.printing import print_tables, write_figures
+from tools.bench.repeating import Run, rates, ratios
 
 Figures = dict[str, Any]
 Show = Callable[[str], None]
@@ -39,6 +41,7 @@ REPETITIONS = 7
 QUICK_REPETITIONS = 3
 QUICK_WINDOWS = 32
 BATCH_TOKENS = 1024
+_COLUMNS = ("", "tokens/s", "÷ fp32", "÷ bf16", "processor time", "labels equal", "F1, points", "gate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,9 @@ def main(
     with tempfile.TemporaryDirectory() as scratch, Console(stderr=True).status("starting") as status:
         options = _Options(min(repetitions, QUICK_REPETITIONS) if quick else repetitions, quick, status.update)
         results = [_measured(each, Path(scratch), options) for each in shapes]
-    for result in results:
-        data_console().print(_table(result))
+    print_tables(data_console(), map(_table, results))
     if json:
-        figures = {"processor": processor(), "repetitions": options.repetitions, "shapes": results}
-        json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+        write_figures(json, {"processor": processor(), "repetitions": options.repetitions, "shapes": results})
 
 
 def _measured(shape: str, folder: Path, options: _Options) -> Figures:
@@ -75,9 +76,10 @@ def _measured(shape: str, folder: Path, options: _Options) -> Figures:
     made = calibrated(checkpoint, others, target=target, progress=_progress(options.show, shape))
     windows = every[::EVERY][: QUICK_WINDOWS if options.quick else None]
     compared = variants()
-    legs = {title: our_leg(checkpoint, variant, folder / "cache") for title, variant in compared}
-    timings = _timings(legs, by_the_scheduler(windows, BATCH_TOKENS), options)
-    rows = [_row(title, timings, windows) for title in legs]
+    batches, tokens = by_the_scheduler(windows, BATCH_TOKENS), sum(window.length_tokens for window in windows)
+    legs = {title: (our_leg(checkpoint, variant, folder / "cache"), batches) for title, variant in compared}
+    runs = take_turns(legs, options.repetitions, options.show)
+    rows = [_row(title, runs, tokens / len(windows)) for title in legs]
     if shape == EMBEDDED:
         _add_labels(rows, checkpoint, compared, windows, folder / "cache")
     if shape == EMBEDDED and not options.quick:
@@ -85,7 +87,7 @@ def _measured(shape: str, folder: Path, options: _Options) -> Figures:
     return {
         "shape": shape,
         "windows": len(windows),
-        "real_tokens": sum(window.length_tokens for window in windows),
+        "real_tokens": tokens,
         "calibration_s": made.seconds,
         "calibration_windows": len(others),
         "recipe_bytes": len(made.recipe.model_dump_json()),
@@ -97,27 +99,15 @@ def _measured(shape: str, folder: Path, options: _Options) -> Figures:
     }
 
 
-def _timings(legs: dict[str, Leg], batches: list[list[Window]], options: _Options) -> dict[str, list[Timing]]:
-    for leg in legs.values():
-        time_once(leg, batches)  # warm, with every shape
-    timings: dict[str, list[Timing]] = {title: [] for title in legs}
-    for number in range(options.repetitions):
-        for title, leg in legs.items():
-            options.show(f"pass {number + 1} of {options.repetitions}: {title}")
-            timings[title].append(time_once(leg, batches))
-    return timings
-
-
-def _row(title: str, timings: dict[str, list[Timing]], windows: Sequence[Window]) -> Figures:
+def _row(title: str, runs: Mapping[str, Sequence[Run]], tokens_per_window: float) -> Figures:
     """Ratios are taken within each pass, so that other work on the machine affects both sides."""
-    seconds = statistics.median(each.seconds for each in timings[title])
-    row: Figures = {"variant": title, "tokens_per_s": sum(window.length_tokens for window in windows) / seconds}
+    row: Figures = {"variant": title, "tokens_per_s": rates(runs[title]).median * tokens_per_window}
     for other in ("fp32", "bf16"):
-        if other in timings:
-            pairs = list(zip(timings[title], timings[other], strict=True))
-            ratios = sorted(theirs.seconds / ours.seconds for ours, theirs in pairs)
-            row[f"over_{other}"] = [statistics.median(ratios), ratios[0], ratios[-1]]
-            row[f"over_{other}_by_cpu"] = statistics.median(theirs.own_cpu_s / ours.own_cpu_s for ours, theirs in pairs)
+        if other in runs:
+            ratio = ratios(runs[title], runs[other])
+            row[f"over_{other}"] = [ratio.median, ratio.low, ratio.high]
+            pairs = zip(runs[title], runs[other], strict=True)
+            row[f"over_{other}_by_cpu"] = statistics.median(cpu_s(theirs) / cpu_s(ours) for ours, theirs in pairs)
     return row
 
 
@@ -185,22 +175,21 @@ def _table(result: Figures) -> Table:
         f"{result['shape']}: {result['windows']} windows, {result['real_tokens']} tokens; {processor()}; "
         f"calibrated in {result['calibration_s']:.0f} s, {len(result['kept'])} products kept"
     )
-    table = Table(title=title, title_justify="left")
-    for column in ("", "tokens/s", "÷ fp32", "÷ bf16", "processor time", "labels equal", "F1, points", "gate"):
-        table.add_column(column, justify="right" if column else "left")
-    for row in result["variants"]:
-        gate = row.get("gate")
-        table.add_row(
-            row["variant"],
-            f"{row['tokens_per_s']:.0f}",
-            _ratio(row.get("over_fp32")),
-            _ratio(row.get("over_bf16")),
-            " / ".join(f"{row[key]:.2f}" for key in ("over_fp32_by_cpu", "over_bf16_by_cpu") if key in row),
-            f"{row['equal_labels']:.3%}" if "equal_labels" in row else "-",
-            "{:+.2f} ({:+.2f} to {:+.2f})".format(*gate["points"]) if gate else "-",
-            ("passed" if gate["passed"] else "failed") if gate else "-",
-        )
-    return table
+    return Table(title, _COLUMNS, [_cells(row) for row in result["variants"]])
+
+
+def _cells(row: Figures) -> list[str]:
+    gate = row.get("gate")
+    return [
+        row["variant"],
+        f"{row['tokens_per_s']:.0f}",
+        _ratio(row.get("over_fp32")),
+        _ratio(row.get("over_bf16")),
+        " / ".join(f"{row[key]:.2f}" for key in ("over_fp32_by_cpu", "over_bf16_by_cpu") if key in row),
+        f"{row['equal_labels']:.3%}" if "equal_labels" in row else "-",
+        "{:+.2f} ({:+.2f} to {:+.2f})".format(*gate["points"]) if gate else "-",
+        ("passed" if gate["passed"] else "failed") if gate else "-",
+    ]
 
 
 def _ratio(values: list[float] | None) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 from tools.bench.bench import Bench
 from tools.bench.outcome import Claim, Outcome
-from tools.bench.repeating import Spread
+from tools.bench.repeating import Spread, in_turns
 from tools.bench.simulator.cost import DEQUE, articles_of, contenders
 from tools.bench.simulator.freshness import (
     cases,
@@ -112,11 +113,8 @@ def _loads(setting: Setting, mixes: Mixes, backlogs: Sequence[Backlog]) -> Itera
 def _costs(setting: Setting, mixes: Mixes, repetitions: int) -> dict[str, Spread]:
     """Microseconds per window; interleaved, so that only times of the same run are compared."""
     articles = articles_of(CUT, mixes["mixed"], COST_WINDOWS)
-    timed = contenders(setting.rules)
-    times_us: dict[str, list[float]] = {name: [] for name in timed}
-    for _ in range(repetitions):
-        for name, contender in timed.items():
-            times_us[name].append(contender(articles))
+    timed = {name: partial(contender, articles) for name, contender in contenders(setting.rules).items()}
+    times_us = in_turns(timed, repetitions, lambda _: None)
     return {name: Spread.of(values) for name, values in times_us.items()}
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import statistics
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from enricher.worker.commands.console import data_console
 from enricher.worker.inference.graph.catalogue import variants_for
@@ -19,9 +18,14 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.run.selection import problem_of, recipe_problem
 from tools.bench.machine import processor
 from tools.bench.model.cases import Case, cases
-from tools.bench.model.legs import Leg, Timing, at_its_best, our_leg, stock_legs, time_once
+from tools.bench.model.legs import Leg, at_its_best, our_leg, stock_legs
+from tools.bench.model.turns import cpu_s, take_turns
+from tools.bench.outcome import Table
+from tools.bench.printing import print_tables, write_figures
+from tools.bench.repeating import Run, rates, ratios
 
 Figures = dict[str, Any]
+_COLUMNS = ("", "batch tokens", "windows/s", "tokens/s", "x stock", "by processor time", "others, cores")
 
 
 def main(
@@ -41,65 +45,46 @@ def main(
             console.print(f"not {variant.name}: {obstacle}", soft_wrap=True)
     variants = [variant for variant, obstacle in obstacles.items() if obstacle is None]
     with tempfile.TemporaryDirectory() as scratch, console.status("building the graphs") as status:
-        folder = Path(scratch)
-        ours = [our_leg(checkpoint, variant, folder / "cache") for variant in variants]
-        stock = stock_legs(checkpoint, folder)
+        ours = [our_leg(checkpoint, variant, Path(scratch, "cache")) for variant in variants]
+        stock = stock_legs(checkpoint, Path(scratch))
         results = []
         for case in cases(checkpoint):
             status.update(f"{case.name}: finding each leg's best batch size")
             best = [at_its_best(legs, case) for legs in (stock, *([leg] for leg in ours))]
-            results.append(_measured(case, best, repetitions, status.update))
-    figures: Figures = {
-        "model": checkpoint.name,
-        "processor": processor(),
-        "repetitions": repetitions,
-        "cases": results,
-    }
-    for result in results:
-        data_console().print(_table(result, figures["processor"]))
+            turns = {leg.name: (leg, case.batching(case.windows, leg.batch_tokens)) for leg in best}
+            runs = take_turns(turns, repetitions, lambda text, case=case: status.update(f"{case.name}: {text}"))  # type: ignore[misc]
+            results.append(_figures(case, best, runs))
+    figures = {"model": checkpoint.name, "processor": processor(), "repetitions": repetitions, "cases": results}
+    print_tables(data_console(), [_table(result, figures["processor"]) for result in results])
     if json:
-        json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+        write_figures(json, figures)
 
 
-def _measured(case: Case, legs: list[Leg], repetitions: int, show: Any) -> Figures:  # noqa: ANN401  rich's own type
-    batches = {leg.name: case.batching(case.windows, leg.batch_tokens) for leg in legs}
-    timings: dict[str, list[Timing]] = {leg.name: [] for leg in legs}
-    for leg in legs:
-        time_once(leg, batches[leg.name])  # warm
-    for number in range(repetitions):
-        for leg in legs:
-            show(f"{case.name}: repetition {number + 1} of {repetitions}, {leg.name}")
-            timings[leg.name].append(time_once(leg, batches[leg.name]))
-    rows = [_row(case, leg, timings[leg.name], timings[legs[0].name]) for leg in legs]
+def _figures(case: Case, legs: Sequence[Leg], runs: Mapping[str, Sequence[Run]]) -> Figures:
+    rows = [_row(case, leg, runs[leg.name], runs[legs[0].name]) for leg in legs]
     return {"case": case.name, "windows": len(case.windows), "real_tokens": case.real_tokens, "legs": rows}
 
 
-def _row(case: Case, leg: Leg, timings: list[Timing], stock: list[Timing]) -> Figures:
+def _row(case: Case, leg: Leg, runs: Sequence[Run], stock: Sequence[Run]) -> Figures:
     """Ratios are taken within each repetition, so that other work on the machine affects both sides."""
-    seconds, cpu_s = (
-        statistics.median(values) for values in ([t.seconds for t in timings], [t.own_cpu_s for t in timings])
-    )
-    ratios = sorted(theirs.seconds / each.seconds for each, theirs in zip(timings, stock, strict=True))
+    windows_per_s, ratio = rates(runs).median, ratios(runs, stock)
     return {
         "leg": leg.name,
         "batch_tokens": leg.batch_tokens,
-        "windows_per_s": len(case.windows) / seconds,
-        "tokens_per_s": case.real_tokens / seconds,
-        "ratio_median": statistics.median(ratios),
-        "ratio_lowest": ratios[0],
-        "ratio_highest": ratios[-1],
-        "cpu_ratio": statistics.median(t.own_cpu_s for t in stock) / cpu_s,
-        "others_cores": statistics.median(t.others_cores for t in timings),
+        "windows_per_s": windows_per_s,
+        "tokens_per_s": windows_per_s * case.real_tokens / len(case.windows),
+        "ratio_median": ratio.median,
+        "ratio_lowest": ratio.low,
+        "ratio_highest": ratio.high,
+        "cpu_ratio": statistics.median(map(cpu_s, stock)) / statistics.median(map(cpu_s, runs)),
+        "others_cores": statistics.median(run.others_cores for run in runs),
     }
 
 
 def _table(result: Figures, processor: str) -> Table:
     title = f"{result['case']}: {result['windows']} windows, {result['real_tokens']} tokens; {processor}"
-    table = Table(title=title, title_justify="left")
-    for column in ("", "batch tokens", "windows/s", "tokens/s", "x stock", "by processor time", "others, cores"):
-        table.add_column(column, justify="right" if column else "left")
-    for row in result["legs"]:
-        table.add_row(
+    rows = [
+        (
             row["leg"],
             str(row["batch_tokens"]),
             f"{row['windows_per_s']:.1f}",
@@ -108,7 +93,9 @@ def _table(result: Figures, processor: str) -> Table:
             f"{row['cpu_ratio']:.2f}",
             f"{row['others_cores']:.2f}",
         )
-    return table
+        for row in result["legs"]
+    ]
+    return Table(title, _COLUMNS, rows)
 
 
 if __name__ == "__main__":

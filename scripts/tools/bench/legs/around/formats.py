@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,7 +18,7 @@ from enricher.worker.records import Coverage, EnrichedRecord, Partition, RawReco
 from enricher.worker.settings import Settings
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Table
-from tools.bench.repeating import Spread
+from tools.bench.repeating import Spread, in_turns
 from tools.only_task import only_task, tasks_of
 
 FORMATS: tuple[RecordFormat, ...] = ("json", "json-schema", "avro", "protobuf")
@@ -46,10 +47,8 @@ def format_costs(settings: Settings, model: Model, mix: Mix, repetitions: int) -
     """Encode the same records in each format in turn. CPU time of one thread, entities serialised beforehand."""
     records = _records(settings, model, mix)
     writers = {name: _writer(name) for name in FORMATS}
-    us: dict[RecordFormat, list[float]] = {name: [] for name in FORMATS}
-    for _ in range(repetitions):
-        for name, writer in writers.items():
-            us[name].append(_us_per_record(writer, records))
+    contenders = {name: partial(_us_per_record, writer, records) for name, writer in writers.items()}
+    us = in_turns(contenders, repetitions, lambda _: None)
     return FormatCosts(
         mix,
         sum(len(record.entities) for record in records) / len(records),

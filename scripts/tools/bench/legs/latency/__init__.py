@@ -22,7 +22,7 @@ from tools.bench.load import Mix
 from tools.bench.outcome import Outcome
 from tools.bench.peers.processes import PeerProcess
 from tools.bench.policy import Policy
-from tools.bench.repeating import AGAIN, Result, Run, quiet
+from tools.bench.repeating import Result, Run, quiet
 
 ABOUT = (
     "From publish to visible for a read_committed consumer, with open-loop Poisson arrivals: latency counts from when an "
@@ -146,5 +146,4 @@ class _Leg:
         self.backlogs[mix, policy.name].append(self._quiet(contender))
 
     def _quiet(self, contender: Callable[[], Result]) -> Result:
-        again = AGAIN if self.bench.repetitions > 1 else 0
-        return quiet(contender, again, self.bench.say)
+        return quiet(contender, self.bench.repetitions, self.bench.say)
