@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from support.order import LONGEST_FIRST, SLOW
+from support.registry_proxies import GuidProxy
 from support.topics import Topics, make_topics
 
 from tools.chaos.proxied import nodes_behind_a_proxy
@@ -128,7 +129,7 @@ def registry() -> Iterator[Registry]:
 @pytest.fixture
 def registry_proxy(registry: Registry) -> Iterator[FaultProxy]:
     """The same behind a proxy that can be told to go wrong; adds GUIDs."""
-    with FaultProxy(registry.url) as proxy:
+    with GuidProxy(registry.url) as proxy:
         yield proxy
 
 

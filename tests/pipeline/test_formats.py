@@ -16,6 +16,7 @@ from support.mixed.outage import FRESH, ride_out
 from support.mixed.outputs import OutputFormat
 from support.mixed.stage import Stage
 from support.patience import PATIENCE_S
+from support.registry_proxies import GuidProxy
 from support.topics import QUICK_TO_START
 
 from tools.kafka import Cluster
@@ -33,7 +34,7 @@ Staged = Callable[..., Stage]
 @pytest.fixture(scope="module")
 def proxy(registry: Registry) -> Iterator[FaultProxy]:
     """In front of the registry."""
-    with FaultProxy(registry.url) as opened:
+    with GuidProxy(registry.url) as opened:
         yield opened
 
 

@@ -6,13 +6,13 @@ import uuid
 
 import httpx2
 import pytest
+from support.registry_proxies import GuardedProxy, guid_of
 
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from tools.registry import Fault, FaultProxy, Registry
-from tools.registry.guids import guid_of
 
 pytestmark = pytest.mark.broker
 
@@ -82,7 +82,7 @@ def test_guids_are_asked_for_by_their_own_path(registry_proxy: FaultProxy, known
 
 def test_credentials_are_sent_and_wrong_ones_are_an_outage(registry: Registry, known: SchemaRef) -> None:
     """Not an unknown schema: somebody will correct them."""
-    with FaultProxy(registry.url, authorization="Basic dXNlcjpwYXNz") as guarded:
+    with GuardedProxy(registry.url) as guarded:
         assert TEXT == client_of(guarded, **{"basic.auth.user.info": "user:pass"}).schema(known).text
         for wrong in ({}, {"basic.auth.user.info": "user:other"}, {"bearer.auth.token": "dXNlcjpwYXNz"}):
             with pytest.raises(RegistryUnavailable) as caught:

@@ -11,16 +11,16 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import psutil
 
 from tools import SCRIPTS
+from tools.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     Launch = Callable[[Sequence[str], Path], subprocess.Popen[bytes]]
 
@@ -178,7 +178,7 @@ class Slot:
             return not self._resting
 
 
-class Crew:
+class Crew(Closing):
     """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`.
 
     `launch`: starts a worker's process, as `launched` does.
@@ -203,10 +203,10 @@ class Crew:
         for name in names:
             self.add(name)
 
-    def add(self, name: str, flaws: Sequence[str] = ()) -> Slot:
-        """Add a worker, without the defences that `flaws` names (see `tools.chaos.flaws`)."""
-        log, arguments = self._folder / f"{name}.log", [*self._arguments, *flaws]
-        slot = Slot(name, lambda: self._settings_now(name), log, self.exits.append, arguments, self._launch)
+    def add(self, name: str, arguments: Sequence[str] = ()) -> Slot:
+        """Add a worker, which gets these arguments too."""
+        log, every = self._folder / f"{name}.log", [*self._arguments, *arguments]
+        slot = Slot(name, lambda: self._settings_now(name), log, self.exits.append, every, self._launch)
         self.slots[name] = slot
         return slot
 
@@ -241,11 +241,3 @@ class Crew:
             thread.start()
         for thread in threads:
             thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

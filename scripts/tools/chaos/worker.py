@@ -1,11 +1,10 @@
 """One worker of the fault matrix; everything in it is real except the model (`stub`).
 
-    python -m tools.chaos.worker [two-tasks] [FLAW ...]    # settings as one line of JSON, then commands, one a line
-    python -m tools.chaos.worker two-processes [...]       # the parent of two such workers, as with --processes 2
+    python -m tools.chaos.worker [two-tasks]        # settings as one line of JSON, then commands, one a line
+    python -m tools.chaos.worker two-processes      # the parent of two such workers, as with --processes 2
 
 Commands: `hang SECONDS` makes the next run of the model take that much longer; `lose` makes it lose a window. End of input
-stops the worker gracefully, so that no worker outlives its parent. A flaw is a defence that is switched off (`flaws`).
-Exit codes are those of `enricher run`.
+stops the worker gracefully, so that no worker outlives its parent. Exit codes are those of `enricher run`.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.signals import stopped_by_signals
 from enricher.worker.processes import ParentLink, ProcessState
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
-from tools.chaos.flaws import switched_off, watchdog_without
 from tools.chaos.stub import StubEngine, stub_model
 from tools.chaos.stub_rating import RatingEngine, two_tasks
 from tools.only_task import tasks_of
@@ -64,18 +63,16 @@ def _until_orphaned(obey: Callable[[], object]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(settings: Settings, flaws: Sequence[str], link: ParentLink | None = None) -> None:
+def _run(settings: Settings, arguments: Sequence[str], link: ParentLink | None = None) -> None:
     engine, rating = StubEngine(), RatingEngine()
-    both = TWO_TASKS in flaws
-    flaws = [flaw for flaw in flaws if flaw != TWO_TASKS]
+    both = TWO_TASKS in arguments
     tasks = two_tasks(settings, engine, rating) if both else tasks_of(settings, stub_model(engine))
-    with stopped_by_signals() as signals, watchdog_without(flaws) as watchdog:
+    with stopped_by_signals() as signals, Watchdog(timer=ProcessTimer()) as watchdog:
         if link:
             link.end_with_parent()
         else:
             _start_orders(lambda: _obey(engine, rating))
-        with switched_off(flaws):
-            worker = kafka_worker(settings, tasks, guard=watchdog.guard)
+        worker = kafka_worker(settings, tasks, guard=watchdog.guard)
         signals.stop = worker.stop
         worker.run(partial(link.tell, ProcessState.READY) if link else lambda: None)
 

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from tools.registry.faults import ANSWERS, HUGE_BYTES, SLOW_S, Answer, Fault
-from tools.registry.guids import GUID_PATH, id_of, with_guids
 
 if TYPE_CHECKING:
     from tools.registry.proxy import FaultProxy
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 _TARGET_S = 60.0
 _DRIP_S = 0.2
 _CHUNK_BYTES = 2**16
-_UNKNOWN_GUID = Answer(404, "application/json", b'{"error_code":40403,"message":"Schema not found"}')
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -78,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         elif fault is Fault.HUGE:
             self._send_huge()
         else:
-            self._send_slowly(fault, self._passed_on(path, content))
+            self._send_slowly(fault, self.passed_on(path, content))
 
     def _send_slowly(self, fault: Fault | None, answer: Answer) -> None:
         """A right answer, or what the fault leaves of it."""
@@ -93,22 +91,16 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._send(answer)
 
-    def _passed_on(self, path: str, content: bytes) -> Answer:
+    def passed_on(self, path: str, content: bytes) -> Answer:
+        """The answer of the registry to this request."""
         proxy = self.proxy
-        if proxy.authorization is not None and self.headers.get("Authorization") != proxy.authorization:
-            return ANSWERS[Fault.UNAUTHORIZED]
-        if path.startswith(GUID_PATH):
-            number = id_of(path)
-            if number is None:
-                return _UNKNOWN_GUID
-            path = f"/schemas/ids/{number}"
         target = http.client.HTTPConnection(proxy.target.hostname or "", proxy.target.port, timeout=_TARGET_S)
         try:
             sent = {name: self.headers[name] for name in ("Content-Type", "Accept") if name in self.headers}
             target.request(self.command, proxy.target.path + path, content or None, sent)
             response = target.getresponse()
             body = response.read()
-            return Answer(response.status, response.getheader("Content-Type", ""), with_guids(body))
+            return Answer(response.status, response.getheader("Content-Type", ""), body)
         except (OSError, http.client.HTTPException) as error:
             body = json.dumps({"error_code": 50003, "message": f"the proxy got no answer: {error}"}).encode()
             return Answer(502, "application/json", body)

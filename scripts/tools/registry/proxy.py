@@ -4,7 +4,7 @@
         with proxy.fault(Fault.DOWN):
             ...
 
-It also adds GUIDs, which Apicurio lacks (`guids`). Its threads end with it; its methods may be called from any thread.
+Its threads end with it; its methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ import threading
 from collections import Counter
 from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
+from tools.closing import Closing
 from tools.ports import free_ports
 from tools.registry.faults import Fault
 from tools.registry.handler import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 HOST = "127.0.0.1"
 _END_S = 60.0
 
 
-class FaultProxy:
-    """Passes requests on to `target`, a registry's URL, except while a fault is on.
+class FaultProxy(Closing):
+    """Passes requests on to `target`, a registry's URL, except while a fault is on."""
 
-    `authorization`: the value of that header which requests need; others are answered with 401.
-    """
+    handler: ClassVar[type[Handler]] = Handler
+    """Serves each connection."""
 
-    def __init__(self, target: str, *, authorization: str | None = None) -> None:
+    def __init__(self, target: str) -> None:
         self.target = urlsplit(target)
-        self.authorization = authorization
         self.requests: Counter[str] = Counter()
         """Requests by method and path, those that met a fault included; connections refused are not seen."""
         self.current: Fault | None = None
@@ -87,14 +86,6 @@ class FaultProxy:
         self.changed.set()
         self._close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def opened(self, connection: socket.socket) -> None:
         """A client's connection is there."""
         with self._lock:
@@ -106,7 +97,7 @@ class FaultProxy:
             self._sockets.discard(connection)
 
     def _listen(self) -> None:
-        self._server = _Server((HOST, self._port), Handler, self)
+        self._server = _Server((HOST, self._port), self.handler, self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="registry proxy")
         self._thread.daemon = True
         self._thread.start()

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, publish, short_articles
 from support.crews import forked
+from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
 
@@ -28,7 +29,6 @@ from enricher.operate.verify import verify
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
-from tools.chaos.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from tools.chaos.frames import Api
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy

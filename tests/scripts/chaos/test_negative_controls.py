@@ -16,6 +16,7 @@ import pytest
 from kafka.harness import as_sent, publish, short_articles
 from support.crews import forked
 from support.doctored import names_of
+from support.flaws import PAUSE_BY_BACKOFF, SAME_PRODUCER
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
@@ -25,7 +26,6 @@ from enricher.worker.build.kafka import kafka_config
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
-from tools.chaos.flaws import PAUSE_BY_BACKOFF, SAME_PRODUCER
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match, Rule

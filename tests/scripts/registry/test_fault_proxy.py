@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import httpx2
 import pytest
 from support.patience import PATIENCE_S
+from support.registry_proxies import GuardedProxy
 
 from tools.registry import Fault, FaultProxy
 from tools.registry.faults import ANSWERS, HUGE_BYTES
@@ -104,6 +105,6 @@ def test_a_huge_answer_is_as_large_as_it_says(proxy: FaultProxy) -> None:
 
 def test_a_proxy_with_credentials_refuses_requests_without_them(proxy: FaultProxy) -> None:
     """As a registry behind basic authentication."""
-    with FaultProxy(proxy.url, authorization="Basic dXNlcjpwYXNz") as guarded:
+    with GuardedProxy(proxy.url) as guarded:
         assert 401 == httpx2.get(f"{guarded.url}/schemas/ids/1").status_code
         assert 200 == httpx2.get(f"{guarded.url}/schemas/ids/1", auth=("user", "pass")).status_code

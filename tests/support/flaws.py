@@ -1,13 +1,16 @@
 """Flaws: defences of the worker that can be switched off, for negative controls that show why each one exists.
 
-Only the workers of the fault matrix (`tools.chaos.worker`) can be started without them; the product has no such option.
+    python -m support.flaws [FLAW ...] [ARGUMENTS ...]    # a worker of the fault matrix (`tools.chaos.worker`) without them
+
+The product has no such option.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+import sys
+from contextlib import ExitStack
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from confluent_kafka import KafkaException, Producer
@@ -17,9 +20,7 @@ from enricher.worker.build import building, kafka
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from tools.chaos import worker as chaos_worker
 
 SAME_PRODUCER = "same-producer"
 NO_WATCHDOG = "no-watchdog"
@@ -69,7 +70,8 @@ class SameProducerSink(TransactionalSink):
 class BlindWatchdog(Watchdog):
     """Ignores calls that do not return."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, timer: ProcessTimer) -> None:
+        del timer  # it would end the process
         super().__init__(on_stall=lambda _message: None)
 
 
@@ -106,19 +108,19 @@ _CLASSES: dict[str, tuple[ModuleType, str, type]] = {
     SAME_PRODUCER: (building, "TransactionalSink", SameProducerSink),
     CLIENT_DEFAULTS: (kafka, "KafkaConfig", ClientDefaultsConfig),
     PAUSE_BY_BACKOFF: (kafka, "KafkaConfig", PauseByBackoffConfig),
+    NO_WATCHDOG: (chaos_worker, "Watchdog", BlindWatchdog),
 }
 """Where the worker's class is looked up, its name, and the class instead."""
 
 
-def watchdog_without(names: Sequence[str]) -> Watchdog:
-    """The watchdog of a worker that is made without these defences."""
-    return BlindWatchdog() if NO_WATCHDOG in names else Watchdog(timer=ProcessTimer())
-
-
-@contextmanager
-def switched_off(names: Sequence[str]) -> Iterator[None]:
-    """Workers that are built inside the context lack these defences. Raises KeyError for an unknown name."""
+def main() -> None:
+    """Run the worker without the defences among the arguments."""
     with ExitStack() as patches:
-        for module, attribute, flawed in (_CLASSES[name] for name in names if name != NO_WATCHDOG):
+        for module, attribute, flawed in (_CLASSES[name] for name in sys.argv[1:] if name in _CLASSES):
             patches.enter_context(patch.object(module, attribute, flawed))
-        yield
+        sys.argv[1:] = [each for each in sys.argv[1:] if each not in _CLASSES]
+        chaos_worker.main()
+
+
+if __name__ == "__main__":
+    main()
