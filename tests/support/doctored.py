@@ -12,10 +12,10 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
-from tools.chaos.headers import InputId
 from tools.chaos.incarnations import Incarnation
 from tools.chaos.reference import expected
 from tools.chaos.topics import Names
+from tools.outputs import InputId
 
 COUNT = 120
 Headers = list[tuple[str, str | bytes | None]]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from support.patience import PATIENCE_S, wait_until
 from tools import topics
 
 PARTITIONS = 4
@@ -28,16 +25,6 @@ def make_topics(bootstrap_servers: str, partitions: int = PARTITIONS) -> Topics:
     names = topics.Topics.fresh(bootstrap_servers, "test")
     kept = {"retention.ms": "-1"}  # else a record whose time is long past is deleted at any moment
     large = kept | {"max.message.bytes": str(LARGE_MESSAGE_BYTES)}
-    new = [
-        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
-        for topic, config in zip(names.all, (large, kept, large), strict=True)
-    ]
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.create_topics(new).values():
-        future.result(timeout=PATIENCE_S)
-
-    def are_known() -> bool:
-        return set(names.all) <= admin.list_topics(timeout=PATIENCE_S).topics.keys()
-
-    wait_until(are_known, PATIENCE_S, "the broker knows its new topics", 0.05)
+    config = dict(zip(names.all, (large, kept, large), strict=True))
+    topics.make_topics(bootstrap_servers, names.all, partitions, config=config)
     return Topics(bootstrap_servers, *names.all, names.group, {**QUICK_TO_START, **names.variables()})

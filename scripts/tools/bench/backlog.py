@@ -31,10 +31,15 @@ def run_backlog(
 
     `changes`: settings by group, as `settings_for` takes them. `settings`, `tasks`: instead of the bench's.
     """
-    with bench.topics(articles(mix, count)) as topics, Watchdog() as watchdog:
+    with bench.topics(articles(mix, count)) as topics:
         chosen = bench.settings_for(topics, settings, **changes)
-        found = tasks or tasks_of(chosen, bench.model)
-        worker = kafka_worker(chosen, found, guard=watchdog.guard, until_caught_up=True)
+        return run_worker(bench, chosen, tasks or tasks_of(chosen, bench.model), count)
+
+
+def run_worker(bench: Bench, settings: Settings, tasks: Tasks, count: int) -> Run:
+    """A worker until it has caught up with the `count` articles of its input topic; the detail is its counters."""
+    with Watchdog() as watchdog:
+        worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import orjson
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.worker.build.model import Model
 from enricher.worker.inference.run.selection import Precision
@@ -21,10 +20,8 @@ from tools.bench.policy import Policy
 from tools.kafka import Cluster
 from tools.only_task import load_model
 from tools.topics import Topics
-from tools.waiting import wait_until
 
 PARTITIONS = 8
-_KNOWN_S = 10.0
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -100,28 +97,12 @@ class Bench:
     ) -> Iterator[Topics]:
         """Three topics for one run; `values` go to the input, keyed by id. Deleted afterwards."""
         topics = Topics.fresh(self.cluster.bootstrap_servers, "bench")
-        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
-        for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics.all]).values():
-            future.result(30)
+        topics.make(partitions)
         try:
             self.publish(topics, values, headers)
             yield topics
         finally:
-            for future in admin.delete_topics(list(topics.all)).values():
-                future.result(30)
-
-    @contextmanager
-    def empty_topics(self, *, partitions: int = PARTITIONS) -> Iterator[Topics]:
-        """Three empty topics that the broker's metadata contains, a moment after their creation. Raises TimeoutError."""
-        with self.topics(partitions=partitions) as topics:
-            admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
-
-            def known() -> bool:
-                return not any(admin.list_topics(name, timeout=_KNOWN_S).topics[name].error for name in topics.all)
-
-            if not wait_until(known, _KNOWN_S, 0.02):
-                raise TimeoutError(f"the broker does not know its new topics after {_KNOWN_S:g} s")
-            yield topics
+            topics.delete()
 
     def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
         """Write articles to the input topic, all with these headers, and wait until the broker has acknowledged them."""

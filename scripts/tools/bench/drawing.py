@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,14 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
 
     from tools.bench.outcome import Plot, Series
 
-_COLOURS = ("#2563eb", "#c2571a", "#0f8a7a", "#8b3fc7", "#a8860b", "#5c6875", "#be185d", "#15803d")
-_STYLE: dict[Any, Any] = {
+COLOURS = ("#2563eb", "#c2571a", "#0f8a7a", "#8b3fc7", "#a8860b", "#5c6875", "#be185d", "#15803d")
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -50,7 +51,7 @@ def svg(plot: Plot) -> str:
 
 
 def _drawn(plot: Plot, file_format: str) -> bytes:
-    with mpl.rc_context({**_STYLE, "axes.prop_cycle": cycler(color=_COLOURS)}):
+    with mpl.rc_context({**STYLE, "axes.prop_cycle": cycler(color=COLOURS)}):
         figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
         _KINDS[plot.kind](axes, plot.series)
         if plot.limit:
@@ -71,20 +72,20 @@ def _drawn(plot: Plot, file_format: str) -> bytes:
     return buffer.getvalue()
 
 
-def _bars(axes: Axes, series: Sequence[Series]) -> None:
-    width = 0.8 / len(series)
+def _bars(axes: Axes, series: Sequence[Series], *, across: bool = False) -> None:
+    width, error = 0.8 / len(series), "xerr" if across else "yerr"
     for index, each in enumerate(series):
         places = [place + (index - (len(series) - 1) / 2) * width for place in range(len(each.y))]
-        axes.bar(places, each.y, width * 0.92, yerr=_spread(each), label=each.name, ecolor="#17202b", capsize=2)
-    axes.set_xticks(range(len(series[0].x)), [str(name) for name in series[0].x])
-    axes.grid(visible=False, axis="x")
+        style: Any = {error: _spread(each), "label": each.name, "ecolor": "#17202b", "capsize": 2}
+        (axes.barh if across else axes.bar)(places, each.y, width * 0.92, **style)
+    if across:
+        _name_rows(axes, series)
+    else:
+        axes.set_xticks(range(len(series[0].x)), [str(name) for name in series[0].x])
+        axes.grid(visible=False, axis="x")
 
 
-def _barh(axes: Axes, series: Sequence[Series]) -> None:
-    height = 0.8 / len(series)
-    for index, each in enumerate(series):
-        places = [place + (index - (len(series) - 1) / 2) * height for place in range(len(each.y))]
-        axes.barh(places, each.y, height * 0.92, xerr=_spread(each), label=each.name, ecolor="#17202b", capsize=2)
+def _name_rows(axes: Axes, series: Sequence[Series]) -> None:
     axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -101,12 +102,10 @@ def _stacked(axes: Axes, series: Sequence[Series]) -> None:
     """Stacked horizontal bars, one series per part. With more parts than colours, the rest is hatched."""
     left = [0.0] * len(series[0].y)
     for index, each in enumerate(series):
-        hatch = "///" if index >= len(_COLOURS) else None
+        hatch = "///" if index >= len(COLOURS) else None
         axes.barh(range(len(each.y)), each.y, left=left, label=each.name, hatch=hatch, edgecolor="white", linewidth=0)
         left = [before + value for before, value in zip(left, each.y, strict=True)]
-    axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
+    _name_rows(axes, series)
 
 
 def _spread(series: Series) -> list[list[float]] | None:
@@ -117,4 +116,9 @@ def _spread(series: Series) -> list[list[float]] | None:
     return [below, above]
 
 
-_KINDS = {"bars": _bars, "barh": _barh, "lines": _lines, "stacked": _stacked}
+_KINDS: dict[str, Callable[[Axes, Sequence[Series]], None]] = {
+    "bars": _bars,
+    "barh": partial(_bars, across=True),
+    "lines": _lines,
+    "stacked": _stacked,
+}

@@ -19,8 +19,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 
+from tools.bench.telling import tell
+from tools.closing import Closing
+from tools.following import Follower
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -79,25 +82,12 @@ class Job:
         return min(self.warm_up, len(self.values))
 
 
-class Reader:
-    """Records when each of our keys first becomes visible in `topics` (monotonic), in a thread; read_committed."""
+class Reader(Closing):
+    """Records when each of our keys first becomes visible in `topics` (monotonic), in a thread."""
 
     def __init__(self, job: Job, topics: Sequence[str]) -> None:
         self.seen_s: dict[str, float] = {}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": job.bootstrap_servers,
-                "group.id": "bench-reader",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-            }
-        )
-        self._consumer.assign(
-            [TopicPartition(topic, n, OFFSET_BEGINNING) for topic in topics for n in range(job.partitions)]
-        )
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
-        self._thread.start()
+        self._follower = Follower(job.bootstrap_servers, topics, self._note, name="bench-reader")
 
     def wait_for(self, count: int, timeout_s: float) -> None:
         """Wait until this many keys were seen. Raises TimeoutError."""
@@ -106,20 +96,13 @@ class Reader:
 
     def close(self) -> None:
         """Stop reading."""
-        self._over.set()
-        self._thread.join()
-        self._consumer.close()
+        self._follower.close()
 
-    def _read(self) -> None:
-        while not self._over.is_set():
-            self._note(self._consumer.poll(_POLL_S))
-
-    def _note(self, message: Message | None) -> None:
-        if message is not None and message.error() is None:
-            key = message.key()
-            assert isinstance(key, bytes), "every article was sent with a key"
-            if (name := key.decode()).startswith(_MARK):
-                self.seen_s.setdefault(name, time.monotonic())
+    def _note(self, message: Message) -> None:
+        key = message.key()
+        assert isinstance(key, bytes), "every article was sent with a key"
+        if (name := key.decode()).startswith(_MARK):
+            self.seen_s.setdefault(name, time.monotonic())
 
 
 @dataclass(slots=True)
@@ -163,9 +146,8 @@ class Publisher:
 
 def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
     """Warm up, report the start, publish, wait until all is visible, report what was seen. Raises TimeoutError."""
-    reader = Reader(job, job.output_topics)
     publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
-    with _traced(job, publisher) as inputs:
+    with Reader(job, job.output_topics) as reader, _traced(job, publisher) as inputs:
         publisher.warm_up()
         reader.wait_for(job.warm, _READY_S)
         cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
@@ -173,7 +155,6 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
         publisher.run(start_s)
         reader.wait_for(job.warm + len(job.values), job.grace_s)
         cpu_s, seconds = time.process_time() - cpu_s, time.monotonic() - start_s
-    reader.close()
 
     def since_start(times_s: dict[str, float]) -> list[float]:
         return [times_s[key_of(number)] - start_s for number in range(len(job.values))]
@@ -192,7 +173,7 @@ def _traced(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
     if not job.traced:
         yield None
         return
-    inputs, over = Reader(job, [job.input_topic]), threading.Event()
+    over = threading.Event()
 
     def take_acknowledgements() -> None:
         while not over.is_set():
@@ -201,20 +182,15 @@ def _traced(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
     taking = threading.Thread(target=take_acknowledgements, name="acknowledgements", daemon=True)
     taking.start()
     try:
-        yield inputs
+        with Reader(job, [job.input_topic]) as inputs:
+            yield inputs
     finally:
         over.set()
         taking.join()
-        inputs.close()
 
 
 def main() -> None:
     """Run one job, then stay until told to end: a load meter counts only living processes."""
-
-    def tell(message: dict[str, Any]) -> None:
-        sys.stdout.buffer.write(orjson.dumps(message) + b"\n")
-        sys.stdout.buffer.flush()
-
     run(Job(**orjson.loads(sys.stdin.buffer.readline())), tell)
     sys.stdin.buffer.read()
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tools.bench.machine import Load
+from tools.bench.outcome import Claim, Series
 
 QUIET_CORES = 0.15
 """The system's own background work stays below this; a browser or a compiler does not."""
@@ -103,6 +104,22 @@ def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
 def rates(runs: Sequence[Run]) -> Spread:
     """Spread of the rates."""
     return Spread.of([run.rate for run in runs])
+
+
+def us_each(runs: Sequence[Run]) -> Spread:
+    """Spread of the microseconds that one article takes."""
+    return Spread.of([1e6 / run.rate for run in runs])
+
+
+def bars(name: str, x: Sequence[str], spreads: Sequence[Spread]) -> Series:
+    """The medians as a series, with their spreads."""
+    return Series(name, x, [s.median for s in spreads], [s.low for s in spreads], [s.high for s in spreads])
+
+
+def claim(text: str, runs: Sequence[Run], *, held: bool) -> Claim:
+    """A claim about these runs, which cannot hold if other processes disturbed them: they also evict the caches."""
+    disturbance = disturbed(runs)
+    return Claim(f"{text}; {disturbance}", held=False) if disturbance else Claim(text, held=held)
 
 
 def others(runs: Sequence[Run]) -> float:

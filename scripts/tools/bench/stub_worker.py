@@ -30,6 +30,7 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
+from tools.bench.telling import tell
 from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
@@ -102,15 +103,10 @@ def _obey(worker: Worker, engine: StubEngine, answer: Callable[[Worker], object]
                 engine.tokens_per_s = command["tokens_per_s"]
             if command.get("join"):
                 may_join.set()
-            _tell(answer(worker))
+            tell(answer(worker))
     finally:
         worker.stop()
         may_join.set()
-
-
-def _tell(answer: object) -> None:
-    sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 def _report(worker: Worker) -> Report:
@@ -153,7 +149,7 @@ def main(
             may_join.wait()
         worker.run()
     if last:
-        _tell(answer(worker))
+        tell(answer(worker))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.tasks import load_tasks
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
+from tools.bench.telling import tell
 
 
 def main() -> None:
@@ -25,15 +26,10 @@ def main() -> None:
     tasks = load_tasks(settings)
     with Watchdog() as watchdog:
         worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=True)
-        _tell({"passes": len(tasks.passes)})
+        tell({"passes": len(tasks.passes)})
         if sys.stdin.buffer.readline():
             worker.run()
-            _tell(worker.counters.as_dict())
-
-
-def _tell(answer: object) -> None:
-    sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-    sys.stdout.buffer.flush()
+            tell(worker.counters.as_dict())
 
 
 if __name__ == "__main__":

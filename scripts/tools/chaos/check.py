@@ -9,19 +9,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tools.chaos.headers import OMITTED, STAGE, headers_of, source_of
 from tools.chaos.history import OFFSETS_TOPIC, commits_of, falls
 from tools.chaos.incarnations import Incarnation, Ledger, digest, topic_id_of
 from tools.kafka.reader import Reader
+from tools.outputs import OMITTED, STAGE, headers_of, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from confluent_kafka import Message
 
-    from tools.chaos.headers import InputId
     from tools.chaos.incarnations import Wanted
     from tools.chaos.topics import Names
+    from tools.outputs import InputId
 
 _SHOWN = 5
 _SHOWN_BYTES = 300

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from tools.chaos.headers import InputId
+    from tools.outputs import InputId
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MOST_TIMES = 255

@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from tools.chaos.wire import Wire
+from tools.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from tools.chaos.rules import Rule
 
@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 _CALL_S = 60.0
 
 
-class Proxy:
+class Proxy(Closing):
     """Listens on one port per node from construction; refuses connections until `pass_on_to` is called."""
 
     def __init__(self, nodes: int) -> None:
@@ -65,14 +65,6 @@ class Proxy:
         self._call(self._end_all)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CALL_S)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ---- in the proxy's thread
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.workshop.pages.frame import Badge, bullets, cards, facts, page, section, table
+from tools import markdown
 from tools.bench.machine import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tools.chaos.run import Run
@@ -95,9 +95,6 @@ _SUMMARY_COLUMNS = ("fault", "times", "median recovery", "longest", "limit")
 
 
 def _markdown(run: Run) -> str:
-    def lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-        return [f"| {' | '.join(each)} |" for each in (columns, ["---"] * len(columns), *rows)]
-
     parts = [
         "# Chaos run",
         "",
@@ -107,9 +104,9 @@ def _markdown(run: Run) -> str:
         "",
         "![published per second](chaos.png)",
         "",
-        *lines(_SUMMARY_COLUMNS, _summary(run)),
+        *markdown.table(_SUMMARY_COLUMNS, _summary(run)),
         "",
-        *lines(_COLUMNS, _rows(run)),
+        *markdown.table(_COLUMNS, _rows(run)),
         "",
     ]
     return "\n".join(parts)

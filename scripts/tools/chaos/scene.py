@@ -6,7 +6,7 @@ import uuid
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
 
@@ -19,13 +19,13 @@ from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
 from tools.chaos.worker import TWO_TASKS
 from tools.chaos.workload import Workload
+from tools.closing import Closing
 from tools.kafka.reader import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from tools.chaos.crew import Launch
     from tools.chaos.proxy import Proxy
@@ -38,7 +38,7 @@ _ASK_S = 60.0
 _REGISTRY_LIMITS = {"timeout_s": 3.0, "retry_max_s": 2.0}
 
 
-class Scene:
+class Scene(Closing):
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
     `brokers`: as `nodes_behind_a_proxy` yields them. `registry`: with articles in Avro among the others.
@@ -83,12 +83,8 @@ class Scene:
         registry = {"url": self.schemas.url, "cache_dir": str(folder / f"{instance}-schemas"), **_REGISTRY_LIMITS}
         return {**settings, "articles": {"format": "registry"}, "registry": registry}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End what the scene began; the brokers go on."""
         self._closing.close()
 
     @property

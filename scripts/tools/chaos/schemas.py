@@ -10,13 +10,10 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from http.client import HTTPConnection
 from itertools import count
-from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from tools.closing import Closing
 from tools.registry import FaultProxy, Registry, RegistryError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 UNKNOWN_IDS = range(2**30, 2**31)
 """Schema ids that the registry has never given."""
@@ -24,7 +21,7 @@ _FIELDS = ("id", "title", "body")
 _TIMEOUT_S = 60.0
 
 
-class Schemas:
+class Schemas(Closing):
     """A registry of its own, and the proxy through which workers ask it."""
 
     def __init__(self) -> None:
@@ -84,12 +81,8 @@ class Schemas:
         self._ids.add(schema_id)
         return schema_id
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End both."""
         self._closing.close()
 
 

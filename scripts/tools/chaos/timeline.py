@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-
-from tools.chaos.headers import source_of
+from tools.closing import Closing
+from tools.following import Follower
+from tools.outputs import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from confluent_kafka import Message
 
-    from tools.chaos.headers import InputId
+    from tools.outputs import InputId
 
 _LOOK_FOR_PARTITIONS_S = 3.0
 
@@ -37,7 +34,7 @@ class Moving:
             self.first_s[partition] = time.time()
 
 
-class Timeline:
+class Timeline(Closing):
     """Reads `topics`. `per_second`: outputs seen, by whole second since `began_s` (monotonic)."""
 
     def __init__(self, bootstrap_servers: str, topics: list[str]) -> None:
@@ -45,26 +42,15 @@ class Timeline:
         self.per_second: Counter[int] = Counter()
         self.seen: Counter[InputId] = Counter()
         """How often an output of each input was seen."""
-        self._topics = topics
         self._moving = Moving(float("inf"))
-        self._assigned: set[tuple[str, int]] = set()
-        self._ends: dict[tuple[str, int], int] = {}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": "chaos-timeline",
-                "client.id": "timeline",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 250,
-                "reconnect.backoff.max.ms": 1_000,
-                "log_level": 0,
-            }
+        self._follower = Follower(
+            bootstrap_servers,
+            topics,
+            self._note,
+            name="timeline",
+            look_every_s=_LOOK_FOR_PARTITIONS_S,
+            properties={"enable.partition.eof": True},
         )
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="timeline", daemon=True)
-        self._thread.start()
 
     @property
     def total(self) -> int:
@@ -78,39 +64,11 @@ class Timeline:
 
     def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
         """Whether the reader has reached these offsets."""
-        return all(self._ends.get(partition, 0) >= end for partition, end in ends.items())
+        return all(self._follower.ends.get(partition, 0) >= end for partition, end in ends.items())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        look_s = 0.0
-        while not self._over.is_set():
-            if time.monotonic() >= look_s:
-                look_s = time.monotonic() + _LOOK_FOR_PARTITIONS_S
-                with suppress(KafkaException):
-                    self._take_new_partitions()
-            for message in [*self._consumer.consume(1, 0.1), *self._consumer.consume(500, 0)]:
-                error = message.error()
-                if error is None:
-                    self._note(message)
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-                    self._ends[message.topic() or "", message.partition() or 0] = message.offset() or 0
-
-    def _take_new_partitions(self) -> None:
-        topics = self._consumer.list_topics(timeout=1.0).topics
-        there = {(name, number) for name in self._topics if name in topics for number in topics[name].partitions}
-        new = there - self._assigned
-        if new:
-            self._consumer.incremental_assign([TopicPartition(*each, OFFSET_BEGINNING) for each in new])
-            self._assigned |= new
+    def close(self) -> None:
+        """Stop reading."""
+        self._follower.close()
 
     def _note(self, message: Message) -> None:
         source = source_of(message)

@@ -11,13 +11,12 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
     ResourceType,
 )
 
 from tools.chaos.incarnations import Incarnation, topic_id_of
 from tools.kafka.reader import Reader
-from tools.topics import Topics
+from tools.topics import Topics, make_topics
 from tools.waiting import wait_until
 
 _ASK_S = 60.0
@@ -152,8 +151,4 @@ class TopicKeeper:
         assert wait_until(grown, _ASK_S, 0.5), "no controller added the partitions in time"
 
     def _make(self, *topics: str) -> None:
-        new = [NewTopic(topic, num_partitions=self.partitions, replication_factor=self._replicas) for topic in topics]
-        for future in self._admin.create_topics(new).values():
-            future.result(_ASK_S)
-        # A topic that was created is not yet known to every broker.
-        wait_until(lambda: set(topics) <= self._admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S)
+        make_topics(self._servers, topics, self.partitions, replicas=self._replicas)

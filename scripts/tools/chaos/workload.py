@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from tools.closing import Closing
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from confluent_kafka import KafkaError, Message
 
@@ -24,7 +25,7 @@ PARTITION_UA = -1
 """librdkafka's constant for "the partitioner decides, by the key"."""
 
 
-class Workload:
+class Workload(Closing):
     """Publishes `rate_per_s` articles per second to `topic` from `resume` on."""
 
     def __init__(self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float) -> None:
@@ -119,12 +120,8 @@ class Workload:
         if left or self.failed:
             raise RuntimeError(f"{left} inputs were not acknowledged, {len(self.failed)} failed: {self.failed[:1]}")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Stop publishing."""
         self._over.set()
         self._thread.join()
 

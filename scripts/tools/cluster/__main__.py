@@ -14,11 +14,9 @@ from tools import ROOT
 from tools.cluster import schemas as schema_files
 from tools.cluster.errors import ToolsError
 from tools.cluster.making import make
-from tools.cluster.progress import remark
 from tools.cluster.service import Service, default_folder, stop_all
 from tools.cluster.table import Tool, chosen, folder_of, table
-
-NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
+from tools.command_line import NOT_RUNNING, remark, run
 
 app = typer.Typer(
     help="Kubernetes' own API server, controllers and scheduler, KEDA, and simulated nodes: on this machine, "
@@ -131,11 +129,8 @@ def _size(tool: Tool) -> str:
 
 
 def main() -> None:
-    """Run the command line; expected failures are printed as one sentence, with exit code 1."""
-    try:
-        app(prog_name="scripts/cluster")
-    except ToolsError as error:
-        sys.exit(f"scripts/cluster: {error}")
+    """Run the command line."""
+    run(app, "scripts/cluster", ToolsError)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from platformdirs import user_cache_path
 
 from tools.cluster.errors import ToolsError
 from tools.cluster.golang import Workshop
-from tools.cluster.progress import Step, remark
+from tools.cluster.progress import Step
 from tools.cluster.table import Files, Generated, Program, Tool, folder_of
+from tools.command_line import remark
 from tools.kafka.errors import ClusterError
 from tools.kafka.jars import download, verify
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
+
+from tools.command_line import remark
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -51,8 +52,3 @@ class Step:
     @property
     def _spent_s(self) -> float:
         return time.monotonic() - self._started_s
-
-
-def remark(text: str) -> None:
-    """Print a remark to standard error."""
-    print(text, file=sys.stderr, flush=True)

@@ -58,7 +58,7 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False) -> 
     console.rule(f"enricher publish {ARTICLES.name}")
     enricher(["publish", str(ARTICLES)], environment)
     console.rule("enricher run --until-caught-up")
-    with Watcher(topics, expected=len(articles), console=console) as watcher:
+    with Watcher(topics, expected=len(articles)) as watcher:
         summary = folder / "summary.json"
         enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
         outcomes = watcher.all()

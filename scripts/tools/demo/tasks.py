@@ -18,6 +18,7 @@ from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools import ROOT
 from tools.demo.outcome import Outcome
 from tools.heads.checkpoint import join
+from tools.heads.pooling import write_pooling
 
 TASKS = "--tasks"
 GENRE = ROOT / "enricher" / "models" / "heads" / "genre"
@@ -47,15 +48,7 @@ def write_embedding(folder: Path, encoder: Checkpoint) -> None:
     shutil.copytree(encoder.folder, folder)
     config = orjson.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_bytes(orjson.dumps(config | {"architectures": ["BertModel"]}))
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": encoder.config.hidden_size, "pooling_mode_mean_tokens": True}
-    (folder / "1_Pooling" / "config.json").write_bytes(orjson.dumps(pooling))
-    parts = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (path, kind) in enumerate(parts)
-    ]
-    (folder / "modules.json").write_bytes(orjson.dumps(modules))
+    write_pooling(folder, encoder.config.hidden_size, "mean_tokens", normalised=True)
 
 
 def show_tasks(console: Console, articles: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]) -> None:

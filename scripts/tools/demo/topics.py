@@ -20,15 +20,14 @@ def own_topics(bootstrap_servers: str) -> Iterator[Topics]:
     try:
         yield topics
     finally:
-        _delete(AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}), list(topics.all), topics.group)
+        _delete(topics)
 
 
-def _delete(admin: AdminClient, topics: list[str], group: str) -> None:
+def _delete(topics: Topics) -> None:
     """Delete topics and group; errors are ignored, because the cluster may be going down."""
     with contextlib.suppress(KafkaException):
-        for future in admin.delete_topics(topics, operation_timeout=_DELETE_S).values():
-            with contextlib.suppress(KafkaException):
-                future.result(_DELETE_S)
-        for future in admin.delete_consumer_groups([group]).values():
-            with contextlib.suppress(KafkaException):
-                future.result(_DELETE_S)
+        topics.delete(_DELETE_S)
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
+    for future in admin.delete_consumer_groups([topics.group]).values():
+        with contextlib.suppress(KafkaException):
+            future.result(_DELETE_S)

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
 from enricher.worker.rules.windowing import WindowCutter
+from tools.heads.pooling import write_pooling
 
 if TYPE_CHECKING:
     from enricher.worker.records import Float32Array, Int32Array, Window
@@ -76,7 +77,8 @@ def write_folder(family: str, head: HeadName, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     if not labels:
-        _write_pooling(folder, head, config.get("hidden_size") or config["dim"])
+        mode: Literal["mean_tokens", "cls_token"] = "mean_tokens" if head == "mean" else "cls_token"
+        write_pooling(folder, config.get("hidden_size") or config["dim"], mode, normalised=head == "mean")
     return folder
 
 
@@ -105,21 +107,6 @@ def _class_weights(family: str, head: str, labels: int, width: int) -> dict[str,
     }
     # Only `random`, whose numbers are the same in every release of numpy.
     return {name: ((random.random(shape) - 0.5) / 2).astype(np.float32) for name, shape in shapes.items()}
-
-
-def _write_pooling(folder: Path, head: HeadName, width: int) -> None:
-    """As sentence-transformers 5 does."""
-    (folder / "1_Pooling").mkdir()
-    modes = {f"pooling_mode_{mode}": False for mode in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")}
-    modes["pooling_mode_mean_tokens" if head == "mean" else "pooling_mode_cls_token"] = True
-    pooling = {"word_embedding_dimension": width, **modes, "include_prompt": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=1))
-    kinds = {"Transformer": "", "Pooling": "1_Pooling", **({"Normalize": "2_Normalize"} if head == "mean" else {})}
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(kinds.items())
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules, indent=1))
 
 
 class _NoSpans:

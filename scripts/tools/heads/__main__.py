@@ -14,7 +14,7 @@ from rich.console import Console
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.heads.checkpoint import UnfitHead, fitted, is_half, join, logits, write_head
-from tools.heads.features import windows_of
+from tools.heads.features import first_tokens_of
 from tools.heads.measuring import FOLDS, Quality, folds, quality
 from tools.heads.texts import GENRE, Labelled, UnfitTexts, read_texts
 
@@ -39,7 +39,7 @@ def train(
     labels = sorted({each.label for each in found})
     checkpoint = _opened(encoder)
     console.print(f"{len(found)} texts, {len(labels)} labels; running the encoder")
-    rows, owners = windows_of([each.text for each in found], checkpoint)
+    rows, owners = first_tokens_of([each.text for each in found], checkpoint)
     half, owned = is_half(checkpoint), np.array(owners)
     classes = np.array([labels.index(each.label) for each in found])
     measured = _measured(found, labels, rows, owned, half=half)

@@ -17,20 +17,17 @@ from enricher.worker.records import (
     Article,
     Batch,
     Float32Array,
-    Part,
-    Partition,
-    RawRecord,
-    Ticket,
-    TokenizedArticle,
     Window,
     WindowRows,
 )
 from enricher.worker.settings import Settings, load_settings
+from tools.cutting import windows_of
+from tools.heads.pooling import write_pooling
 
 _BATCH_WINDOWS = 4
 
 
-def windows_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32Array, Sequence[int]]:
+def first_tokens_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32Array, Sequence[int]]:
     """A row for each window of each text: the last hidden state of its first token, `float32 [windows, width]`, in fp32.
 
     Also the number of the text that each window belongs to. A text longer than a window has several.
@@ -39,7 +36,10 @@ def windows_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32Array,
         pooled = _pooled(encoder, Path(folder))
         settings = _settings(pooled)
         model = load_pass(settings, [_checkpoint(pooled)])
-        windows, owners = _cut(texts, settings, model)
+        articles = [Article(str(number), "", text, {}) for number, text in enumerate(texts)]
+        by_text = windows_of(model.tokenizer, window_cutter(settings, model), articles)
+        windows = [window for own in by_text for window in own]
+        owners = [number for number, own in enumerate(by_text) for _ in own]
         rows: list[Float32Array | None] = [None] * len(windows)
         order = sorted(range(len(windows)), key=lambda index: windows[index].length_tokens)
         for first in range(0, len(order), _BATCH_WINDOWS):
@@ -66,9 +66,7 @@ def _pooled(encoder: Checkpoint, folder: Path) -> Path:
     path = folder / "encoder" / "config.json"
     config = orjson.loads(path.read_bytes())
     path.write_bytes(orjson.dumps(config | {"architectures": ["BertModel"]}))
-    (folder / "encoder" / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": encoder.config.hidden_size, "pooling_mode_cls_token": True}
-    (folder / "encoder" / "1_Pooling" / "config.json").write_bytes(orjson.dumps(pooling))
+    write_pooling(folder / "encoder", encoder.config.hidden_size, "cls_token")
     return folder / "encoder"
 
 
@@ -82,18 +80,3 @@ def _settings(folder: Path) -> Settings:
     settings = load_settings()
     chosen = {"source": str(folder), "precision": "fp32", "cache_dir": folder.parent / "cache"}
     return settings.model_copy(update={"model": settings.model.model_copy(update=chosen)})
-
-
-def _cut(texts: Sequence[str], settings: Settings, model: Model) -> tuple[list[Window], list[int]]:
-    cutter = window_cutter(settings, model)
-    windows: list[Window] = []
-    owners: list[int] = []
-    for number, text in enumerate(texts):
-        article = Article(str(number), "", text, {})
-        [tokens] = model.tokenizer.tokenize([article])
-        assert isinstance(tokens, TokenizedArticle), tokens
-        part = Part(Ticket(RawRecord(Partition("texts", 0), number, None, None), 0.0, article=article))
-        own = cutter.cut(part, tokens, now_s=0.0)
-        windows += own
-        owners += [number] * len(own)
-    return windows, owners

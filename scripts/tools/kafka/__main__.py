@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tools.command_line import NOT_RUNNING, remark, run
 from tools.kafka.errors import ClusterError
 from tools.kafka.jars import JarLock, class_path
 from tools.kafka.jars import default_folder as jar_folder
 from tools.kafka.service import Running, Service, default_folder
 from tools.kafka.tools import MAIN_CLASSES, run_tool
 from tools.kafka.versions import DEFAULT, VERSIONS, find
-
-NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
 
 app = typer.Typer(
     add_completion=False,
@@ -58,7 +56,7 @@ def start(version: Version = DEFAULT, nodes: Nodes = 1, port: Port = None, data:
         service.stop()  # removes what a killed start may have left
         running = _start(service, nodes, port, version)
     else:
-        _remark(f"Kafka is already running ({_describe(service, running)}); nothing to do.")
+        remark(f"Kafka is already running ({_describe(service, running)}); nothing to do.")
         if running.nodes != nodes:
             raise ClusterError(f"it has {running.nodes} node(s), not {nodes}: stop it first with `scripts/kafka stop`")
         if running.version != version:
@@ -74,12 +72,10 @@ def stop(
     """Stop Kafka; topics are kept unless --erase is given. Does nothing if none runs."""
     service = _service(data)
     count = service.stop()
-    _remark(
-        "Kafka has been stopped." if count else f"No Kafka is running with data in {service.folder}; nothing to do."
-    )
+    remark("Kafka has been stopped." if count else f"No Kafka is running with data in {service.folder}; nothing to do.")
     if erase:
         service.erase()
-        _remark(f"Topics and state under {service.folder} have been removed.")
+        remark(f"Topics and state under {service.folder} have been removed.")
 
 
 @app.command()
@@ -105,7 +101,7 @@ def fetch(
         lock = JarLock.read(find(each))
         folder = jar_folder(lock)
         class_path(lock, folder)
-        _remark(f"Kafka {lock.kafka_version} is complete in {folder}.")
+        remark(f"Kafka {lock.kafka_version} is complete in {folder}.")
 
 
 @app.command(
@@ -122,10 +118,10 @@ def tool(
 
 
 def _start(service: Service, nodes: int, port: int | None, version: str) -> Running:
-    _remark(f"Starting Kafka {version} ...")
+    remark(f"Starting Kafka {version} ...")
     started_s = time.monotonic()
     running = service.start(nodes, port, version)
-    _remark(f"Kafka answers after {time.monotonic() - started_s:.1f} s: {_describe(service, running)}.")
+    remark(f"Kafka answers after {time.monotonic() - started_s:.1f} s: {_describe(service, running)}.")
     return running
 
 
@@ -138,16 +134,9 @@ def _describe(service: Service, running: Running) -> str:
     return f"Kafka {running.version}, {running.bootstrap_servers}, process {pids}, data in {service.folder}"
 
 
-def _remark(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 def main() -> None:
-    """Run the command line; expected failures are printed as one sentence, with exit code 1."""
-    try:
-        app(prog_name="scripts/kafka")
-    except ClusterError as error:
-        sys.exit(f"scripts/kafka: {error}")
+    """Run the command line."""
+    run(app, "scripts/kafka", ClusterError)
 
 
 if __name__ == "__main__":

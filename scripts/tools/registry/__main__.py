@@ -5,21 +5,19 @@ Results go to standard output, progress to standard error.
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tools.command_line import NOT_RUNNING, remark, run
 from tools.kafka.errors import ClusterError
 from tools.registry.archive import ArchiveLock, unpacked
 from tools.registry.archive import default_folder as archive_folder
 from tools.registry.errors import RegistryError
 from tools.registry.server import answers
 from tools.registry.service import Service, default_folder
-
-NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
 
 app = typer.Typer(
     add_completion=False,
@@ -40,12 +38,12 @@ def start(port: Port = None, data: Data = None) -> None:
     service = _service(data)
     url = service.url()
     if url is None:
-        _remark("Starting the schema registry ...")
+        remark("Starting the schema registry ...")
         started_s = time.monotonic()
         url = service.start(port)
-        _remark(f"It answers after {time.monotonic() - started_s:.1f} s; settings and log in {service.folder}.")
+        remark(f"It answers after {time.monotonic() - started_s:.1f} s; settings and log in {service.folder}.")
     else:
-        _remark("The registry is already running; nothing to do.")
+        remark("The registry is already running; nothing to do.")
         if port is not None and f":{port}/" not in url:
             raise RegistryError(f"it is at {url}: stop it first with `scripts/registry stop`")
     print(f"export ENRICHER_REGISTRY__URL={url}")
@@ -55,7 +53,7 @@ def start(port: Port = None, data: Data = None) -> None:
 def stop(data: Data = None) -> None:
     """Stop the registry; its schemas are lost. Does nothing if none runs."""
     stopped = _service(data).stop()
-    _remark("The registry has been stopped." if stopped else "No registry is running; nothing to do.")
+    remark("The registry has been stopped." if stopped else "No registry is running; nothing to do.")
 
 
 @app.command()
@@ -76,7 +74,7 @@ def fetch() -> None:
     """Download the server into the user's cache (159 MB, once) and verify every file; start does this if needed."""
     lock = ArchiveLock.read()
     folder = unpacked(lock, archive_folder(lock))
-    _remark(f"Apicurio {lock.version} is complete in {folder}.")
+    remark(f"Apicurio {lock.version} is complete in {folder}.")
 
 
 @app.command()
@@ -105,23 +103,16 @@ def publish(
         count = publish_lines(files, schema)
     except EnricherError as error:
         raise RegistryError(str(error)) from error
-    _remark(f"{count:,} articles are published.")
+    remark(f"{count:,} articles are published.")
 
 
 def _service(data: Path | None) -> Service:
     return Service(default_folder() if data is None else data)
 
 
-def _remark(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 def main() -> None:
-    """Run the command line; expected failures are printed as one sentence, with exit code 1."""
-    try:
-        app(prog_name="scripts/registry")
-    except (RegistryError, ClusterError) as error:
-        sys.exit(f"scripts/registry: {error}")
+    """Run the command line."""
+    run(app, "scripts/registry", RegistryError, ClusterError)
 
 
 if __name__ == "__main__":

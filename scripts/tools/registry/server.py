@@ -76,7 +76,7 @@ class Registry:
         try:
             folder = self._folder.open()
             self._process = self._launch(program, folder)
-            self._wait_until_ready(timeout_s)
+            self._wait_until_ready(self._process, timeout_s)
         except BaseException:
             self.stop()
             raise
@@ -130,13 +130,11 @@ class Registry:
                 start_new_session=True,
             )
 
-    def _wait_until_ready(self, timeout_s: float) -> None:
-        def ready() -> bool:
-            if self._process is None or self._process.poll() is not None:
-                raise RegistryError(f"the registry ended while starting. {log_tail(self._log_path)}")
-            return answers(self.url)
-
-        if not wait_until(ready, timeout_s):
+    def _wait_until_ready(self, process: psutil.Popen, timeout_s: float) -> None:
+        wait_until(lambda: answers(self.url) or process.poll() is not None, timeout_s)
+        if process.poll() is not None:
+            raise RegistryError(f"the registry ended while starting. {log_tail(self._log_path)}")
+        if not answers(self.url):
             raise RegistryError(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(self._log_path)}")
 
     @property

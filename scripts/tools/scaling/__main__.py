@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import Annotated
 
-import orjson
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from enricher.operate.scaling.policy import Rules
+from tools.bench.printing import write_figures
 from tools.scaling import day, drawing
 from tools.scaling.metrics import ByAge, ByBareAge, ByLag, Metric
 from tools.scaling.simulation import Cluster, Outcome, simulate
@@ -77,7 +77,7 @@ def main(
             "least_replica_hours": round(float(counts.sum()) / per_worker / day.HOUR_S, 2),
             "outcomes": [outcome.as_json(target_age_s) for outcome in outcomes.values()],
         }
-        (out / "results.json").write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
+        write_figures(out / "results.json", facts)
         remarks.print(f"written to {out}")
 
 

@@ -12,34 +12,21 @@ import numpy as np
 mpl.use("agg")
 import matplotlib.pyplot as plt
 
+from tools.bench.drawing import COLOURS, STYLE
 from tools.scaling.day import HOUR_S, Counts
 from tools.scaling.simulation import Outcome, Series
 
-_COLOURS = ("#2563eb", "#c2571a", "#0f8a7a", "#8b3fc7")
 _GREY = "#5c6875"
-_STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e9edf2",
-    "legend.frameon": False,
-}
 _STEP_S = 60
 
 
 def draw_day(outcomes: Sequence[Outcome], counts: Counts, target_age_s: float, path: Path) -> None:
     """Three panels over the day: what comes and what could be done; replicas; age of the oldest."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, (rates, replicas, ages) = plt.subplots(3, 1, figsize=(9, 9), sharex=True, layout="constrained")
         hours = np.arange(0, len(counts), _STEP_S) / HOUR_S
         rates.fill_between(hours, _means(counts.astype(np.float64)), color="#cbd5e1", label="arrivals")
-        for order, (outcome, colour) in enumerate(zip(outcomes, _COLOURS, strict=False)):
+        for order, (outcome, colour) in enumerate(zip(outcomes, COLOURS, strict=False)):
             style: Any = {"color": colour, "linewidth": 1.2, "zorder": 3 - 0.1 * order}  # the first lies above
             rates.plot(hours, _means(outcome.capacity), **style, label=f"capacity, by {outcome.name}")
             label = f"by {outcome.name}: {outcome.replica_hours:.0f} replica-hours"
@@ -58,9 +45,9 @@ def draw_day(outcomes: Sequence[Outcome], counts: Counts, target_age_s: float, p
 
 def draw_costs(groups: Sequence[tuple[str, Sequence[Outcome]]], path: Path) -> None:
     """Replica-hours against the 99th percentile of age; one line for each kind of metric."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-        for (name, outcomes), colour in zip(groups, _COLOURS, strict=False):
+        for (name, outcomes), colour in zip(groups, COLOURS, strict=False):
             x = [outcome.replica_hours for outcome in outcomes]
             y = [outcome.topic.age_quantile_s(0.99) for outcome in outcomes]
             axes.plot(x, y, "o-", color=colour, linewidth=1, label=name)

@@ -24,6 +24,7 @@ from tools.bench.drawing import save_png
 from tools.bench.load import articles
 from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
+from tools.bench.printing import write_figures
 from tools.kafka.reader import Reader
 from tools.soak import hostile, scaler
 from tools.soak.samples import LIMIT, Growth, Sample
@@ -149,10 +150,10 @@ def _samples(
 
 
 def _write(folder: Path, samples: list[Sample], growth: Growth, load: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     minutes, sizes = [s.at_s / 60 for s in samples], [s.resident_bytes / 2**20 for s in samples]
     limit = ("5 % above the start", growth.start_bytes * (1 + LIMIT) / 2**20)
     series = [Series("resident", minutes, sizes)]
+    folder.mkdir(parents=True, exist_ok=True)
     save_png(Plot("memory", "Memory of one worker", "lines", "minutes", "MiB", series, limit), folder)
     figures = {
         "machine": describe(),
@@ -163,7 +164,7 @@ def _write(folder: Path, samples: list[Sample], growth: Growth, load: dict[str, 
         "growth_share": growth.share,
         "resident_mib_each_minute": [round(size, 1) for size in sizes[:: max(1, int(60 / SAMPLE_EVERY_S))]],
     }
-    (folder / "soak.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+    write_figures(folder / "soak.json", figures)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.settings import load_settings
 from tools.bench.load import articles
 from tools.kafka import Cluster
+from tools.topics import make_topics
 
 RECORDS = 300_000
 TURNS = 5
@@ -34,10 +34,9 @@ def main() -> None:
     """Print the rates for a topic of one partition and one of eight."""
     values = articles("news", 1_000)
     with Cluster(nodes=1) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         for partitions in (1, 8):
             topic = f"fetching-{partitions}"
-            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+            make_topics(cluster.bootstrap_servers, [topic], partitions)
             _fill(cluster.bootstrap_servers, topic, values)
             own = kafka_config(load_settings()).consumer() | {"bootstrap.servers": cluster.bootstrap_servers}
             rates: dict[str, list[float]] = {"before": [], "now": []}

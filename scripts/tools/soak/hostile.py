@@ -24,7 +24,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from enricher.errors import NotEnriched
+from tools import markdown
 from tools.bench.machine import describe
+from tools.bench.printing import write_figures
 from tools.kafka import Cluster
 from tools.soak import scaler
 from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
@@ -43,6 +45,9 @@ _LOOK_EVERY_S = 0.05
 """The system records the peak; only growth between the last look and the end is missed."""
 ENRICHER = (sys.executable, "-m", "enricher")
 Say = Callable[[str], None]
+_COLUMNS = (
+    "attack", "refused by the broker", "taken", "enriched", "dead letters", "peak memory, MB", "seconds", "holds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +93,17 @@ def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[S
 
 def table(rows: Sequence[Row]) -> str:
     """The results as a Markdown table."""
-    head = "| attack | refused by the broker | taken | enriched | dead letters | peak memory, MB | seconds | holds |"
-    lines = [head, "|---|---|---|---|---|---|---|---|"]
-    for row in rows:
-        figures = (row.refused, row.accepted, row.enriched, row.dead_letters, round(row.peak_bytes / 1e6))
-        end = "yes" if row.holds else f"no (exit code {row.exit_code})"
-        lines.append(f"| {row.what} | {' | '.join(f'{each:,}' for each in figures)} | {row.seconds:.0f} | {end} |")
-    return "\n".join(lines)
+    cells = [
+        [
+            row.what,
+            *(f"{each:,}" for each in (row.refused, row.accepted, row.enriched, row.dead_letters)),
+            f"{row.peak_bytes / 1e6:,.0f}",
+            f"{row.seconds:.0f}",
+            "yes" if row.holds else f"no (exit code {row.exit_code})",
+        ]
+        for row in rows
+    ]
+    return "\n".join(markdown.table(_COLUMNS, cells))
 
 
 def write(folder: Path, rows: Sequence[Row], scaler_rows: Sequence[ScalerRow], share: float) -> None:
@@ -109,7 +118,7 @@ def write(folder: Path, rows: Sequence[Row], scaler_rows: Sequence[ScalerRow], s
         "scaler_limit_bytes": scaler.LIMIT_BYTES,
         "scaler_rows": [asdict(row) for row in scaler_rows],
     }
-    (folder / "hostile.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+    write_figures(folder / "hostile.json", figures)
 
 
 def _line(row: Row) -> str:

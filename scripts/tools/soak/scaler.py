@@ -18,6 +18,7 @@ import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from enricher.operate.scaling.service import SERVICE
+from tools import markdown
 
 LIMIT_BYTES = 256 * 2**20
 """The chart's limit for the scaler's pod."""
@@ -100,11 +101,18 @@ def run(names: Sequence[str], environment: dict[str, str], say: Callable[[str], 
 
 def table(rows: Sequence[ScalerRow]) -> str:
     """The results as a Markdown table."""
-    lines = ["| attack on the scaler's port | probes answered | peak memory, MB | holds |", "|---|---|---|---|"]
-    for row in rows:
-        end = "yes" if row.holds else f"no (exit code {row.exit_code})"
-        lines.append(f"| {row.what} | {row.answered} of {PROBES} | {row.peak_bytes / 1e6:,.0f} | {end} |")
-    return "\n".join(lines)
+    cells = [
+        [
+            row.what,
+            f"{row.answered} of {PROBES}",
+            f"{row.peak_bytes / 1e6:,.0f}",
+            "yes" if row.holds else f"no (exit code {row.exit_code})",
+        ]
+        for row in rows
+    ]
+    return "\n".join(
+        markdown.table(("attack on the scaler's port", "probes answered", "peak memory, MB", "holds"), cells)
+    )
 
 
 def _measured(name: str, kind: str, what: str, environment: dict[str, str]) -> ScalerRow:

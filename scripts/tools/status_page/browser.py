@@ -12,8 +12,9 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from tools.closing import Closing
 from tools.waiting import wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -41,7 +42,7 @@ class BrowserError(Exception):
     """The browser failed to execute a command."""
 
 
-class Browser:
+class Browser(Closing):
     """One page of one browser. `console`: its console messages; `requested`: every address that the page requested."""
 
     def __init__(self, program: str) -> None:
@@ -125,12 +126,6 @@ class Browser:
         self._reader.join(WAIT_S)
         os.close(self._to)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def _loaded(self, url: str) -> bool:
         try:

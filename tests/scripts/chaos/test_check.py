@@ -11,7 +11,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
-from tools.chaos.headers import OMITTED, InputId
+from tools.outputs import OMITTED, InputId
 
 pytestmark = pytest.mark.broker
 

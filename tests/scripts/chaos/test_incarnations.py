@@ -10,11 +10,11 @@ from support.doctored import COUNT, Answer, commit, names_of, right_answers, ver
 from support.topics import Topics
 
 from tools.chaos.check import Findings
-from tools.chaos.headers import InputId
 from tools.chaos.incarnations import topic_id_of
 from tools.chaos.proxy import Proxy
 from tools.chaos.topics import TopicKeeper
 from tools.kafka import Cluster
+from tools.outputs import InputId
 
 pytestmark = pytest.mark.broker
 
@@ -101,7 +101,8 @@ def test_output_of_the_old_topic_behind_one_of_the_new_is_out_of_order(twice: Tw
 
 def test_output_that_does_not_say_of_which_topic_it_is_cannot_be_right(twice: Twice) -> None:
     """With one topic an output needs no topic id; with two it would be ambiguous."""
-    (nameless,) = (replace(each, input_id=each.input_id._replace(topic_id=None)) for each in twice.new[:1])
+    first = twice.new[0]
+    nameless = replace(first, input_id=InputId(None, first.input_id.partition, first.input_id.offset))
     counts = twice.verdict(twice.old, [nameless, *twice.new[1:]]).counts
     assert counts == {
         "without the id of one of several topics": 1,

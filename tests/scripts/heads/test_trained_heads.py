@@ -16,7 +16,7 @@ from enricher.worker.inference.checkpoint.sharing import first_difference
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.demo.tasks import GENRE as SHIPPED
 from tools.heads.checkpoint import HEAD_FILE, UnfitHead, fitted, join, logits
-from tools.heads.features import windows_of
+from tools.heads.features import first_tokens_of
 from tools.heads.measuring import FOLDS, folds, quality
 from tools.heads.regression import trained
 from tools.heads.texts import GENRE, UnfitTexts, read_texts
@@ -104,7 +104,7 @@ def test_the_shipped_head_tells_genres_apart(monkeypatch: pytest.MonkeyPatch) ->
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
     texts = read_texts(GENRE)[::25]
-    rows, owners = windows_of([each.text for each in texts], encoder())
+    rows, owners = first_tokens_of([each.text for each in texts], encoder())
     assert list(range(len(texts))) == list(owners), "a sentence is one window"
     found = [("encyclopedia", "news")[each] for each in logits(load_file(SHIPPED / HEAD_FILE), rows).argmax(1)]
     assert sum(name == each.label for name, each in zip(found, texts, strict=True)) >= 0.75 * len(texts)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.errors import InvalidArticle
 from enricher.worker.articles import decode_article
 from enricher.worker.inference.run.advice import cutter_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
+from tools.cutting import windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,8 +83,4 @@ def _article_lengths() -> list[list[int]]:
     tokenizer = ArticleTokenizer(open_model(None))
     cutter = cutter_for(tokenizer, WINDOW_TOKENS, OVERLAP_TOKENS)
     articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
-    lengths = []
-    for tokens in tokenizer.tokenize(articles):
-        assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
-        lengths.append([window.length_tokens for window in cutter.cut(PART, tokens, now_s=0.0)])
-    return lengths
+    return [[window.length_tokens for window in own] for own in windows_of(tokenizer, cutter, articles)]

@@ -8,6 +8,7 @@ from tools.bench.gpu.bench import GPU_STATE, Row, short
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
 from tools.bench.gpu.speed import BASE, LARGE
 from tools.bench.gpu.steps import STEPS, Step
+from tools.markdown import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +42,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     if wrong := dict.fromkeys(row["step"] for row in rows if row.get("ok") is False):
         yield from (f"**Not right: {', '.join(wrong)}.**", "")
     yield from ("Real tokens per second at each leg's best setting, and how many times as fast ours is:", "")
-    yield from _table(["shape", "leg", *CASES, "of peak"], _compared(rows))
+    yield from table(["shape", "leg", *CASES, "of peak"], _compared(rows))
     for step in STEPS:
         yield from ("", f"## {step.name}", "", step.question, "")
         yield from _step(step, rows)
@@ -95,7 +96,7 @@ def _step(step: Step, rows: Sequence[Row]) -> Iterator[str]:
             ]
             for row in found
         )
-        yield from _table([*keys, *peak, *GPU_STATE], cells)
+        yield from table([*keys, *peak, *GPU_STATE], cells)
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
@@ -104,8 +105,3 @@ def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
     if isinstance(value, float) and value >= 1000:
         return f"{value:,.0f}"
     return short(value).replace("|", "\\|").replace("\n", " ")
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for row in (columns, ["---"] * len(columns), *rows):
-        yield f"| {' | '.join(row)} |"

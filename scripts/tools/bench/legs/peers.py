@@ -15,12 +15,12 @@ from enricher.workshop.gate.scoring import count_by_text, total
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.machine import processor
-from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.outcome import Claim, Outcome, Plot, Table
 from tools.bench.peers.contenders import Peer, laps_of, run_ours, run_peer
 from tools.bench.peers.line_up import DTYPES, IN_PROCESS, OVER_HTTP, PIPELINE, LineUp, start
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerFailed
-from tools.bench.repeating import Run, interleave, others, rates, ratios
+from tools.bench.repeating import Run, bars, interleave, others, rates, ratios
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
@@ -201,9 +201,7 @@ def _plot(contests: Contests, ours_name: str) -> Plot:
     for mix, contest in contests.items():
         spreads = [rates(contest[name].runs) for name in names]
         shown = [ours_name if name == OURS else name for name in names]
-        series.append(
-            Series(mix, shown, [s.median for s in spreads], [s.low for s in spreads], [s.high for s in spreads])
-        )
+        series.append(bars(mix, shown, spreads))
     return Plot("peers", "Workers that a team would write instead", "barh", "articles/s", "", series)
 
 

@@ -22,8 +22,8 @@ from tools.bench.bench import Bench, Headers
 from tools.bench.legs.around import KnownLoad, known_load
 from tools.bench.load import Mix
 from tools.bench.otlp_sink import otlp_sink
-from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
-from tools.bench.repeating import Run, Spread, disturbed, interleave
+from tools.bench.outcome import Claim, Outcome, Plot, Table
+from tools.bench.repeating import Run, Spread, bars, claim, interleave, us_each
 from tools.bench.watching import WatchedCounters, Work, work_off
 from tools.only_task import tasks_of
 
@@ -140,7 +140,7 @@ class _Result:
 
     def us(self, name: str) -> Spread:
         """Microseconds of a core per article."""
-        return Spread.of([1e6 / run.rate for run in self.runs[name]])
+        return us_each(self.runs[name])
 
     def share(self, name: str) -> Spread:
         """Share of throughput lost, repetition by repetition: 0.02 is 2 %."""
@@ -156,17 +156,12 @@ class _Result:
 
     def claims(self) -> list[Claim]:
         """The aims: metrics, and traces that are not sampled."""
-        disturbance = disturbed([run for runs in self.runs.values() for run in runs])
+        every = [run for runs in self.runs.values() for run in runs]
         said = []
         for name in (METRICS, UNSAMPLED):
             share = self.share(name)
             text = f"{self.mix}: {name} cost {_percent(share)} of throughput with a stub engine (aim {AIM_SHARE:.0%})"
-            said.append(
-                Claim(
-                    f"{text}; {disturbance}" if disturbance else text,
-                    held=not disturbance and share.median <= AIM_SHARE,
-                )
-            )
+            said.append(claim(text, every, held=share.median <= AIM_SHARE))
         return said
 
 
@@ -184,14 +179,5 @@ def _table(results: Sequence[_Result]) -> Table:
 
 
 def _plot(results: Sequence[_Result]) -> Plot:
-    series = [
-        Series(
-            result.mix,
-            list(result.runs),
-            [result.us(name).median for name in result.runs],
-            [result.us(name).low for name in result.runs],
-            [result.us(name).high for name in result.runs],
-        )
-        for result in results
-    ]
+    series = [bars(result.mix, list(result.runs), [result.us(name) for name in result.runs]) for result in results]
     return Plot("telemetry", "Cost of telemetry", "barh", "us of a core per article", "", series)

@@ -54,7 +54,12 @@ def main(
             turns = {leg.name: (leg, case.batching(case.windows, leg.batch_tokens)) for leg in best}
             runs = take_turns(turns, repetitions, lambda text, case=case: status.update(f"{case.name}: {text}"))  # type: ignore[misc]
             results.append(_figures(case, best, runs))
-    figures = {"model": checkpoint.name, "processor": processor(), "repetitions": repetitions, "cases": results}
+    figures: Figures = {
+        "model": checkpoint.name,
+        "processor": processor(),
+        "repetitions": repetitions,
+        "cases": results,
+    }
     print_tables(data_console(), [_table(result, figures["processor"]) for result in results])
     if json:
         write_figures(json, figures)

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enricher.errors import InvalidArticle
 from enricher.worker.articles import decode_article
 from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.advice import advice_for, cutter_for
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from tools import ARTICLES
+from tools.cutting import windows_of
 
 SHORTEST_TOKENS = 8
 SEED = 4
@@ -78,14 +78,8 @@ def sample_windows(checkpoint: Checkpoint) -> list[Window]:
     tokenizer = ArticleTokenizer(checkpoint)
     advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
     cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
-    windows: list[Window] = []
-    for number, value in enumerate(ARTICLES.read_bytes().splitlines()):
-        article = decode_article(value, max_article_chars=1_000_000)
-        [tokens] = tokenizer.tokenize([article])
-        assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
-        part = Part(Ticket(RawRecord(Partition("samples", 0), number, None, value), 0.0, article=article))
-        windows += cutter.cut(part, tokens, now_s=0.0)
-    return windows
+    articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
+    return [window for own in windows_of(tokenizer, cutter, articles) for window in own]
 
 
 def _of_mixed_lengths(windows: Sequence[Window]) -> tuple[Window, ...]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
 
-from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
-from enricher.worker.runtime.watchdog import Watchdog
 from enricher.workshop.gate.scoring import EntitySpan
+from tools.bench.backlog import run_worker
 from tools.bench.bench import Bench
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerProcess
+from tools.bench.peers.transfer import Route
 from tools.bench.repeating import Run
 from tools.kafka.reader import Reader
 from tools.only_task import tasks_of
@@ -50,33 +50,26 @@ def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
 
 def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
     """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
-    with bench.topics(values) as topics, Watchdog() as watchdog:
+    with bench.topics(values) as topics:
         settings = bench.settings_for(topics)
-        worker = kafka_worker(settings, tasks_of(settings, model), guard=watchdog.guard, until_caught_up=True)
-        meter = bench.meter()
-        worker.run()
-        load = meter.read()
-        detail = {"transactions": worker.counters.transactions, "written": _written(topics, values)}
-    return Run(len(values) / worker.counters.working_s, load, detail)
+        run = run_worker(bench, settings, tasks_of(settings, model), len(values))
+        return replace(run, detail={"written": _written(topics, values)})
 
 
 def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) -> Run:
     """Run a peer on the same backlog, timed by the same rule."""
     with bench.topics(values) as topics:
         meter = bench.meter()
-        done = peer.process.ask({"route": _route(bench, topics), "options": way, "articles": len(values)})
+        done = peer.process.ask(order(topics, way, len(values)))
         load = meter.read()
-        detail = {"transactions": done["transactions"], "written": _written(topics, values)}
+        detail = {"written": _written(topics, values)}
     return Run(len(values) / done["working_s"], load, detail)
 
 
-def _route(bench: Bench, topics: Topics) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": bench.cluster.bootstrap_servers,
-        "group_id": topics.group,
-        "input_topic": topics.input,
-        "output_topic": topics.output,
-    }
+def order(topics: Topics, options: Options, articles: int) -> dict[str, Any]:
+    """The order to process so many articles of the input topic."""
+    route = Route(topics.bootstrap_servers, topics.group, topics.input, topics.output)
+    return {"route": asdict(route), "options": options, "articles": articles}
 
 
 def _written(topics: Topics, values: Sequence[bytes]) -> Written:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import orjson
 
 from tools.bench.peers.transfer import Enrich, Route, transfer
+from tools.bench.telling import tell
 
 Options = dict[str, Any]
 """Options of a worker, such as its batch size; the bench tries several and uses the best."""
@@ -23,5 +23,4 @@ def obey(make: Callable[[Options], Enrich]) -> None:
     for line in sys.stdin.buffer:
         order = orjson.loads(line)
         done = transfer(Route(**order["route"]), make(order["options"]), articles=order["articles"])
-        sys.stdout.write(f"{orjson.dumps(asdict(done)).decode()}\n")
-        sys.stdout.flush()
+        tell(done)

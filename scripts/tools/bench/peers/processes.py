@@ -7,12 +7,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
 from tools import SCRIPTS
+from tools.closing import Closing
 from tools.kafka.java import clean_environment
 
 TIMEOUT_S = 300.0
@@ -24,7 +24,7 @@ class PeerFailed(RuntimeError):
     """A peer's process ended or did not answer; the message holds the end of its output."""
 
 
-class PeerProcess:
+class PeerProcess(Closing):
     """A running peer: `LAUNCHER... PROGRAM ARGUMENTS...`; the launcher runs a module of Python unless another is named."""
 
     def __init__(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> None:
@@ -36,14 +36,6 @@ class PeerProcess:
             stderr=self._complaints,
             env=environment(),
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def pid(self) -> int:

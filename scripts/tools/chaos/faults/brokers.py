@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
@@ -28,9 +27,9 @@ class _BrokerKilled(Fault):
         self.worker = self.some_worker()
         self.partition = self.chosen.randrange(self.scene.partitions)
 
-    @abstractmethod
     def find(self) -> Node:
-        """The node that has the role now."""
+        """The node that has the role now: here the leader of an output partition."""
+        return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
         """Kill the node."""
@@ -47,10 +46,6 @@ class LeaderKilled(_BrokerKilled):
     """Kills the leader of an output partition."""
 
     name = "data leader killed"
-
-    def find(self) -> Node:
-        """The leader of an output partition."""
-        return self.scene.leader_of(self.scene.names.output, self.partition)
 
 
 class TransactionCoordinatorKilled(_BrokerKilled):
@@ -73,7 +68,7 @@ class GroupCoordinatorKilled(_BrokerKilled):
         return self.scene.group_coordinator()
 
 
-class CoordinatorGoneWhileIdle(_BrokerKilled):
+class CoordinatorGoneWhileIdle(GroupCoordinatorKilled):
     """The group's coordinator goes while no worker has work, and work comes back before the coordinator does.
 
     A client that still caches it hangs in send_offsets for ever (librdkafka 5511, 5456).
@@ -91,10 +86,6 @@ class CoordinatorGoneWhileIdle(_BrokerKilled):
         """Keep it long enough for the coordinator to leave the metadata."""
         super().shorten()
         self.away_s = 4.0
-
-    def find(self) -> Node:
-        """The group's coordinator."""
-        return self.scene.group_coordinator()
 
     def apply(self) -> None:
         """Let the workers become idle, end the coordinator, then publish again."""
@@ -115,10 +106,6 @@ class BrokerFrozen(_BrokerKilled):
 
     name = "broker frozen"
     exit_codes = EXIT_CODES - {FENCED}
-
-    def find(self) -> Node:
-        """The leader of an output partition."""
-        return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
         """Freeze the node."""
@@ -158,10 +145,6 @@ class DiskFull(_BrokerKilled):
     def possible(cls, scene: Scene) -> bool:  # noqa: ARG003
         """Only Linux can set limits of another process."""
         return sys.platform == "linux"
-
-    def find(self) -> Node:
-        """The leader of an output partition."""
-        return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
         """Set the limit and wait until the broker has ended."""

@@ -19,7 +19,7 @@ from tools.bench.legs.around.decoding import avro_case
 from tools.bench.load import Mix, articles
 from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Claim, Table
-from tools.bench.repeating import Run, Spread, disturbed, interleave
+from tools.bench.repeating import Run, Spread, claim, interleave, ratios, us_each
 
 MAPPED_AIM = 1.10
 AVRO_AIM = 2.0
@@ -73,12 +73,11 @@ class Reading:
 
     def cost_us(self, name: str) -> Spread:
         """Microseconds of a core per article."""
-        return Spread.of([1e6 / run.rate for run in self.runs[name]])
+        return us_each(self.runs[name])
 
     def ratio(self, name: str) -> Spread:
         """The cost over that of unmapped JSON, repetition by repetition."""
-        pairs = zip(self.runs[UNMAPPED], self.runs[name], strict=True)
-        return Spread.of([plain.rate / run.rate for plain, run in pairs])
+        return ratios(self.runs[UNMAPPED], self.runs[name])
 
     def figures(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,9 +93,8 @@ class Reading:
                 cost, plain = self.cost_us(name), self.cost_us(UNMAPPED)
                 text = f"{self.mix}: reading {name} takes {self.ratio(name)} of reading {UNMAPPED} (aim {way.aim:g}), "
                 text += f"{cost} us instead of {plain} us"
-                disturbance = disturbed((*self.runs[name], *self.runs[UNMAPPED]))
-                held = not disturbance and self.ratio(name).median <= way.aim
-                found.append(Claim(f"{text}; {disturbance}" if disturbance else text, held=held))
+                runs = (*self.runs[name], *self.runs[UNMAPPED])
+                found.append(claim(text, runs, held=self.ratio(name).median <= way.aim))
         return found
 
 

@@ -10,7 +10,7 @@ from enricher.worker.build.model import DEFAULT_BATCH_TOKENS
 from tools.bench.legs.around.reading import Reading, table
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
-from tools.bench.repeating import Run, Spread, disturbed
+from tools.bench.repeating import Run, Spread, claim, us_each
 from tools.bench.stages import REST, STAGES
 from tools.bench.watching import Work
 
@@ -54,7 +54,7 @@ class Result:
     @property
     def beside_us(self) -> Spread:
         """Microseconds per article outside model and tokenizer."""
-        return _beside_us(self.worker)
+        return us_each(self.worker)
 
     @property
     def tokenizer_ratio(self) -> Spread:
@@ -87,8 +87,8 @@ class Result:
             "windows_per_article": self.per_article("windows"),
             "entities_per_article": self.per_article("entities"),
             "beside_the_tokenizer_us": self.beside_us.as_dict(),
-            "beside_a_tokenizer_from_memory_us": _beside_us(self.without_tokenizer).as_dict(),
-            "beside_the_tokenizer_in_large_batches_us": _beside_us(self.large_batches).as_dict(),
+            "beside_a_tokenizer_from_memory_us": us_each(self.without_tokenizer).as_dict(),
+            "beside_the_tokenizer_in_large_batches_us": us_each(self.large_batches).as_dict(),
             "threads_us": {part: _thread_us(self.worker, part).as_dict() for part in _THREADS},
             "tokenizer_over_bare": self.tokenizer_ratio.as_dict(),
             "tokenizer_over_library_inside": self.conversion_ratio.as_dict(),
@@ -105,18 +105,16 @@ class Result:
         beside = (
             f"{self.mix}: {self.beside_us} us of one core per article beside model and tokenizer (aim {AIM_US:g}), "
             f"with {windows:.1f} windows and {entities:.1f} entities each; in batches as large as a GPU gets them "
-            f"{_beside_us(self.large_batches)} us"
+            f"{us_each(self.large_batches)} us"
         )
         tokenizer = (
             f"{self.mix}: the tokenizer takes {self.tokenizer_ratio} of the bare library's time (aim {TOKENIZER_AIM:g}), "
             f"and {self.conversion_ratio} of what the library takes inside the worker"
         )
-        # Other processes raise CPU time too, because they evict the caches.
-        if disturbance := disturbed((*self.worker, *self.bare_tokenizer)):
-            return [Claim(f"{text}; {disturbance}", held=False) for text in (beside, tokenizer)]
+        runs = (*self.worker, *self.bare_tokenizer)
         return [
-            Claim(beside, held=self.beside_us.median <= AIM_US),
-            Claim(tokenizer, held=self.tokenizer_ratio.median <= TOKENIZER_AIM),
+            claim(beside, runs, held=self.beside_us.median <= AIM_US),
+            claim(tokenizer, runs, held=self.tokenizer_ratio.median <= TOKENIZER_AIM),
         ]
 
 
@@ -126,10 +124,6 @@ _THREADS = {
     "tokenizer_s": "the tokenizer",
     "broker_s": "the broker, another process",
 }
-
-
-def _beside_us(runs: Sequence[Run]) -> Spread:
-    return Spread.of([1e6 / run.rate for run in runs])
 
 
 def _thread_us(runs: Sequence[Run], part: str) -> Spread:
@@ -143,7 +137,7 @@ def _threads(results: Sequence[Result]) -> Table:
         (f"{result.mix}, {way}" if way else result.mix, runs) for result in results for way, runs in result.ways.items()
     ]
     rows = [(words, *(str(_thread_us(runs, part)) for _, runs in ways)) for part, words in _THREADS.items()]
-    rows.append(("beside the tokenizer", *(str(_beside_us(runs)) for _, runs in ways)))
+    rows.append(("beside the tokenizer", *(str(us_each(runs)) for _, runs in ways)))
     note = "; ".join(
         f"{result.mix}: {result.per_article('windows'):.1f} windows and {result.per_article('entities'):.1f} entities each"
         for result in results

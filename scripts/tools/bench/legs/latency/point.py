@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enricher.worker.build.building import kafka_worker
@@ -20,7 +20,7 @@ from tools.bench.legs.latency.stages import StageTimes, stage_times
 from tools.bench.load import Mix, articles
 from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
-from tools.bench.peers.transfer import Route
+from tools.bench.peers.contenders import order
 from tools.bench.timeline import Timeline
 from tools.bench.watching import calls_of
 from tools.only_task import tasks_of
@@ -82,7 +82,7 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
     with (
         timeline.watching(bench.model) if traced else nullcontext(),
         calls_of(bench.model.engine, "run") as runs,
-        bench.empty_topics() as topics,
+        bench.topics() as topics,
         Child("tools.bench.open_loop") as client,
         ThreadPoolExecutor(1) as pool,
         Watchdog() as watchdog,
@@ -110,12 +110,10 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
 
 def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measured:
     """The same for the naive loop, which runs in `process`."""
-    with bench.empty_topics() as topics, Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
+    with bench.topics() as topics, Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
         job = traffic.job(bench, topics)
         client.say(job)
-        route = Route(bench.cluster.bootstrap_servers, topics.group, topics.input, topics.output)
-        order = {"route": asdict(route), "options": {}, "articles": job.warm + len(traffic.values)}
-        done = pool.submit(process.ask, order)
+        done = pool.submit(process.ask, order(topics, {}, job.warm + len(traffic.values)))
         seen = _watched(bench, client, lambda: cpu_s(process.pid))
         transferred = done.result()
     # The loop counts its warm-up too.

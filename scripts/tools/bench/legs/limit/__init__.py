@@ -10,7 +10,7 @@ from functools import partial
 from enricher.worker.articles import decode_article
 from enricher.worker.build.model import Model, window_cutter
 from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.records import Batch, BatchResult, Part, Partition, RawRecord, Ticket, TokenizedArticle, Window
+from enricher.worker.records import Batch, BatchResult, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, processor_table, rates_table, thread_table
 from tools.bench.load import articles
@@ -18,6 +18,7 @@ from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Outcome
 from tools.bench.repeating import Run, interleave, rates
 from tools.bench.watching import calls_of, work_off
+from tools.cutting import windows_of
 
 ABOUT = (
     "The worker on a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
@@ -77,13 +78,10 @@ def _case(bench: Bench, name: str, model: Model) -> Case:
 
 def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window]:
     """All windows of all articles, cut as the worker does, longest first."""
-    cutter, windows = window_cutter(bench.settings, model), []
-    for number, value in enumerate(values):
-        article = decode_article(value, max_article_chars=bench.settings.articles.max_article_chars)
-        [tokens] = model.tokenizer.tokenize([article])
-        assert isinstance(tokens, TokenizedArticle)
-        part = Part(Ticket(RawRecord(Partition("bare", 0), number, None, value), 0.0, article=article))
-        windows += cutter.cut(part, tokens, now_s=0.0)
+    limit = bench.settings.articles.max_article_chars
+    decoded = [decode_article(value, max_article_chars=limit) for value in values]
+    by_article = windows_of(model.tokenizer, window_cutter(bench.settings, model), decoded)
+    windows = [window for own in by_article for window in own]
     return sorted(windows, key=lambda window: window.length_tokens, reverse=True)
 
 

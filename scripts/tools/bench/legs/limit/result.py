@@ -9,8 +9,8 @@ from typing import Any
 from enricher.worker.build.model import Model
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.records import Batch
-from tools.bench.outcome import Claim, Plot, Series, Table
-from tools.bench.repeating import Run, Spread, disturbed, rates
+from tools.bench.outcome import Claim, Plot, Table
+from tools.bench.repeating import Run, Spread, bars, claim, rates
 from tools.bench.watching import Call, Work
 
 AIMS = {"fp32": 0.97, "auto": 0.93}
@@ -132,9 +132,7 @@ class Result:
             f"counting the broker's cores (aim {aim}); {self.efficiency(without_broker=True)} with start and "
             f"end, {self.efficiency()} also counting the broker"
         )
-        if disturbance := disturbed((*self.bare, *self.worker)):
-            return Claim(f"{text}; {disturbance}", held=False)
-        return Claim(text, held=share.median >= aim)
+        return claim(text, (*self.bare, *self.worker), held=share.median >= aim)
 
 
 _THREAD_PARTS = {
@@ -216,12 +214,8 @@ def processor_table(result: Result) -> Table:
 def plot_of(results: Sequence[Result]) -> Plot:
     """Bars of both rates."""
     names = [result.case.name for result in results]
-    spreads = {
-        "bare": [rates(result.bare) for result in results],
-        "worker": [rates(result.worker) for result in results],
-    }
     series = [
-        Series(name, names, [s.median for s in each], [s.low for s in each], [s.high for s in each])
-        for name, each in spreads.items()
+        bars("bare", names, [rates(result.bare) for result in results]),
+        bars("worker", names, [rates(result.worker) for result in results]),
     ]
     return Plot("limit", "The worker, Kafka to Kafka, and its bare model", "bars", "variant", "articles/s", series)

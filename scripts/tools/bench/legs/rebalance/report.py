@@ -7,8 +7,8 @@ from typing import Any
 
 from tools.bench.legs.rebalance.joining import RATE_PER_S, Change
 from tools.bench.legs.rebalance.parts import JOINING, LEAVING, parts_of, still_s
-from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
-from tools.bench.repeating import Spread
+from tools.bench.outcome import Claim, Outcome, Plot, Table
+from tools.bench.repeating import Spread, bars
 
 AIM_S = 0.6
 CLAIMED = 1
@@ -92,9 +92,7 @@ def _plot(changes: Mapping[int, Sequence[Change]]) -> Plot:
     series = []
     for running, each in changes.items():
         spreads = [Spread.of([change.longest_partition_gap_s for change in _of(each, kind)]) for kind in KINDS]
-        name, medians = f"{running} running", [spread.median for spread in spreads]
-        lows, highs = [spread.low for spread in spreads], [spread.high for spread in spreads]
-        series.append(Series(name, names, medians, lows, highs))
+        series.append(bars(f"{running} running", names, spreads))
     return Plot("rebalance", "Longest time without a record of one partition", "bars", "", "s", series)
 
 

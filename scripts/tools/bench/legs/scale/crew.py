@@ -40,7 +40,7 @@ class Crew:
     ) -> None:
         self.bench = bench
         self._module = module
-        self.topics = closing.enter_context(bench.empty_topics(partitions=PARTITIONS))
+        self.topics = closing.enter_context(bench.topics(partitions=PARTITIONS))
         self._changes = worker
         self._closing = closing
         self._admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap_servers})
@@ -72,21 +72,17 @@ class Crew:
 
     def burst(self, values: Sequence[bytes]) -> Burst:
         """Publish evenly to all partitions and wait until all is committed. Raises TimeoutError."""
-        before, meter, began_s = self.command(), self.bench.meter(), time.monotonic()
+        before, after, meter, began_s = self.command(), list[dict[str, Any]](), self.bench.meter(), time.monotonic()
         _publish(self.bench, self.topics, values)
-        after, done = before, 0
 
-        def published() -> bool:
-            nonlocal after, done
-            after = self.command()
-            done = _sum(after, "published") - _sum(before, "published")
-            return bool(done >= len(values))
+        def done() -> int:
+            after[:] = self.command()
+            return int(_sum(after, "published") - _sum(before, "published"))
 
-        if not wait_until(published, _READY_S, _ASK_S):
-            message = f"{done} of {len(values)} articles in {_READY_S:g} s"
-            raise TimeoutError(message)
+        if not wait_until(lambda: done() >= len(values), _READY_S, _ASK_S):
+            raise TimeoutError(f"{done()} of {len(values)} articles in {_READY_S:g} s")
         load = meter.read()
-        assert done == len(values), "every article is published once"
+        assert len(values) == _sum(after, "published") - _sum(before, "published"), "every article is published once"
         return Burst(
             articles=len(values),
             seconds=max(report["last_commit_s"] for report in after) - began_s,

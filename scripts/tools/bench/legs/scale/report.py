@@ -8,7 +8,7 @@ from typing import Any
 
 from tools.bench.machine import Load, describe
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
-from tools.bench.repeating import Run, Spread, others, rates
+from tools.bench.repeating import Run, Spread, bars, others, rates
 
 AIM = 0.9
 Runs = Mapping[str, Sequence[Run]]
@@ -161,13 +161,7 @@ def _plots(scale: Scale) -> list[Plot]:
 
 def _throughput_plot(name: str, title: str, runs: Runs) -> Plot:
     spreads = [rates(each) for each in runs.values()]
-    together = Series(
-        "together",
-        list(runs),
-        [each.median for each in spreads],
-        [each.low for each in spreads],
-        [each.high for each in spreads],
-    )
+    together = bars("together", list(runs), spreads)
     ideal = Series("as many times one", list(runs), [spreads[0].median * int(size) for size in runs])
     return Plot(name, title, "bars", "workers", "articles/s", [together, ideal])
 

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import Settings, TaskSettings
+from tools.heads.pooling import write_pooling
 
 EMBEDDED = "newswire-minilm"
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
@@ -60,7 +61,7 @@ def make_checkpoints(folder: Path) -> Sources:
     }
     for name, (tensors, written) in made.items():
         _write(folder / name, source, tensors, written)
-    _add_pooling(folder / "vectors", width)
+    write_pooling(folder / "vectors", width, "mean_tokens", normalised=True)
     return Sources({"ner": EMBEDDED} | {name: str(folder / name) for name in made})
 
 
@@ -104,15 +105,3 @@ def _write(folder: Path, source: Path, weights: Weights, config: Mapping[str, An
 
 def _present(source: Path) -> Sequence[str]:
     return [name for name in _TOKENIZER if (source / name).is_file()]
-
-
-def _add_pooling(folder: Path, width: int) -> None:
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": width, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-    (folder / "1_Pooling" / "config.json").write_bytes(orjson.dumps(pooling))
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (path, kind) in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_bytes(orjson.dumps(modules))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.bench.legs.tasks.waiting import LOADS, Simulated
-from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
-from tools.bench.repeating import Run, Spread, disturbed, others, rates, ratios
+from tools.bench.outcome import Claim, Outcome, Plot, Table
+from tools.bench.repeating import Run, Spread, bars, claim, others, rates, ratios
 
 PLAIN, ONE, FOUR = "entities, no tasks set", "one task, entities", "four tasks, one encoder"
 OTHER, BOTH = "one task, the smaller encoder", "two tasks, two encoders"
@@ -118,11 +118,9 @@ def _waits_table(waits: Sequence[Simulated]) -> Table:
 
 
 def _plot(results: Results) -> Plot:
-    series = []
-    for mix, runs in results.runs.items():
-        spreads = [results.over_plain(mix, name) for name in runs]
-        low, high = [each.low for each in spreads], [each.high for each in spreads]
-        series.append(Series(mix, list(runs), [each.median for each in spreads], low, high))
+    series = [
+        bars(mix, list(runs), [results.over_plain(mix, name) for name in runs]) for mix, runs in results.runs.items()
+    ]
     return Plot("tasks", "Several tasks on one worker", "barh", "articles/s over entities alone", "", series)
 
 
@@ -149,8 +147,5 @@ def _claims(results: Results) -> list[Claim]:
 
 
 def _claim(text: str, found: Spread, aim: float, *runs: Sequence[Run]) -> Claim:
-    """A claim cannot hold on disturbed runs."""
-    said = f"{text.format(found)} (aim {aim:g})"
-    if disturbance := disturbed([run for each in runs for run in each]):
-        return Claim(f"{said}; {disturbance}", held=False)
-    return Claim(said, held=found.median >= aim)
+    every = [run for each in runs for run in each]
+    return claim(f"{text.format(found)} (aim {aim:g})", every, held=found.median >= aim)
