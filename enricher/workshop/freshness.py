@@ -68,6 +68,7 @@ def simulated(rules: BatchRules, engine: EngineModel, load: float) -> FreshnessR
 
 
 def _headlines(per_s: float, until_s: float) -> Iterator[Arrival]:
-    random, at_s = Random(1), 0.0  # noqa: S311  the same traffic every time is the point
+    random = Random(1)  # noqa: S311  the same traffic every time is the point
+    at_s = 0.0
     while (at_s := at_s + random.expovariate(per_s)) < until_s:
         yield Arrival(at_s, (random.randint(*_LENGTHS_TOKENS),))

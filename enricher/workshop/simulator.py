@@ -9,20 +9,19 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import inf
 from typing import Protocol
 
 import numpy as np
 
-from enricher.worker.records import Batch, Int32Array, Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Batch, Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.load import Load
 
 _ARTICLES = Partition("simulated", 0)
 
 
 class Scheduler(Protocol):
-    """What puts windows into batches: a scheduler of the worker, or one to compare it with."""
+    """A scheduler of the worker, or one to compare it with: puts windows into batches."""
 
     @property
     def queued_tokens(self) -> int:
@@ -149,8 +148,21 @@ class Simulation:
         """Every run as it starts, until the last article has arrived and, with `drain`, the last batch has started."""
         now_s = 0.0
         while self._next or drain:
-            self._admit(now_s)
-            yield from self._started(now_s)
+            while self._has_room and self._next and self._next.at_s <= now_s:
+                arrived_s = self._next.at_s if self._max_queued_tokens == inf else now_s
+                windows = windows_of(self._next.lengths_tokens, arrived_s, self._articles)
+                self._admitted(windows)
+                self._scheduler.add(windows)
+                self._articles += 1
+                self._next = next(self._arrivals, None)
+            while self._threads.next_free_s <= now_s:
+                idle = self._engine.concurrency - self._threads.running(now_s)
+                batch = self._scheduler.next_batch(now_s, idle_threads=idle, load=self._load.busy)
+                if batch is None:
+                    break
+                run = Run(batch, now_s, now_s + self._engine.batch_s(batch))
+                self._threads.start(now_s, run.end_s)
+                yield run
             running = self._threads.running(now_s)
             next_s = min(self._moments(now_s), default=None)
             if next_s is None:
@@ -160,28 +172,13 @@ class Simulation:
             self._load.note(next_s, running=running, waited_s=next_s - now_s)
             now_s = next_s
 
-    def _admit(self, now_s: float) -> None:
-        while self._next and self._next.at_s <= now_s and self._scheduler.queued_tokens < self._max_queued_tokens:
-            arrived_s = self._next.at_s if self._max_queued_tokens == inf else now_s
-            windows = windows_of(self._next.lengths_tokens, arrived_s, self._articles)
-            self._admitted(windows)
-            self._scheduler.add(windows)
-            self._articles += 1
-            self._next = next(self._arrivals, None)
-
-    def _started(self, now_s: float) -> Iterator[Run]:
-        while self._threads.next_free_s <= now_s:
-            idle = self._engine.concurrency - self._threads.running(now_s)
-            batch = self._scheduler.next_batch(now_s, idle_threads=idle, load=self._load.busy)
-            if batch is None:
-                return
-            run = Run(batch, now_s, now_s + self._engine.batch_s(batch))
-            self._threads.start(now_s, run.end_s)
-            yield run
+    @property
+    def _has_room(self) -> bool:
+        return self._scheduler.queued_tokens < self._max_queued_tokens
 
     def _moments(self, now_s: float) -> Iterator[float]:
         """Times of the next possible events: like the worker's loop, a turn after each arrival and each batch."""
-        if self._next and self._scheduler.queued_tokens < self._max_queued_tokens:
+        if self._next and self._has_room:
             yield self._next.at_s
         end_s = self._threads.next_end_s(now_s)
         if end_s is not None and (self._scheduler.queued_tokens or self._next):
@@ -194,9 +191,4 @@ class Simulation:
 def windows_of(lengths_tokens: Sequence[int], arrived_s: float, number: int = 0) -> list[Window]:
     """The windows of one article, of which only lengths and arrival time matter."""
     part = Part(Ticket(RawRecord(_ARTICLES, number, None, None), arrived_s))
-    return [Window(part, _ids(length), 0, 0, length, 0, arrived_s) for length in lengths_tokens]
-
-
-@cache
-def _ids(length_tokens: int) -> Int32Array:
-    return np.zeros(length_tokens, np.int32)
+    return [Window(part, np.zeros(length, np.int32), 0, 0, length, 0, arrived_s) for length in lengths_tokens]
