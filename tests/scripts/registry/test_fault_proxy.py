@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
 import pytest
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from support.registry_proxies import GuardedProxy
 
 from tools.registry import Fault, FaultProxy
@@ -44,7 +44,7 @@ def proxy() -> Iterator[FaultProxy]:
 @pytest.fixture
 def client(proxy: FaultProxy) -> httpx2.Client:
     """A client that keeps its connections."""
-    return httpx2.Client(base_url=proxy.url, timeout=0.5)
+    return httpx2.Client(base_url=proxy.url, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("fault", sorted(ANSWERS, key=str), ids=lambda fault: fault.name)
@@ -83,7 +83,7 @@ def test_what_hangs_ends_with_the_fault(proxy: FaultProxy, fault: Fault) -> None
     with proxy.fault(fault):
         asking = threading.Thread(target=ask)
         asking.start()
-        asking.join(0.5)
+        wait_until(lambda: proxy.requests.total() == 1, PATIENCE_S, "the request has arrived")
         assert asking.is_alive()
     asking.join(PATIENCE_S)
     assert 1 == len(outcome)
