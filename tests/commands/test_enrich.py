@@ -15,6 +15,9 @@ from commands.cli_runner import article, json_lines, run
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
+from enricher.worker.build.tasks import load_tasks
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.settings import load_settings
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 
@@ -79,6 +82,20 @@ def test_a_line_repeats_of_its_article_what_the_setting_says(
         name: value if name != "article" else True for name, value in record.items() if name not in beside
     }
     assert written.endswith(b',"article":' + line.replace(b"\r", b" ") + b"}") == (repeated == "whole")
+
+
+def test_only_a_worker_that_stays_warms_up_with_every_length(
+    articles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short call would wait longer for the shapes of batches than for its articles."""
+    lengths: list[int] = []
+    monkeypatch.setattr(OnnxEngine, "warm_up", lambda _self, each=(), **_: lengths.append(len(each)))
+    monkeypatch.setenv("ENRICHER_BATCHING__MAX_WAIT_MS", "51")  # no other test has loaded such a model
+    assert 0 == run("enrich", str(articles)).exit_code
+    monkeypatch.undo()
+    monkeypatch.setattr(OnnxEngine, "warm_up", lambda _self, each=(), **_: lengths.append(len(each)))
+    load_tasks(load_settings())
+    assert 0 == lengths[0] < lengths[1]
 
 
 BAD = b'{"id": 1}\n', b"Z\xfcrich\n"

@@ -33,12 +33,12 @@ class _Models:
         self._load = load_pass
         self._loaded: dict[tuple[str, ...], Model] = {}
 
-    def load(self, settings: Settings, checkpoints: Sequence[Checkpoint]) -> Model:
+    def load(self, settings: Settings, checkpoints: Sequence[Checkpoint], *, every_shape: bool = True) -> Model:
         """As `load_pass`."""
         folders = (f"{each.folder} {each.digest}" for each in checkpoints)
         key = (settings.model_dump_json(include=_DECIDING), *folders)
         if key not in self._loaded:
-            self._loaded[key] = self._load(settings, checkpoints)
+            self._loaded[key] = self._load(settings, checkpoints, every_shape=every_shape)
         return self._loaded[key]
 
 

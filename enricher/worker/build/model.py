@@ -66,8 +66,12 @@ class Model:
         return self.engine.card
 
 
-def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint]) -> Model:
-    """Prepare, load and warm the model of checkpoints that share an encoder. Raises ModelError."""
+def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint], *, every_shape: bool = True) -> Model:
+    """Prepare, load and warm the model of checkpoints that share an encoder. Raises ModelError.
+
+    Without `every_shape` only a long and a short window are run. OpenVINO then compiles each shape of batches when it first
+    occurs, which a call with few articles does not notice.
+    """
     wanted = settings.model
     prepared = prepare_pass(
         checkpoints,
@@ -85,7 +89,8 @@ def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint]) -> Model:
     concurrency = wanted.concurrency or advice.concurrency or default_concurrency(prepared.device)
     engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)
     model = Model(prepared, tokenizer, engine, advice, concurrency)
-    engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
+    lengths, batch_tokens = window_lengths(settings, model), batch_rules(settings, model).max_batch_tokens
+    engine.warm_up(lengths if every_shape else (), batch_tokens=batch_tokens)
     log.info(
         "model %s (%s) on %s, concurrency %d", engine.card.name, engine.card.precision, engine.provider, concurrency
     )

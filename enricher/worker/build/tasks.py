@@ -66,8 +66,11 @@ class Tasks:
         return any(head.languages is not None for each in self.passes for head in each.heads)
 
 
-def load_tasks(settings: Settings) -> Tasks:
-    """Prepare, load and warm the models of all tasks. Raises ModelError, SettingsError."""
+def load_tasks(settings: Settings, *, every_shape: bool = True) -> Tasks:
+    """Prepare, load and warm the models of all tasks. Raises ModelError, SettingsError.
+
+    `every_shape`: warm up with each shape of batches, for a process whose first articles must not wait.
+    """
     plan = plan_tasks(settings)
     kinds = Counter(each.head.kind for each in plan.checkpoints)
     passes: list[Pass] = []
@@ -80,7 +83,7 @@ def load_tasks(settings: Settings) -> Tasks:
         requests = [plan.requests[index] for index in group]
         first = passes[0].model if passes else None
         chosen = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
-        model = load_pass(chosen, [plan.checkpoints[index] for index in group])
+        model = load_pass(chosen, [plan.checkpoints[index] for index in group], every_shape=every_shape)
         passes.append(replace(_with_heads(plan, chosen, names, model, kinds), why_not_shared=why_not_shared))
     exempt_from_collection()
     by_name = {head.task.name: head.task for each in passes for head in each.heads}

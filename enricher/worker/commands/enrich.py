@@ -58,7 +58,7 @@ def enrich(
         records = _open(files, output, sys.stdout.buffer)
         letters = _open(files, dead_letters, sys.stderr.buffer)
         with watchdog.guard("starting", settings.worker.start_timeout_s):
-            tasks = load_tasks(settings)
+            tasks = load_tasks(settings, every_shape=False)
         source = LineSource(file)
         sink = LineSink(records, letters, committed=source.note_committed, keep_lines=dead_letters is not None)
         worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
