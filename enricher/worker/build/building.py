@@ -17,7 +17,6 @@ from enricher.worker.build.reading import article_reader, line_reader
 from enricher.worker.build.record_schema import writer_of
 from enricher.worker.build.registry import registry_decoders
 from enricher.worker.build.tasks import Tasks
-from enricher.worker.files import LineSink, LineSource
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink
@@ -82,8 +81,8 @@ def kafka_worker(
     )
 
 
-def file_worker(settings: Settings, tasks: Tasks, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
-    """The same worker between two files. Raises SettingsError."""
+def file_worker(settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, guard: Guard) -> Worker:
+    """The same worker between two files, or values in memory. Raises SettingsError."""
     return local_worker(settings, tasks, source, sink, reader=lambda _: line_reader(settings), guard=guard)
 
 

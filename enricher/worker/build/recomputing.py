@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from enricher.worker.articles import encode_record
 from enricher.worker.build.building import ReaderOf, local_worker
 from enricher.worker.build.reading import article_reader
-from enricher.worker.files import FiniteSource, LineSink
-from enricher.worker.records import Partition, RawRecord, Release
+from enricher.worker.files import FiniteSource
+from enricher.worker.files.exchange import Answer, HandingSink
+from enricher.worker.records import DeadLetter, Partition, RawRecord
 from enricher.worker.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from enricher.worker.build.tasks import Tasks
-    from enricher.worker.records import DeadLetter, Ticket
     from enricher.worker.settings import Settings
 
 _PARTITION = Partition("recomputed", 0)
@@ -30,11 +30,13 @@ def recompute(
     `reader`: of articles; default: that of the worker for the records of its topic.
     """
     source = _RecordSource(records)
-    sink = _ValueSink(source)
+    answers: list[Answer[bytes]] = []
+    # Values, not lines: a whole article in one may contain line ends.
+    sink = HandingSink(encode_record, answers.extend, committed=source.note_committed)
     with Watchdog() as watchdog:
         chosen = reader or partial(article_reader, settings)
         local_worker(settings, tasks, source, sink, reader=chosen, guard=watchdog.guard).run()
-    return [sink.values.get(number) for number in range(len(records))]
+    return [None if isinstance(answer.written, DeadLetter) else answer.written for answer in answers]
 
 
 class _RecordSource(FiniteSource):
@@ -54,20 +56,3 @@ class _RecordSource(FiniteSource):
         self._position = self._delivered_end = self._position + len(records)
         self._ended = self._position == len(self._records)
         return records
-
-
-class _ValueSink(LineSink):
-    """Keeps the values of records by their number; a whole article in one may contain line ends, so there are no lines."""
-
-    def __init__(self, source: _RecordSource) -> None:
-        super().__init__(io.BytesIO(), io.BytesIO(), committed=source.note_committed)
-        self.values: dict[int, bytes] = {}
-        self._source = source
-
-    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
-        for ticket in release.tickets:
-            written = self._line_or_letter(ticket)
-            if isinstance(written, bytes):
-                self.values[ticket.raw.offset] = written.removesuffix(b"\n")
-        self._source.note_committed(release.committable)
-        return {}

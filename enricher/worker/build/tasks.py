@@ -66,10 +66,11 @@ class Tasks:
         return any(head.languages is not None for each in self.passes for head in each.heads)
 
 
-def load_tasks(settings: Settings, *, every_shape: bool = True) -> Tasks:
+def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: bool = True) -> Tasks:
     """Prepare, load and warm the models of all tasks. Raises ModelError, SettingsError.
 
-    `every_shape`: warm up with each shape of batches, for a process whose first articles must not wait.
+    `every_shape`: warm up with each shape of batches, for a process whose first articles must not wait. `own_process`: the
+    process is ours alone, so that all present objects may be exempted from garbage collection.
     """
     plan = plan_tasks(settings)
     kinds = Counter(each.head.kind for each in plan.checkpoints)
@@ -85,7 +86,8 @@ def load_tasks(settings: Settings, *, every_shape: bool = True) -> Tasks:
         chosen = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
         model = load_pass(chosen, [plan.checkpoints[index] for index in group], every_shape=every_shape)
         passes.append(replace(_with_heads(plan, chosen, names, model, kinds), why_not_shared=why_not_shared))
-    exempt_from_collection()
+    if own_process:
+        exempt_from_collection()
     by_name = {head.task.name: head.task for each in passes for head in each.heads}
     return Tasks(tuple(passes), tuple(by_name[name] for name in plan.names))
 

@@ -77,14 +77,11 @@ class LineSink:
     def _line_or_letter(self, ticket: Ticket) -> bytes | DeadLetter:
         if isinstance(ticket.outcome, DeadLetter):
             return ticket.outcome
+        assert isinstance(ticket.outcome, EnrichedRecord), "the outcome of a line is a record or a dead letter"
         try:
-            return self._line(ticket)
+            return as_line(encode_record(ticket.outcome))
         except InvalidArticle as error:
             return letter_for(error)
-
-    def _line(self, ticket: Ticket) -> bytes:
-        assert isinstance(ticket.outcome, EnrichedRecord), "the outcome of a line is a record or a dead letter"
-        return as_line(encode_record(ticket.outcome))
 
     def _letter(self, ticket: Ticket, letter: DeadLetter) -> bytes:
         found = {

@@ -12,7 +12,7 @@ from enricher.worker.settings.files import (
 from enricher.worker.settings.groups import BatchingSettings
 from enricher.worker.settings.kafka import FromFile
 from enricher.worker.settings.registry import RegistrySettings
-from enricher.worker.settings.sources import Settings, load_settings
+from enricher.worker.settings.sources import Settings, given_settings, load_settings
 from enricher.worker.settings.tasks import TaskSettings
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "RegistrySettings",
     "Settings",
     "TaskSettings",
+    "given_settings",
     "load_settings",
     "log_files",
     "settings_files",

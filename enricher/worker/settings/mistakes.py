@@ -94,6 +94,11 @@ def explain(problem: ErrorDetails) -> str:
     return f"{name}: {_words_of(problem)}"
 
 
+def explain_plainly(problem: ErrorDetails) -> str:
+    """A mistake in settings that a program gave, by the setting's name there."""
+    return f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {_words_of(problem)}"
+
+
 def _words_of(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":
         return "no such setting (see 'enricher settings')"

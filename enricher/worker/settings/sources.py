@@ -1,4 +1,4 @@
-"""Reads the settings: the only reader of the environment.
+"""Reads the settings: the only reader of the environment. A Python program may also give them.
 
 From weakest to strongest: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a `.env` file,
 environment variables. Unknown names are refused.
@@ -6,9 +6,11 @@ environment variables. Unknown names are refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from enricher.errors import SettingsError
@@ -16,7 +18,7 @@ from enricher.worker.settings.articles import ArticleSettings, OutputSettings
 from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
 from enricher.worker.settings.groups import BatchingSettings, DeadLetterSettings, ModelSettings, WorkerSettings
 from enricher.worker.settings.kafka import KafkaSettings
-from enricher.worker.settings.mistakes import explain, malformed_json, refuse_unknown_groups
+from enricher.worker.settings.mistakes import explain, explain_plainly, malformed_json, refuse_unknown_groups
 from enricher.worker.settings.operating import HealthSettings, LogSettings
 from enricher.worker.settings.registry import RegistrySettings
 from enricher.worker.settings.tasks import NAME_PATTERN, TaskSettings, check_tasks
@@ -119,10 +121,41 @@ def load_settings(*, tell_files: bool = True) -> Settings:
         refuse_unknown_groups(Settings.model_fields)
         return Settings()
     except ValidationError as error:
-        # pydantic reports a value of a union once per type, with the same words.
-        mistakes = dict.fromkeys(map(explain, error.errors(include_url=False, include_input=False)))
-        raise SettingsError("\n".join(mistakes)) from error
+        raise _mistakes(error, explain) from error
     except OSError as error:  # not even the existence of a file could be checked
         raise SettingsError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(malformed_json(Settings.model_fields) or str(error)) from error
+
+
+class _GivenSettings(Settings):
+    """Settings that come from arguments alone."""
+
+    model_config = SettingsConfigDict(extra="forbid")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+
+def given_settings(groups: Mapping[str, Any]) -> Settings:
+    """Settings from these groups and nothing else: neither the environment nor a file is read. Raises SettingsError."""
+    try:
+        return _GivenSettings(**groups)
+    except ValidationError as error:
+        raise _mistakes(error, explain_plainly) from error
+
+
+def _mistakes(error: ValidationError, words_of: Callable[[ErrorDetails], str]) -> SettingsError:
+    # pydantic reports a value of a union once per type, with the same words.
+    found = dict.fromkeys(map(words_of, error.errors(include_url=False, include_input=False)))
+    return SettingsError("\n".join(found))

@@ -1,0 +1,141 @@
+"""Answers for a Python program: for each article a `Record`, or a `Refusal` with the reason.
+
+A record is the bytes that the worker writes; its fields are parsed when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import orjson
+
+from enricher.worker.records import Coverage, Float32Array, ModelCard
+
+Finding = TypeVar("Finding")
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A named entity: `[start, end)` of the article's title or body, in Unicode code points, is `text`.
+
+    `score`: its probability. `task`: the task that found it, if several find entities.
+    """
+
+    field: Literal["title", "body"]
+    start: int
+    end: int
+    text: str
+    label: str
+    score: float
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """A class of the article, with its probability."""
+
+    task: str
+    label: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """A vector of the article: `float32 [dimensions]`, also where the record has float16."""
+
+    task: str
+    pooling: str
+    vector: Float32Array
+
+    @classmethod
+    def of(
+        cls, task: str, pooling: str, vector: list[float] | None = None, vector_float16: str = "", **_more: object
+    ) -> Embedding:
+        """The embedding that a record lists with these fields."""
+        halves = np.frombuffer(b64decode(vector_float16), "<f2")
+        return cls(task, pooling, halves.astype(np.float32) if vector is None else np.array(vector, np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """A number for the article."""
+
+    task: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An article that cannot be enriched: a dead letter, if it had come from a topic.
+
+    `offset`: its number among the articles, from 0. `stage`: `decode`, `tokenize`, `inference` or `publish`. `reason`
+    contains no text of the article.
+    """
+
+    offset: int
+    stage: str
+    error_type: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """An enriched article. `offset`: its number among the articles, from 0."""
+
+    offset: int
+    value: bytes = field(repr=False)
+    reason: None = field(default=None, repr=False)
+    """A refusal has one: `if answer.reason is None` tells the two apart, for type checkers too."""
+
+    def json(self) -> bytes:
+        """The record as the worker writes it to its topic, byte for byte: JSON in UTF-8 (`schemas/`)."""
+        return self.value
+
+    @cached_property
+    def fields(self) -> Mapping[str, Any]:
+        """The record parsed, with all that it repeats of its article."""
+        parsed: dict[str, Any] = orjson.loads(self.value)
+        return parsed
+
+    @property
+    def id(self) -> str:
+        """The article's id."""
+        return str(self.fields["id"])
+
+    @cached_property
+    def entities(self) -> tuple[Entity, ...]:
+        """The entities, title first, in the order of the text."""
+        return self._list_of("entities", Entity)
+
+    @cached_property
+    def classifications(self) -> tuple[Classification, ...]:
+        """The classes that the tasks found, the most probable first."""
+        return self._list_of("classifications", Classification)
+
+    @cached_property
+    def embeddings(self) -> tuple[Embedding, ...]:
+        """The vectors, one for each task of the kind."""
+        return self._list_of("embeddings", Embedding.of)
+
+    @cached_property
+    def regressions(self) -> tuple[Regression, ...]:
+        """The numbers, one for each task of the kind."""
+        return self._list_of("regressions", Regression)
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much of the article the model saw."""
+        return Coverage(**self.fields["coverage"])
+
+    @property
+    def model(self) -> ModelCard:
+        """The model that made the record."""
+        return ModelCard(**self.fields["model"])
+
+    def _list_of(self, name: str, made: Callable[..., Finding]) -> tuple[Finding, ...]:
+        return tuple(made(**each) for each in self.fields.get(name, ()))

@@ -1,0 +1,123 @@
+"""The Python interface: `Enricher`, the worker as an object of a program. `enricher` itself exports it.
+
+The same pipeline as that of `enricher run` and `enricher enrich`: nothing about articles, models or batches is decided here.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from enricher.answers import Record, Refusal
+from enricher.worker.articles.documents import Document, json_bytes
+from enricher.worker.articles.enriched import encode_record
+from enricher.worker.build.handing import Run
+from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.files.exchange import Answer
+from enricher.worker.records import DeadLetter
+from enricher.worker.settings import Settings, given_settings
+
+_Run = Run[Document, bytes]
+
+
+class _Runs(set[_Run]):
+    """The calls of an enricher that are in progress."""
+
+    def close(self) -> None:
+        """End all of it."""
+        for run in [*self]:
+            run.close()
+
+
+class Enricher:
+    """A loaded model, or the models of several tasks, that enriches articles.
+
+    Several threads may call `enrich` at once; they share the model. A process that was forked cannot use the object of its
+    parent: it loads its own. Closing it, or leaving a `with` block, ends what runs and drops the models.
+    """
+
+    def __init__(self, settings: Settings, tasks: Tasks) -> None:
+        self._settings = settings
+        self._tasks: Tasks | None = tasks
+        self._process = os.getpid()
+        self._runs = _Runs()
+        # The interpreter must not end while a thread is inside the model.
+        self._closing = weakref.finalize(self, self._runs.close)
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path | None = None,
+        *,
+        precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] | None = None,
+        device: str | None = None,
+        settings: Settings | None = None,
+        **groups: Mapping[str, Any],
+    ) -> Self:
+        """Load a model folder; `newswire-minilm`, the default, is built in.
+
+        `groups`: settings by the names of `deploy/settings.md`, such as `articles={"fields": {"body": "/text"}}`,
+        `output={"article": "whole"}`, `tasks={"topics": {"source": "models/topics"}}`; `source`, `precision` and `device`
+        stand for `model={...}`. `settings`: all of them instead, such as what `load_settings()` read. Neither the
+        environment nor a file is read. Blocks for seconds. Raises SettingsError, ModelError.
+        """
+        named = {"source": None if source is None else str(source), "precision": precision, "device": device}
+        model = {name: value for name, value in named.items() if value is not None}
+        if settings is None:
+            settings = given_settings({**groups, **({"model": {**groups.get("model", {}), **model}} if model else {})})
+        elif model or groups:
+            raise TypeError("either settings or single settings, not both")
+        return cls(settings, load_tasks(settings, every_shape=False, own_process=False))
+
+    def enrich(self, articles: Iterable[Document]) -> Iterator[Record | Refusal]:
+        """Enrich articles: mappings, or JSON as bytes or str. Gives one answer for each, in their order.
+
+        `articles` is read in the thread that takes the answers, some hundred articles ahead of the worker; while it blocks,
+        no answer comes. What it raises is raised after the answers before it, as is TypeError for what is no article.
+        Memory is bounded by `worker.max_in_flight_bytes` and the largest articles, not by their number. A RecordBatch of
+        Arrow counts as its rows.
+        """
+        if isinstance(articles, str | bytes | Mapping):
+            raise TypeError("enrich takes an iterable of articles: put a single one into a list")
+        tasks = self._usable()
+        batches = (item.to_pylist() if hasattr(item, "to_pylist") else (item,) for item in articles)
+        return self._answers(tasks, chain.from_iterable(batches))
+
+    def close(self) -> None:
+        """End what runs and drop the models. Iterators that are not at their end raise RuntimeError afterwards."""
+        self._tasks = None
+        self._closing()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _usable(self) -> Tasks:
+        if self._tasks is None:
+            raise RuntimeError("the Enricher is closed")
+        if os.getpid() != self._process:
+            raise RuntimeError("the Enricher was loaded before this process was forked: load one in each process")
+        return self._tasks
+
+    def _answers(self, tasks: Tasks, articles: Iterator[Document]) -> Iterator[Record | Refusal]:
+        self._usable()
+        run = _Run(self._settings, tasks, articles, value_of=json_bytes, write=encode_record)
+        self._runs.add(run)
+        try:
+            yield from map(_answer, run)
+        finally:
+            self._runs.discard(run)
+            run.close()
+
+
+def _answer(answer: Answer[bytes]) -> Record | Refusal:
+    written = answer.written
+    if isinstance(written, DeadLetter):
+        return Refusal(answer.offset, written.stage, written.error_type, written.message)
+    return Record(answer.offset, written)

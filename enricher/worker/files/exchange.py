@@ -1,0 +1,189 @@
+"""Articles from one thread to the worker's, and what became of them back: a source and a sink in memory.
+
+The other thread decides how far it reads ahead; it asks `has_room`. Nothing here knows formats of files or of answers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from enricher.errors import InvalidArticle
+from enricher.worker.articles import letter_for
+from enricher.worker.files.finite import FiniteSource
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, RawRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enricher.worker.records import Release, Ticket
+
+Written = TypeVar("Written")
+
+WAIT_S = 0.5
+"""The longest single wait of the other thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Written]):
+    """The result for the record at `offset`: what was written for it, or why nothing was."""
+
+    offset: int
+    written: Written | DeadLetter
+
+
+class HandingSink(Generic[Written]):
+    """Hands over what `write` makes of each record, in the order of the input; a dead letter as it is.
+
+    `write` raises InvalidArticle for a record that cannot be written, which becomes a dead letter.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[EnrichedRecord], Written],
+        hand_over: Callable[[Sequence[Answer[Written]]], None],
+        *,
+        committed: Callable[[Mapping[Partition, int]], None],
+    ) -> None:
+        self._write = write
+        self._hand_over = hand_over
+        self._committed = committed
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
+        """Hand over the answers of `release`. Returns the reasons of records that cannot be written."""
+        answers, substitutes = [], {}
+        for ticket in release.tickets:
+            written = self._write_outcome(ticket)
+            if isinstance(written, DeadLetter) and written is not ticket.outcome:
+                substitutes[ticket] = written
+            answers.append(Answer(ticket.raw.offset, written))
+        self._hand_over(answers)
+        self._committed(release.committable)
+        return substitutes
+
+    def serve(self) -> None:
+        """Do nothing: there are no events."""
+
+    def recover(self) -> None:
+        """Never called: `publish` hands over or ends the run."""
+        raise AssertionError("without transactions there is nothing to recover from")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _write_outcome(self, ticket: Ticket) -> Written | DeadLetter:
+        if isinstance(ticket.outcome, DeadLetter):
+            return ticket.outcome
+        assert isinstance(ticket.outcome, EnrichedRecord), "a record with a value is no tombstone"
+        try:
+            return self._write(ticket.outcome)
+        except InvalidArticle as error:
+            return letter_for(error)
+
+
+class Exchange(FiniteSource, Generic[Written]):
+    """The source of a worker whose records another thread puts in, and whose answers that thread takes.
+
+    The other thread calls `has_room`, `put`, `refuse`, `end`, `wait` and `take`; the worker's thread calls the rest. At most
+    `queue_records` records and `queue_bytes` bytes wait for the worker, plus one record, and about as many answers wait to
+    be taken, plus what the worker had in flight.
+    """
+
+    def __init__(self, partition: Partition, *, queue_records: int = 256, queue_bytes: int = 32 * 2**20) -> None:
+        super().__init__(partition)
+        self._max_records = queue_records
+        self._max_bytes = queue_bytes
+        self._records: deque[RawRecord] = deque()
+        self._record_bytes = 0
+        self._answers: deque[Answer[Written]] = deque()
+        self._refused: deque[Answer[Written]] = deque()
+        self._put = self._taken = 0
+        """The offsets of the next record and of the next answer."""
+        self._last = False
+        """Whether no more records will be put in."""
+        self._over = False
+        self._changed = threading.Condition()
+
+    # ---- the other thread
+
+    def has_room(self) -> bool:
+        """Whether another record may be put in."""
+        waiting = len(self._records)
+        if (
+            self._last
+            or self._over
+            or waiting >= self._max_records
+            or len(self._answers) + len(self._refused) >= self._max_records
+        ):
+            return False
+        return not waiting or self._record_bytes < self._max_bytes
+
+    def put(self, value: bytes) -> None:
+        """Give the worker a record. Never blocks."""
+        with self._changed:
+            self._records.append(RawRecord(self.partition, self._put, key=None, value=value))
+            self._record_bytes += len(value)
+            self._put += 1
+            self._changed.notify_all()
+
+    def refuse(self, letter: DeadLetter) -> None:
+        """Answer the next record without the worker; its answer comes in its place."""
+        self._refused.append(Answer(self._put, letter))
+        self._put += 1
+
+    def end(self) -> None:
+        """Note that no more records follow."""
+        with self._changed:
+            self._last = True
+            self._changed.notify_all()
+
+    def take(self) -> Answer[Written] | None:
+        """The next answer, in the order of the records; None if it is not there yet. Never blocks."""
+        with self._changed:
+            answers = self._refused if self._refused and self._refused[0].offset == self._taken else self._answers
+            if not answers:
+                return None
+            self._taken += 1
+            return answers.popleft()
+
+    def wait(self) -> None:
+        """Block until there is an answer, room for a record, or the end; `WAIT_S` at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._answers or self._over or self.has_room(), WAIT_S)
+
+    @property
+    def over(self) -> bool:
+        """True once no more answers come."""
+        return self._over
+
+    # ---- the worker's thread
+
+    def hand_over(self, answers: Sequence[Answer[Written]]) -> None:
+        """Let the other thread take these answers."""
+        with self._changed:
+            self._answers.extend(answers)
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Note that no more answers come."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def _next_records(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._records or self._last, timeout_s)
+            records: list[RawRecord] = []
+            while self._records and len(records) < limit:
+                records.append(self._records.popleft())
+                self._record_bytes -= len(records[-1].value or b"")
+            if records:
+                self._position = self._delivered_end = records[-1].offset + 1
+                self._changed.notify_all()
+            self._ended = self._last and not self._records
+        return records
