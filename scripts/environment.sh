@@ -181,6 +181,13 @@ install_with_uv() ( # lock
     quietly "$venv_bin/uv" pip install --quiet --python "$python" --no-deps --no-build-isolation -e .
 )
 
+# Adds the packages of one more lock; what both have, they have in the same version.
+add_locked() ( # lock
+  tell_uv_what_pip_knows
+  cd "$root" || exit
+  quietly "$venv_bin/uv" pip install --quiet --python "$python" --no-deps --require-hashes -r "$locks/$1.txt"
+)
+
 # uv does not read pip's variables and files: this hands on what leads to the package index.
 tell_uv_what_pip_knows() {
   local known name value

@@ -84,9 +84,7 @@ def test_a_line_repeats_of_its_article_what_the_setting_says(
     assert written.endswith(b',"article":' + line.replace(b"\r", b" ") + b"}") == (repeated == "whole")
 
 
-def test_only_a_worker_that_stays_warms_up_with_every_length(
-    articles: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_worker_that_stays_warms_up_with_every_length(articles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short call would wait longer for the shapes of batches than for its articles."""
     lengths: list[int] = []
     monkeypatch.setattr(OnnxEngine, "warm_up", lambda _self, each=(), **_: lengths.append(len(each)))

@@ -313,3 +313,12 @@ def test_process_ends_while_its_reader_waits_for_stdin() -> None:
         assert process.stdout.read() == b"a\n"
         assert process.wait(PATIENCE_S) == 0
         assert process.stderr.read() == b""
+
+
+def test_parquet_in_a_pipe_is_named(pipe: BinaryIO) -> None:
+    """Its lines would be hundreds of dead letters; a pipe cannot be read from its end, as Parquet is."""
+    source = LineSource(Path("-"))
+    source.open(Partitions())
+    pipe.write(b"PAR1\x15\x00\n\x15")
+    with pytest.raises(FatalError, match="- is Parquet, which cannot be read from a pipe: name the file"):
+        source.poll(1, PATIENCE_S)

@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
                 _hold_the_lock()
             return super().run(batch)
 
-    def slow_load(settings: Settings) -> Tasks:
+    def slow_load(settings: Settings, **_warm_up: bool) -> Tasks:
         _while_there(folder / "loading")
         if (folder / "real").exists():
             return load(settings)

@@ -13,8 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enricher import cli
+from enricher.worker.build.tasks import Tasks
+from enricher.worker.commands import enrich
 from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
+from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
 
@@ -29,8 +32,12 @@ def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
         python, _, _, *arguments = as_shipped(share, options)
         return [python, STUB_WORKER, *arguments]
 
+    def load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:
+        return tasks_of(settings, stub_model(engine()))
+
     for module, name, made in (
-        (work, "load_tasks", lambda settings: tasks_of(settings, stub_model(engine()))),
+        (work, "load_tasks", load_tasks),
+        (enrich, "load_tasks", load_tasks),
         (parent, "command_of", command_of),
     ):
         assert hasattr(module, name), "the worker is started in another way now"

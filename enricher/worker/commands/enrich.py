@@ -1,11 +1,13 @@
-"""`enricher enrich FILE`: the same worker without Kafka, from JSON lines to JSON lines."""
+"""`enricher enrich FILE`: the same worker without Kafka, between files of JSON lines or Parquet."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeGuard
 
@@ -14,23 +16,36 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
+from enricher.worker.build.archives import archive_output, archive_sink, article_source, check_archive
 from enricher.worker.build.building import file_worker
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.tasks import Tasks, load_tasks
 from enricher.worker.commands.progress import describe, progress_lines, repeated
 from enricher.worker.commands.signals import interrupted, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.worker.loop.loop import Worker
+from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
-from enricher.worker.settings import load_settings
+from enricher.worker.settings import Settings, load_settings
+from enricher.worker.stats.counters import Counters
 
 log = logging.getLogger(__name__)
 
 
 def enrich(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="JSON lines, one article each, plain or gzip; `-` is standard input.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="JSON lines, one article each, plain or gzip, or a Parquet file; `-` is standard input."),
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File for the enriched records. Default: standard output.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "--out",
+            "-o",
+            help="File for the enriched records: JSON lines, or Parquet if its name ends in .parquet. Default: standard "
+            "output.",
+        ),
     ] = None,
     dead_letters: Annotated[
         Path | None,
@@ -44,7 +59,11 @@ def enrich(
         typer.Option("--strict", help="Exit with 10 if any line could not be enriched, not only if all could not."),
     ] = False,
 ) -> None:
-    """Enrich a file of articles without Kafka: for a first try, and for debugging one article.
+    """Enrich a file of articles without Kafka: an archive, a first try, or one article to debug.
+
+    The columns of a Parquet file are the fields of its articles (`articles.fields`). An output in Parquet has one row for
+    each of the input, in its order; the same command after an interruption continues with the first row group that is not
+    complete in the folder FILE.partial.
 
     The files of --output and --dead-letters get their names once they are complete; until then, and after Ctrl-C or an
     error, the part written so far is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines
@@ -53,24 +72,75 @@ def enrich(
     settings = load_settings()
     _require_different(file, output, dead_letters)
     _require_readable(file)
-    guarding = Watchdog(timer=context.find_object(ProcessTimer))
-    with stopped_by_signals(interrupted) as signals, ExitStack() as files, guarding as watchdog:
-        records = _open(files, output, sys.stdout.buffer)
-        letters = _open(files, dead_letters, sys.stderr.buffer)
-        with watchdog.guard("starting", settings.worker.start_timeout_s):
-            tasks = load_tasks(settings, every_shape=False)
-        source = LineSource(file)
-        sink = LineSink(records, letters, committed=source.note_committed, keep_lines=dead_letters is not None)
-        worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
-        signals.stop = worker.stop
-        with _progress(worker, source):
-            worker.run()
-        if signals.received and not source.caught_up():
-            raise typer.Exit(interrupted(signals.received))
-    counters = worker.counters
+    archive = check_archive(settings, file, output)
+    if archive and dead_letters:
+        raise SettingsError("--dead-letters: what cannot be enriched is a row of the Parquet output, with the reason")
+    counters = _run(context, settings, file, output, dead_letters, archive=archive)
     bad = counters.dead_letters.total()
     if bad and (strict or not counters.records):
         raise NotEnriched(f"{bad} of {bad + counters.records} lines could not be enriched")
+
+
+def _run(
+    context: typer.Context,
+    settings: Settings,
+    file: Path,
+    output: Path | None,
+    dead_letters: Path | None,
+    *,
+    archive: bool,
+) -> Counters:
+    """Enrich the file. The outputs are opened before the model is loaded, which takes longer."""
+    guarding = Watchdog(timer=context.find_object(ProcessTimer))
+    with stopped_by_signals(interrupted) as signals, ExitStack() as files, guarding as watchdog:
+        if output and archive:
+            open_ends = partial(_archive, settings, file, output)
+        else:
+            records = _open(files, output, sys.stdout.buffer)
+            letters = _open(files, dead_letters, sys.stderr.buffer)
+            # Standard error is a log, which holds no lines.
+            open_ends = partial(_lines, settings, file, records, letters, keep_lines=dead_letters is not None)
+        with watchdog.guard("starting", settings.worker.start_timeout_s):
+            tasks = load_tasks(settings, every_shape=False)
+        ends = files.enter_context(open_ends(tasks))
+        worker = file_worker(settings, tasks, ends.source, ends.sink, guard=watchdog.guard)
+        signals.stop = worker.stop
+        with _progress(worker, ends.source):
+            worker.run()
+        if signals.received and not ends.source.caught_up():
+            raise typer.Exit(interrupted(signals.received))
+        ends.finish()
+    return worker.counters
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The two ends of a run, and what is left to do once the whole input is written."""
+
+    source: LineSource
+    sink: Sink
+    finish: Callable[[], None] = lambda: None
+
+
+@contextmanager
+def _archive(settings: Settings, file: Path, output: Path, tasks: Tasks) -> Iterator[_Ends]:
+    """From Parquet to Parquet."""
+    rows = archive_output(settings, tasks, file, output)
+    source = article_source(settings, file, first_row=rows.first_row)
+    if rows.first_row:
+        log.info("continuing with row %d: the rows before it are in %s", rows.first_row, partial_name(output))
+    with closing(rows):
+        yield _Ends(source, archive_sink(rows, source), rows.finish)
+
+
+@contextmanager
+def _lines(
+    settings: Settings, file: Path, records: BinaryIO, letters: BinaryIO, _tasks: Tasks, *, keep_lines: bool
+) -> Iterator[_Ends]:
+    """To JSON lines."""
+    source = article_source(settings, file)
+    sink = LineSink(records, letters, committed=source.note_committed, keep_lines=keep_lines)
+    yield _Ends(source, sink)
 
 
 def _require_readable(file: Path) -> None:

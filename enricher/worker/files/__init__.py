@@ -1,4 +1,4 @@
-"""JSON lines in and out: the worker's source and sink without Kafka.
+"""The worker's sources and sinks without Kafka: JSON lines, archives in Parquet, and values in memory.
 
 Nothing here is exactly-once: a file has no transactions, so after a crash a run starts again from the first line.
 """

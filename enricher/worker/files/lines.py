@@ -15,6 +15,7 @@ from gzip import GzipFile
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from enricher.errors import FatalError
+from enricher.worker.files.parquet import PARQUET_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,9 @@ def read_lines(stream: BinaryIO, source: str, *, max_line_bytes: int, gzipped: b
     or for a line longer than `max_line_bytes`: such an input is hardly JSON lines, and the line would be held in memory.
     """
     try:
-        yield from _lines(stream, source, max_line_bytes, packed=gzipped or _begins_like_gzip(stream))
+        if _begins_with(stream, PARQUET_MAGIC):
+            raise FatalError(f"{source} is Parquet, which cannot be read from a pipe: name the file")
+        yield from _lines(stream, source, max_line_bytes, packed=gzipped or _begins_with(stream, _GZIP_MAGIC))
     except (OSError, EOFError, zlib.error) as error:
         raise FatalError(f"cannot read {source}: {error}") from error
 
@@ -72,12 +75,12 @@ def _lines(stream: BinaryIO, source: str, max_line_bytes: int, *, packed: bool) 
     yield End(number, stream.tell() if tells else read_bytes)
 
 
-def _begins_like_gzip(stream: BinaryIO) -> bool:
+def _begins_with(stream: BinaryIO, magic: bytes) -> bool:
     if peek := getattr(stream, "peek", None):
-        return bytes(peek(len(_GZIP_MAGIC))).startswith(_GZIP_MAGIC)
-    head = stream.read(len(_GZIP_MAGIC))
+        return bytes(peek(len(magic))).startswith(magic)
+    head = stream.read(len(magic))
     stream.seek(0)
-    return head.startswith(_GZIP_MAGIC)
+    return head.startswith(magic)
 
 
 class LineReader:

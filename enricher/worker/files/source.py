@@ -14,7 +14,8 @@ from enricher.worker.files.lines import End, Line, LineReader, read_lines
 from enricher.worker.records import Partition, RawRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from io import BufferedReader
 
     from enricher.worker.loop.ports import PartitionListener
 
@@ -58,11 +59,16 @@ class LineSource(FiniteSource):
         except OSError as error:
             raise FatalError(f"cannot open {self._path}: {error.strerror}") from error
         super().open(listener)
-        lines = read_lines(
+        self._reader = LineReader(
+            stream, self._lines(stream), queue_lines=self._queue_lines, queue_bytes=self._queue_bytes
+        )
+        self.total_bytes = self._reader.total_bytes
+
+    def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
+        """The records of the input, then its end. Taken in the reader's thread; raises FatalError and nothing else."""
+        return read_lines(
             stream, str(self._path), max_line_bytes=self._max_line_bytes, gzipped=self._path.suffix == ".gz"
         )
-        self._reader = LineReader(stream, lines, queue_lines=self._queue_lines, queue_bytes=self._queue_bytes)
-        self.total_bytes = self._reader.total_bytes
 
     def _next_records(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
         records: list[RawRecord] = []

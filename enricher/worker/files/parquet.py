@@ -1,0 +1,28 @@
+"""Says which files are Parquet, without pyarrow, which only the extra `parquet` installs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from enricher.errors import SettingsError
+
+PARQUET_MAGIC = b"PAR1"
+PARQUET_SUFFIX = ".parquet"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file that exists is Parquet, by its first bytes. False for pipes and what cannot be read."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    except OSError:
+        return False
+
+
+def require_parquet(path: Path) -> None:
+    """Raise SettingsError if pyarrow is missing, which `path` needs."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SettingsError(f"{path} is Parquet, which needs pyarrow: pip install 'enricher[parquet]'")

@@ -1,0 +1,225 @@
+"""Articles in a Parquet file: which columns are read, and their rows as the lines of a source.
+
+A row is the JSON object of its columns, so everything behind it is as for lines. Needs the extra `parquet`; `parquet` loads
+this module where a file is of that format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from enricher.errors import FatalError, InvalidArticle, SettingsError
+from enricher.worker.articles.documents import json_bytes
+from enricher.worker.articles.mapping import FIELDS, is_beside
+from enricher.worker.articles.pointers import parse_pointer
+from enricher.worker.files.lines import End, Line
+from enricher.worker.files.source import LineSource
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+_BATCH_ROWS = 64
+_BUFFER_BYTES = 2**20
+"""How much of a column is read at once; without a buffer, pyarrow reads the whole column of a row group."""
+_REQUIRED = ("id", "body")
+_NOT_TEXT = b"\xff"
+"""A value that is refused as not UTF-8, for a row that has no JSON: a binary column is read as UTF-8, and this was none."""
+
+_Question = Callable[[pa.DataType], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The values to read of each row: `articles.fields`, `articles.metadata` and `articles.scalar_ids` of the settings.
+
+    `whole`: all columns (`output.article=whole`).
+    """
+
+    fields: Mapping[str, str]
+    metadata: Mapping[str, str]
+    scalar_ids: bool
+    whole: bool
+
+
+def row_group_ends(path: Path) -> list[int]:
+    """The row behind each row group that has rows, increasing. Raises FatalError if the file cannot be read."""
+    with _open(path) as file:
+        groups = range(file.metadata.num_row_groups)
+        return [*accumulate(rows for each in groups if (rows := file.metadata.row_group(each).num_rows))]
+
+
+class ParquetSource(LineSource):
+    """The rows of a Parquet file from `first_row` on, which begins a row group; offsets are the numbers of rows.
+
+    Raises SettingsError if the file does not have the wanted columns, and FatalError if it cannot be read.
+    """
+
+    def __init__(self, path: Path, wanted: Wanted, *, first_row: int = 0) -> None:
+        super().__init__(path)
+        with _open(path) as file:
+            self._columns = chosen_columns(file.schema_arrow, wanted)
+        self._first_row = first_row
+
+    def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
+        return _read_rows(stream, self._path, self._columns, self._first_row)
+
+
+def chosen_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
+    """The columns to read, parts of structs by their names with dots. Raises SettingsError with all that is wrong."""
+    places = {name: where for name, where in wanted.fields.items() if not is_beside(where)}
+    mistakes: list[str] = []
+    columns: list[str] = []
+    for name in FIELDS:
+        where = places.get(name, f"/{name}")
+        if not (found := _at(schema, where)):
+            if name in _REQUIRED or name in places:
+                mistakes.append(f"no column for {name} at {where} (articles.fields)")
+            continue
+        columns.append(found[0])
+        if not _accepts(name, found[1], scalar_ids=wanted.scalar_ids):
+            hint = ": articles.scalar_ids=true accepts numbers" if name == "id" and types.is_integer(found[1]) else ""
+            mistakes.append(f"{name} at {where} has the type {found[1]}, which is no text{hint}")
+    for name, where in wanted.metadata.items():
+        if not (found := _at(schema, where)):
+            mistakes.append(f"no column for {name} at {where} (articles.metadata)")
+        elif not _is_json(found[1]):
+            mistakes.append(f"{name} at {where} has the type {found[1]}, which JSON has not (articles.metadata)")
+        else:
+            columns.append(found[0])
+    if wanted.whole:
+        columns = schema.names
+        mistakes += [
+            f"column {each.name} has the type {each.type}, which JSON has not (output.article=whole)"
+            for each in schema
+            if not _is_json(each.type)
+        ]
+    if mistakes:
+        names = ", ".join(schema.names[:50])
+        raise SettingsError("\n".join([*mistakes, f"the columns of the file are {names}"]))
+    return list(dict.fromkeys(columns))
+
+
+def _at(schema: pa.Schema, where: str) -> tuple[str, pa.DataType] | None:
+    """The column at a JSON Pointer with its type, or None. Items of a list are read with their list."""
+    name, *rest = parse_pointer(where)
+    if schema.get_field_index(name) < 0:  # or there are two of the name
+        return None
+    kind, path, in_list = schema.field(name).type, [name], False
+    for step in rest:
+        if types.is_struct(kind) and (index := kind.get_field_index(step)) >= 0:
+            kind = kind.field(index).type
+            path += [] if in_list else [step]
+        elif _is_list(kind) and step.isdecimal():
+            kind, in_list = kind.value_type, True
+        else:
+            return None
+    return ".".join(path), kind
+
+
+def _accepts(name: str, kind: pa.DataType, *, scalar_ids: bool) -> bool:
+    """Whether a field of an article may have this type."""
+    if _is_text(kind):
+        return True
+    if name == "id":
+        return scalar_ids and (types.is_integer(kind) or types.is_boolean(kind))
+    if name == "body":
+        return _is_list(kind) and _is_text(kind.value_type)
+    return name == "published_at" and (types.is_timestamp(kind) or types.is_date(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Text, text in a dictionary, bytes that are read as UTF-8, and columns of nulls."""
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return _any_of(kind, types.is_string, types.is_large_string, types.is_string_view) or _any_of(
+        kind, types.is_binary, types.is_large_binary, types.is_null
+    )
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    """Whether all values of the type have a form in JSON: also dates and times, as in ISO 8601."""
+    if types.is_dictionary(kind):
+        return _is_json(kind.value_type)
+    if _is_list(kind):
+        return _is_json(kind.value_type)
+    if types.is_struct(kind):
+        return all(_is_json(kind.field(index).type) for index in range(kind.num_fields))
+    if _any_of(kind, types.is_binary, types.is_large_binary):
+        return False
+    return _is_text(kind) or _any_of(
+        kind, types.is_boolean, types.is_integer, types.is_floating, types.is_timestamp, types.is_date, types.is_time
+    )
+
+
+def _any_of(kind: pa.DataType, *questions: _Question) -> bool:
+    return any(question(kind) for question in questions)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return _any_of(kind, types.is_list, types.is_large_list, types.is_fixed_size_list)
+
+
+def _open(source: Path | BufferedReader) -> Any:  # noqa: ANN401  pyarrow publishes no types
+    try:
+        return pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+    except (OSError, pa.ArrowException) as error:
+        name = source if isinstance(source, Path) else source.name
+        raise FatalError(f"cannot read {name} as Parquet: {str(error).rstrip()}") from error
+
+
+def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str], first_row: int) -> Iterator[Line | End]:
+    """The rows as lines. Progress is in bytes of the file, as far as the share of its rows tells."""
+    size, number = stream.seek(0, 2), first_row
+    stream.seek(0)
+    try:
+        with _open(stream) as file:
+            rows, groups = file.metadata.num_rows, _groups_from(file.metadata, first_row)
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
+                for value in _values(batch):
+                    yield Line(str(path), number, value, size * (number + 1) // rows)
+                    number += 1
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
+        # Not the message: that of a value may contain it.
+        reason = error if isinstance(error, OSError | pa.ArrowException) else type(error).__name__
+        raise FatalError(f"cannot read {path} from row {number} on: {reason}") from error
+    yield End(rows, size)
+
+
+def _groups_from(metadata: Any, first_row: int) -> list[int]:  # noqa: ANN401  as above
+    groups, row = [], 0
+    for index in range(metadata.num_row_groups):
+        if row >= first_row:
+            groups.append(index)
+        row += metadata.row_group(index).num_rows
+    return groups
+
+
+def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """The rows of a batch as JSON."""
+    plain = pa.schema([each.with_type(_in_microseconds(each.type)) for each in batch.schema])
+    if plain != batch.schema:
+        batch = batch.cast(plain, safe=False)
+    for row in batch.to_pylist():
+        try:
+            yield json_bytes(row)
+        except InvalidArticle:
+            yield _NOT_TEXT
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """The type with timestamps in microseconds: Python's have no nanoseconds, and pyarrow would need pandas for them."""
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if types.is_struct(kind):
+        return pa.struct([each.with_type(_in_microseconds(each.type)) for each in kind])
+    if types.is_list(kind):
+        return pa.list_(_in_microseconds(kind.value_type))
+    return kind

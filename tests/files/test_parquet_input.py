@@ -1,0 +1,215 @@
+"""Articles in Parquet: types, nulls, nesting and mappings as JSON would have them, and what is refused before any work."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.patience import PATIENCE_S
+
+from enricher.errors import FatalError, SettingsError
+from enricher.worker.files.parquet_input import ParquetSource, Wanted, chosen_columns, row_group_ends
+
+
+class Anybody:
+    """A listener that does nothing."""
+
+    def assigned(self, partitions: object) -> None:
+        """Nothing to do."""
+
+    revoked = lost = assigned
+
+
+def wanted(
+    fields: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    scalar_ids: bool = False,
+    whole: bool = False,
+) -> Wanted:
+    """What is read, by default the fields of an article."""
+    return Wanted(fields or {}, metadata or {}, scalar_ids=scalar_ids, whole=whole)
+
+
+def values_of(path: Path, asked: Wanted, *, first_row: int = 0) -> list[tuple[int, Any]]:
+    """The offset and the document of each record that a worker would get."""
+    source, found = ParquetSource(path, asked, first_row=first_row), []
+    source.open(Anybody())
+    while not source.caught_up():
+        for record in source.poll(7, PATIENCE_S):
+            value = record.value or b""
+            found.append((record.offset, orjson.loads(value) if value != b"\xff" else value))
+        source.note_committed(source.positions([source.partition]))
+    return found
+
+
+def written(path: Path, table: pa.Table, **options: Any) -> Path:  # noqa: ANN401  as in pyarrow
+    """The table as a file."""
+    pq.write_table(table, path, **options)
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int32(), pa.large_string()),
+        pa.binary(),
+    ],
+    ids=str,
+)
+def test_text_of_every_type_is_read(tmp_path: Path, kind: pa.DataType) -> None:
+    """Also text in dictionaries, as pandas writes categories, and bytes, as older writers have it; null is null."""
+    texts = pa.array(["Zürich", None, ""]).cast(kind)
+    path = written(tmp_path / "a", pa.table({"id": pa.array(["a", "b", "c"]), "body": texts}))
+    assert ["Zürich", None, ""] == [document["body"] for _, document in values_of(path, wanted())]
+
+
+def test_a_row_that_is_not_text_is_refused_alone(tmp_path: Path) -> None:
+    """A binary column is read as UTF-8; its bad value becomes one that the reader of articles refuses."""
+    table = pa.table({"id": ["a", "b"], "body": pa.array([b"\xfc", b"x"], pa.binary())})
+    assert [(0, b"\xff"), (1, {"id": "b", "body": "x"})] == values_of(written(tmp_path / "a", table), wanted())
+
+
+def test_fields_are_found_by_their_pointers_and_only_their_columns_are_read(tmp_path: Path) -> None:
+    """In structs and lists; a null struct is as in JSON, and the neighbours of a field in its struct stay on disk."""
+    rows = [
+        {
+            "uuid": 7,
+            "content": {"text": ["one", "two"], "price": Decimal("1.5")},
+            "desk": [{"name": "world"}],
+            "big": b"\xff",
+        },
+        {"uuid": 8, "content": None, "desk": [], "big": None},
+    ]
+    path = written(tmp_path / "a", pa.Table.from_pylist(rows))
+    asked = wanted({"id": "/uuid", "body": "/content/text"}, {"section": "/desk/0/name"}, scalar_ids=True)
+    with pq.ParquetFile(path) as file:
+        assert ["uuid", "content.text", "desk"] == chosen_columns(file.schema_arrow, asked)
+    expected = [
+        {"uuid": 7, "content": {"text": ["one", "two"]}, "desk": [{"name": "world"}]},
+        {"uuid": 8, "content": None, "desk": []},
+    ]
+    assert expected == [document for _, document in values_of(path, asked)]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_dates_and_times_are_iso_8601(tmp_path: Path, unit: str) -> None:
+    """In every unit, with and without a zone; nanoseconds, which Python's times have not, are cut."""
+    moment = dt.datetime(2026, 3, 1, 12, 30, 15)  # noqa: DTZ001  without a zone
+    columns = {
+        "id": ["a"],
+        "body": ["x"],
+        "published_at": pa.array([moment], pa.timestamp(unit, "UTC")),
+        "seen": pa.array([{"at": moment}], pa.struct([("at", pa.timestamp(unit))])),
+        "day": pa.array([moment.date()], pa.date32()),
+    }
+    if unit == "ns":
+        columns["published_at"] = pa.array([1_772_368_215_000_000_001], pa.timestamp("ns", "UTC"))
+    ((_, document),) = values_of(
+        written(tmp_path / "a", pa.table(columns)), wanted(metadata={"seen": "/seen/at", "day": "/day"})
+    )
+    assert "2026-03-01T12:30:15+00:00" == document["published_at"]
+    assert ({"at": "2026-03-01T12:30:15"}, "2026-03-01") == (document["seen"], document["day"])
+
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("body", pa.list_(pa.int32())),
+        ("price", pa.decimal128(9, 2)),
+        ("tags", pa.map_(pa.string(), pa.string())),
+        ("image", pa.binary()),
+        ("dots.in", pa.struct([("a", pa.string())])),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "mistakes"),
+    [
+        (
+            wanted(),
+            ["id at /id has the type int64, which is no text: articles.scalar_ids", "body at /body has the type list"],
+        ),
+        (
+            wanted({"id": "/uuid", "body": "/dots.in/a", "title": "/headline"}),
+            ["no column for id at /uuid", "no column for title at /headline"],
+        ),
+        (
+            wanted({"body": "/dots.in/a"}, {"p": "/price", "t": "/tags", "i": "/image", "n": "/id/x"}, scalar_ids=True),
+            [
+                "p at /price has the type decimal",
+                "t at /tags has",
+                "i at /image has the type binary",
+                "no column for n at",
+            ],
+        ),
+        (
+            wanted({"body": "/dots.in/a"}, scalar_ids=True, whole=True),
+            ["column price has", "column tags has", "column image has the type binary, which JSON has not (output"],
+        ),
+    ],
+)
+def test_columns_that_cannot_be_read_are_named_before_any_work(asked: Wanted, mistakes: list[str]) -> None:
+    """All of them at once, with the columns that there are."""
+    with pytest.raises(SettingsError) as refused:
+        chosen_columns(SCHEMA, asked)
+    *lines, last = str(refused.value).splitlines()
+    assert len(mistakes) == len(lines)
+    assert all(line.startswith(mistake) for line, mistake in zip(lines, mistakes, strict=True)), lines
+    assert "the columns of the file are id, body, price, tags, image, dots.in" == last
+
+
+def test_a_column_with_dots_in_its_name_is_read(tmp_path: Path) -> None:
+    """Dots also separate the names of nested columns."""
+    path = written(tmp_path / "a", pa.table({"id": ["a"], "text.en": ["x"], "text": [{"en": "y", "de": "z"}]}))
+    ((_, document),) = values_of(path, wanted({"body": "/text.en"}))
+    assert "x" == document["text.en"]
+
+
+def test_reading_begins_with_any_row_group(tmp_path: Path) -> None:
+    """Offsets are the numbers of rows in the file, also behind row groups without rows; progress ends with the file."""
+    path = tmp_path / "a"
+    table = pa.table({"id": [str(number) for number in range(150)], "body": ["x"] * 150})
+    with pq.ParquetWriter(path, table.schema) as file:
+        for rows in (100, 0, 50):
+            file.write_table(table.slice(0, rows))
+    assert [100, 150] == row_group_ends(path)
+    assert [*range(100, 150)] == [offset for offset, _ in values_of(path, wanted(), first_row=100)]
+    source = ParquetSource(path, wanted(), first_row=100)
+    source.open(Anybody())
+    while source.poll(100, PATIENCE_S):
+        assert source.total_bytes is not None
+    assert source.total_bytes == source.bytes_read == path.stat().st_size
+    assert [] == values_of(path, wanted(), first_row=150)
+
+
+def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
+    """Its columns are checked all the same."""
+    path = written(tmp_path / "a", pa.table({"id": pa.array([], pa.string()), "body": pa.array([], pa.string())}))
+    assert ([], []) == (row_group_ends(path), values_of(path, wanted()))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    """Whether its description or its data is damaged; the run ends there instead of waiting for rows."""
+    texts = [str(each) * 50 for each in range(500)]
+    path = written(tmp_path / "a", pa.table({"id": texts, "body": texts}), use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[4:2_000] = b"\x07" * 1_996
+    path.write_bytes(content)
+    with pytest.raises(FatalError, match=f"cannot read {path}"):
+        values_of(path, wanted())
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(FatalError, match=f"cannot read {path} as Parquet"):
+        row_group_ends(path)
