@@ -19,7 +19,6 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
 from enricher.workshop.arguments import JsonOption, ModelArgument, PageOption
-from enricher.workshop.comparison.answers import answers_written, run_model
 from enricher.workshop.comparison.cells import (
     CHANGE_COLUMNS,
     COLUMNS,
@@ -29,6 +28,7 @@ from enricher.workshop.comparison.cells import (
     row_cells,
 )
 from enricher.workshop.comparison.figures import compare, judge
+from enricher.workshop.comparison.model_answers import answers_written, run_model
 from enricher.workshop.comparison.offset_ranges import FORMS, ranges_of, time_of
 from enricher.workshop.comparison.sampling import (
     articles_behind,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.kafka.reading.ranges import Progress
     from enricher.worker.settings import Settings
-    from enricher.workshop.comparison.answers import Answers
     from enricher.workshop.comparison.figures import Comparison, Verdict
+    from enricher.workshop.comparison.model_answers import Answers
     from enricher.workshop.comparison.sampling import Sample, Written
     from enricher.workshop.scores import Evaluation
 

@@ -12,7 +12,7 @@ from support.clock import Clock
 from enricher.operate.publish import command
 from enricher.operate.publish.command import _Sending
 from enricher.operate.publish.publisher import Publisher
-from enricher.operate.publish.rate import TokenBucket
+from enricher.operate.publish.token_bucket import TokenBucket
 from enricher.worker.articles import FieldMapping
 from enricher.worker.commands.console import Ticker
 from enricher.worker.files import Line

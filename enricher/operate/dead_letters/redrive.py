@@ -18,7 +18,7 @@ from enricher.operate.dead_letters.redriving import MOST_RECORDS, Ending, Reader
 from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.publish.rate import TokenBucket
+from enricher.operate.publish.token_bucket import TokenBucket
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.reading.ranges import RangeReader

@@ -12,7 +12,7 @@ import typer
 from enricher.errors import BrokerError, SettingsError
 from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
 from enricher.operate.publish.publisher import Publisher
-from enricher.operate.publish.rate import TokenBucket
+from enricher.operate.publish.token_bucket import TokenBucket
 from enricher.worker.articles import FieldMapping
 from enricher.worker.articles.mapping import HEADER
 from enricher.worker.build.kafka import kafka_config

@@ -228,8 +228,8 @@ class Pacing:
         deadlines = [now_s + self._limits.idle_wait_s]
         if self.busy and self.capacity:
             deadlines.append(now_s + max(_SHORTEST_POLL, self.load.busy) * self._limits.poll_interval_s)
-        if (next_s := self.rate.next_s(now_s)) is not None:
-            deadlines.append(next_s)
+        if (wait_s := self.rate.wait_s(now_s)) is not None:
+            deadlines.append(now_s + wait_s)
         due_s = self._scheduler.next_due_s()
         if due_s is not None and self._engine.capacity:
             deadlines.append(due_s)

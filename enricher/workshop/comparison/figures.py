@@ -16,7 +16,7 @@ from enricher.workshop.gate.shares import PerText, Share, share
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from enricher.workshop.comparison.answers import Answer, Answers, Cost
+    from enricher.workshop.comparison.model_answers import Answer, Answers, Cost
 
 _MOST_FREQUENT = 20
 _MOST_LANGUAGES = 20

@@ -1,9 +1,11 @@
-"""Limits the rate of publishing with a token bucket; after a pause, the missed articles are not sent in a burst."""
+"""Limits the rate of publishing; after a pause, the missed articles are not sent in a burst."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+
+from enricher.worker.rules.rate import RateLimit
 
 BURST_S = 0.1
 """The largest burst after a pause: the articles of this much time, at least one."""
@@ -16,9 +18,8 @@ class TokenBucket:
 
     def __init__(self, rate_per_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate_per_s = rate_per_s
-        self._capacity = max(1.0, rate_per_s * BURST_S)
         self._clock = clock
-        self._tokens, self._filled_s = 1.0, clock()
+        self._limit = RateLimit(rate_per_s, clock(), burst_s=BURST_S)
 
     @property
     def most_unanswered(self) -> float:
@@ -27,11 +28,8 @@ class TokenBucket:
 
     def wait_s(self) -> float:
         """Seconds until an article may go; 0 if one may go now."""
-        now_s = self._clock()
-        self._tokens = min(self._capacity, self._tokens + (now_s - self._filled_s) * self._rate_per_s)
-        self._filled_s = now_s
-        return max(0.0, (1.0 - self._tokens) / self._rate_per_s)
+        return self._limit.wait_s(self._clock()) or 0.0
 
     def take(self) -> None:
         """Count one article as sent."""
-        self._tokens -= 1.0
+        self._limit.taken(1, self._clock())
