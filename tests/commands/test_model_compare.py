@@ -208,7 +208,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both models are the stub, which needs no time."""
-    monkeypatch.setattr(answers, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
+    monkeypatch.setattr(model_answers, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
 
 
 def on_topics(topics: Topics, *arguments: str) -> dict[str, Any]:
