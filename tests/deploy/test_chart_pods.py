@@ -223,7 +223,7 @@ def test_a_replay_is_a_job_with_the_settings_of_the_workers_but_for_its_own(monk
     job = rendered.one("Job")["spec"]
     (container,) = job["template"]["spec"]["containers"]
     assert (4, 4, "Indexed") == (job["parallelism"], job["completions"], job["completionMode"])
-    assert [2, 3, 4] == job["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
+    assert [2, 3, 4, 12] == job["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
     assert ["replay", "--from=2026-11-23T00:00Z", "--to=2026-11-24T00:00Z", "--into=entities.v2"] == container["args"][
         :4
     ]

@@ -104,7 +104,17 @@ def test_the_page_takes_every_article_from_one_model_to_the_next(topics: Topics,
         assert 0 == live.wait(PATIENCE_S)
     for output in (topics.output, topic):
         assert_exactly_once(read_all(topics.bootstrap_servers, output), places)
-    models = {
-        orjson.loads(message.value() or b"")["model"]["name"] for message in read_all(topics.bootstrap_servers, topic)
-    }
-    assert {"next"} == models
+    values = [message.value() or b"" for message in read_all(topics.bootstrap_servers, topic)]
+    assert {"next"} == {orjson.loads(value)["model"]["name"] for value in values}
+    assert sorted(values) == sorted(
+        lines_of_enrich([sent.value or b"" for sent in places.values()], next_model, tmp_path)
+    )
+
+
+def lines_of_enrich(articles: list[bytes], model: Path, folder: Path) -> list[bytes]:
+    """What `enricher enrich` makes of these with the model: the other way into the same pipeline."""
+    written, lines = folder / "articles.jsonl", folder / "records.jsonl"
+    written.write_bytes(b"\n".join(articles))
+    command = [sys.executable, "-m", "enricher", "-q", "enrich", str(written), "--output", str(lines)]
+    subprocess.run(command, env={**os.environ, "ENRICHER_MODEL__SOURCE": str(model)}, check=True, timeout=PATIENCE_S)
+    return lines.read_bytes().splitlines()
