@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from registry.server import Behaviour, Registry, drip, hang_up, serving, status
+from support.schema_registry import Behaviour, Registry, drip, hang_up, serving, status
 
 from enricher.operate.doctor import registry as checks
 from enricher.operate.doctor.findings import Finding, exit_code
@@ -79,7 +79,7 @@ def test_the_registered_schema_of_records_is_found(registry: Registry, monkeypat
     schema = record_writer("avro").schema
     assert schema is not None
     subject = subject_of(load_settings())
-    registry.versions[subject, "1"] = {"subject": subject, "version": 1, "id": 5, "schema": schema.text}
+    registry.add(subject, schema.type, schema.text, 5)
     assert "has our Avro schema, version 1, id 5" == found()[f"subject {subject}"].seen
 
 

@@ -8,25 +8,29 @@ from pathlib import Path
 
 import pytest
 from commands.cli_runner import run
-from support.compatibility import SchemaType
-from support.schema_registry import FakeRegistry, fake_registry
+from support.schema_registry import Judge, Registry, serving, status
 from typer.testing import Result
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.worker.contracts import record_schema
+from enricher.worker.contracts import SchemaType, record_schema
 from enricher.worker.registry.levels import recommended_level
 
 FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeRegistry]:
+def fake() -> Iterator[Registry]:
     """An empty registry."""
-    with fake_registry() as found:
+    with serving() as found:
         yield found
 
 
-def with_registry(fake: FakeRegistry, *arguments: str) -> Result:
+def refuses(reason: str, *levels: str) -> Judge:
+    """A registry that refuses every other schema at these levels."""
+    return lambda old, new, level: [reason] * (old not in {"", new} and level in levels)
+
+
+def with_registry(fake: Registry, *arguments: str) -> Result:
     """Run `enricher schemas` with this registry and the output topic `entities`."""
     environment = {"ENRICHER_REGISTRY__URL": fake.url, "ENRICHER_KAFKA__OUTPUT_TOPIC": "entities"}
     return run("schemas", *arguments, env=environment)
@@ -34,22 +38,23 @@ def with_registry(fake: FakeRegistry, *arguments: str) -> Result:
 
 @pytest.mark.parametrize(("output_format", "schema_type"), FORMATS.items())
 def test_register_registers_once_and_then_shows_what_is_there(
-    fake: FakeRegistry, output_format: str, schema_type: SchemaType
+    fake: Registry, output_format: str, schema_type: SchemaType
 ) -> None:
     """The subject belongs to the output topic, the id stays, and nothing else is set."""
     first = with_registry(fake, "register", "--format", output_format, "--json")
     again = with_registry(fake, "register", "--format", output_format, "--json")
     assert (0, 0) == (first.exit_code, again.exit_code), first.output + again.output
-    assert [(100, schema_type, record_schema(schema_type))] == fake.subjects["entities-value"]
+    found = fake.versions["entities-value", "latest"]
+    assert (schema_type, record_schema(schema_type)) == (found["schemaType"], found["schema"])
     assert [("POST", "/subjects/entities-value/versions")] == fake.changes
     one, two = json.loads(first.stdout), json.loads(again.stdout)
     assert ("registered", "unchanged") == (one["action"], two["action"])
-    assert (1, 100, 1, 100) == (one["version"], one["id"], two["version"], two["id"])
+    assert (1, 17, 1, 17) == (one["version"], one["id"], two["version"], two["id"])
     assert one["newest_version_before"] is None
     assert "BACKWARD" == one["compatibility"] == one["compatibility_before"]
 
 
-def test_register_sets_the_compatibility_only_if_asked(fake: FakeRegistry) -> None:
+def test_register_sets_the_compatibility_only_if_asked(fake: Registry) -> None:
     """Before the schema is registered, so that it is judged by it; and the output says what it means."""
     done = with_registry(fake, "register", "--format", "json-schema", "--compatibility", "FORWARD_TRANSITIVE")
     assert 0 == done.exit_code, done.output
@@ -58,18 +63,18 @@ def test_register_sets_the_compatibility_only_if_asked(fake: FakeRegistry) -> No
         "now FORWARD_TRANSITIVE (who reads with the old schema reads what is written with the new one), was BACKWARD"
         in (done.stdout)
     )
-    assert "registered: version 1, id 100" in done.stdout
+    assert "registered: version 1, id 17" in done.stdout
     assert "Later versions" not in done.stdout
 
 
-def test_register_says_which_compatibility_later_versions_need(fake: FakeRegistry) -> None:
+def test_register_says_which_compatibility_later_versions_need(fake: Registry) -> None:
     """The default of most registries is the wrong one for a JSON Schema."""
     done = with_registry(fake, "register", "--format", "json-schema")
     assert "--compatibility FORWARD_TRANSITIVE" in done.stdout
 
 
 @pytest.mark.parametrize("level", [[], ["--compatibility", "FULL"]])
-def test_a_dry_run_shows_everything_and_changes_nothing(fake: FakeRegistry, level: list[str]) -> None:
+def test_a_dry_run_shows_everything_and_changes_nothing(fake: Registry, level: list[str]) -> None:
     """The schema, the subject and the verdict."""
     done = with_registry(fake, "register", "--format", "avro", "--subject", "mine", "--dry-run", *level)
     assert 0 == done.exit_code, done.output
@@ -80,24 +85,23 @@ def test_a_dry_run_shows_everything_and_changes_nothing(fake: FakeRegistry, leve
 
 
 @pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
-def test_a_schema_that_the_registry_refuses_is_not_registered(fake: FakeRegistry, dry_run: list[str]) -> None:
+def test_a_schema_that_the_registry_refuses_is_not_registered(fake: Registry, dry_run: list[str]) -> None:
     """Exit code 11, with the reason and its place."""
-    fake.subjects["entities-value"] = [
-        (7, "AVRO", record_schema("AVRO").replace('"type": "string"', '"type": "long"', 1))
-    ]
-    before = dict(fake.subjects)
+    fake.add("entities-value", "AVRO", '"string"')
+    fake.judge = refuses("/fields/id: it has another type", "BACKWARD")
+    before = dict(fake.versions)
     done = with_registry(fake, "register", "--format", "avro", "--json", *dry_run)
     assert 11 == done.exit_code, done.output
     assert "refused" == json.loads(done.stdout)["action"]
-    assert any(text.startswith("/fields/id: ") for text in json.loads(done.stdout)["messages"])
-    assert (before, []) == (fake.subjects, fake.changes)
+    if dry_run:
+        assert ["/fields/id: it has another type"] == json.loads(done.stdout)["messages"]
+    assert before == fake.versions
 
 
-def test_the_trap_is_seen_and_the_advice_helps(fake: FakeRegistry) -> None:
+def test_the_trap_is_seen_and_the_advice_helps(fake: Registry) -> None:
     """At BACKWARD a registry refuses one more optional field; at the level that we advise it accepts it."""
-    older = json.loads(record_schema("JSON"))
-    del older["properties"]["url"]
-    fake.subjects["entities-value"] = [(7, "JSON", json.dumps(older))]
+    fake.add("entities-value", "JSON", "{}")
+    fake.judge = refuses("/properties/url: only the new schema knows it", "BACKWARD")
     refused = with_registry(fake, "register", "--format", "json-schema")
     advised = recommended_level("JSON")
     shown = with_registry(fake, "register", "--format", "json-schema", "--dry-run", "--compatibility", advised)
@@ -111,7 +115,7 @@ def test_the_trap_is_seen_and_the_advice_helps(fake: FakeRegistry) -> None:
     assert {"action": "registered", "version": 2, "newest_version_before": 1}.items() <= json.loads(done.stdout).items()
 
 
-def test_register_needs_a_format_with_a_schema(fake: FakeRegistry) -> None:
+def test_register_needs_a_format_with_a_schema(fake: Registry) -> None:
     """Plain JSON names no schema."""
     done = with_registry(fake, "register")
     assert isinstance(done.exception, SettingsError)
@@ -119,31 +123,31 @@ def test_register_needs_a_format_with_a_schema(fake: FakeRegistry) -> None:
 
 
 @pytest.mark.parametrize("command", [["register", "--format", "avro"], ["check", "--format", "avro"]])
-@pytest.mark.parametrize("status", [401, 500, 503])
-def test_a_registry_that_fails_ends_a_command_with_code_4(fake: FakeRegistry, command: list[str], status: int) -> None:
+@pytest.mark.parametrize("number", [401, 500, 503])
+def test_a_registry_that_fails_ends_a_command_with_code_4(fake: Registry, command: list[str], number: int) -> None:
     """A command does not wait for a registry; a worker does."""
-    fake.fails_with = status
+    fake.behaviour = status(number)
     done = with_registry(fake, *command)
     assert isinstance(done.exception, BrokerError)
     assert 4 == done.exception.exit_code
-    assert str(status) in str(done.exception)
+    assert str(number) in str(done.exception)
 
 
 @pytest.mark.parametrize("says_why", [True, False])
-def test_check_asks_the_registry_with_our_schema(fake: FakeRegistry, *, says_why: bool) -> None:
+def test_check_asks_the_registry_with_our_schema(fake: Registry, *, says_why: bool) -> None:
     """The subject's own level decides; the reasons are the registry's, and without any the output says so."""
     fake.says_why = says_why
     empty = with_registry(fake, "check", "--format", "avro", "--json")
-    fake.subjects["entities-value"] = [(7, "AVRO", record_schema("AVRO"))]
+    fake.add("entities-value", "AVRO", record_schema("AVRO"))
     same = with_registry(fake, "check", "--format", "avro", "--json")
-    fake.subjects["entities-value"] = [(7, "AVRO", record_schema("AVRO").replace('"id",', '"key",'))]
+    reason = "/fields/id: only the new schema has this field, and it has no default"
+    fake.judge = lambda *_: [reason]
     other = with_registry(fake, "check", "--format", "avro", "--json")
     shown = with_registry(fake, "check", "--format", "avro")
     assert (0, 0, 11, 11) == (empty.exit_code, same.exit_code, other.exit_code, shown.exit_code)
     assert [None, 1, 1] == [json.loads(each.stdout)["newest_version"] for each in (empty, same, other)]
     verdict = json.loads(other.stdout)
     assert ("BACKWARD", False) == (verdict["compatibility"], verdict["compatible"])
-    reason = "/fields/id: only the new schema has this field, and it has no default"
     assert ([reason] if says_why else []) == verdict["violations"]
     assert (reason in shown.stdout, "gives no reasons" in shown.stdout) == (says_why, not says_why)
     assert "who reads with the new schema reads what was written with the old one" in shown.stdout
@@ -151,15 +155,15 @@ def test_check_asks_the_registry_with_our_schema(fake: FakeRegistry, *, says_why
 
 
 def test_no_command_compiles_a_schema_that_the_registry_has(
-    fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A `grpc_tools` in the working folder is not run, and neither is the compiler on a text that the registry returns."""
     (tmp_path / "grpc_tools").mkdir()
     for name in ("__init__.py", "protoc.py"):
         (tmp_path / "grpc_tools" / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    fake.subjects["entities-value"] = [(7, "PROTOBUF", 'syntax = "proto3"; import "/etc/passwd"; message M {}')]
-    fake.judge = lambda _old, _new, _level: ["it breaks"]
+    fake.add("entities-value", "PROTOBUF", 'syntax = "proto3"; import "/etc/passwd"; message M {}')
+    fake.judge = lambda *_: ["it breaks"]
     fake.says_why = False
     for command in (["check"], ["register", "--dry-run"], ["register", "--dry-run", "--compatibility", "FULL"]):
         done = with_registry(fake, *command, "--format", "protobuf")

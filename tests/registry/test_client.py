@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 import trustme
-from registry.server import Handler, Registry, babble, drip, drip_body, endless, hang_up, serving, silent, status, told
+from support.schema_registry import (
+    Handler,
+    Registry,
+    babble,
+    drip,
+    drip_body,
+    endless,
+    hang_up,
+    registry_error,
+    serving,
+    silent,
+    status,
+)
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.registry.client import RegistryClient
@@ -87,7 +99,11 @@ def test_only_a_registrys_own_404_means_unknown() -> None:
         asks = client(registry.url)
         with pytest.raises(UnknownToRegistry, match="Schema 7 not found"):
             asks.schema(SEVEN)
-        for answer in (status(404), lambda _: told(404, 404, "Not Found"), status(404, b'{"error_code": "40403"}')):
+        for answer in (
+            status(404),
+            lambda _: registry_error(404, 404, "Not Found"),
+            status(404, b'{"error_code": "40403"}'),
+        ):
             registry.behaviour = answer
             with pytest.raises(RegistryUnavailable, match="404"):
                 asks.schema(SEVEN)
@@ -258,6 +274,7 @@ def test_subjects_versions_levels_and_checks() -> None:
     """What the commands ask."""
     schema = Schema("AVRO", TEXT)
     with serving() as registry:
+        registry.levels["own"] = "FULL"
         asks = client(registry.url)
         assert (None, None, []) == (asks.latest("s/x"), asks.lookup("s/x", schema), asks.versions("s/x"))
         assert 17 == asks.register("s/x", schema)

@@ -7,11 +7,10 @@ import uuid
 
 import pytest
 from commands.cli_runner import run
-from support.compatibility import SchemaType
 from support.schema_changes import FILES, Change, all_changes, changes, contract
 
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.contracts import record_schema
+from enricher.worker.contracts import SchemaType, record_schema
 from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.levels import recommended_level

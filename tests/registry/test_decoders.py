@@ -13,8 +13,20 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from registry.server import Answer, Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
 from support.patience import wait_until
+from support.schema_registry import (
+    Answer,
+    Behaviour,
+    Handler,
+    Registry,
+    drip,
+    endless,
+    hang_up,
+    registry_error,
+    serving,
+    silent,
+    status,
+)
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
@@ -367,7 +379,7 @@ def test_how_long_an_unknown_id_may_wait_is_a_setting(tmp_path: Path) -> None:
         assert '"string"' == at.get(ref(404))
 
 
-FORBIDDEN = told(403, 40301, "User is denied operation Read on Subject")
+FORBIDDEN = registry_error(403, 40301, "User is denied operation Read on Subject")
 
 
 @pytest.mark.parametrize("behaviour", [lambda _: FORBIDDEN, status(400), status(401), status(403), status(500)])
@@ -426,7 +438,7 @@ def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: 
     def flapping(handler: Handler) -> Answer:
         if handler.path.endswith("/7") or next(fails):
             return 503, b"<html>overloaded</html>"
-        return told(404, 40403, "Schema not found")
+        return registry_error(404, 40403, "Schema not found")
 
     registry = Registry({"7": TEXT}, behaviour=flapping, only_path="/schemas/ids/")
     patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from registry.server import Registry, serving
+from support.schema_registry import Registry, serving
 
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.registry.client import RegistryClient

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registry.server import Registry, serving, status
+from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
@@ -27,8 +27,7 @@ def registry() -> Iterator[Registry]:
 
 def register(registry: Registry, schema_id: int, schema: Schema = SCHEMA) -> None:
     """Let the subject have this schema."""
-    version = {"subject": "s", "version": 1, "id": schema_id, "schema": schema.text}
-    registry.versions["s", "1"] = version
+    registry.add("s", schema.type, schema.text, schema_id)
 
 
 def of_records(

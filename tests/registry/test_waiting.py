@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from loop.world import RULES
-from registry.server import Registry, serving, silent
+from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef

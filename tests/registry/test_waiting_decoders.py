@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from registry.server import Registry, serving, silent
 from support.patience import PATIENCE_S
+from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef

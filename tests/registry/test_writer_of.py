@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registry.server import Registry, serving, status
+from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.build.record_schema import check_record_schema, writer_of

@@ -82,7 +82,6 @@ SLOW = (
     "pipeline/test_decoding_rule.py",
     "pipeline/test_invariance.py",
     "processes/test_supervisor.py",
-    "schemas/test_compatibility_protobuf.py",
     "scripts/bench/test_gpu_bench.py",
     "scripts/bench/test_peers.py",
     "scripts/bench/test_tasks_leg.py",

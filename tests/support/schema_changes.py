@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.compatibility import SchemaType
+from enricher.worker.contracts import SchemaType
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 FILES: dict[SchemaType, str] = {

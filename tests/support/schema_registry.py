@@ -1,130 +1,243 @@
-"""A schema registry on loopback: as much of Confluent's API as the commands ask for, with its default level BACKWARD.
+"""A schema registry on a port of this machine: as much of Confluent's API as our client asks for, wrong on demand.
 
-Compatibility is judged by the rules of `support.compatibility`; that a real registry judges alike is shown with
-Apicurio's, in `tests/registry/test_compatibility_registry.py`.
+How a real one judges is shown with Apicurio's (`tests/registry/test_compatibility_registry.py`): this one asks `judge`.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from support.compatibility import Level, violations
+from support.patience import PATIENCE_S
 
-Answer = tuple[int, Any]
-_NO_SUBJECT: Answer = (404, {"error_code": 40401, "message": "Subject not found."})
+Answer = tuple[int, bytes]
+Behaviour = Callable[["Handler"], Answer | None]
+"""Answers instead of the registry; None if it has written its answer itself."""
+Judge = Callable[[str, str, str], list[str]]
+"""An older schema of the subject, a new one, and the level; returns what stands in the way."""
 
 
-class FakeRegistry:
-    """Subjects with versions (id, type, text), and levels. `fails_with`: every answer is this status instead."""
+def registry_error(status: int, code: int, message: str) -> Answer:
+    """An error as registries answer it."""
+    return status, json.dumps({"error_code": code, "message": message}).encode()
 
-    def __init__(self) -> None:
-        self.subjects: dict[str, list[tuple[int, str, str]]] = {}
-        self.levels: dict[str, str] = {}
-        self.fails_with: int | None = None
-        self.says_why = True
-        self.judge: Callable[[str, str, Level], list[str]] | None = None
-        """Judges two texts instead of our rules."""
-        self.changes: list[tuple[str, str]] = []
-        """Method and path of each request that changed something."""
-        self.url = ""
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
-        """What a request is answered."""
-        if self.fails_with is not None:
-            return self.fails_with, {"error_code": self.fails_with, "message": "no"}
+def _json(value: object) -> Answer:
+    return 200, json.dumps(value).encode()
+
+
+def status(number: int, body: bytes = b"<html>a proxy</html>") -> Behaviour:
+    """An answer that does not come from a registry."""
+    return lambda _handler: (number, body)
+
+
+def drip(handler: Handler) -> None:
+    """A byte now and then: each read is quick, and the headers never end."""
+    with suppress(OSError):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while not handler.registry.closing.wait(0.02):
+            handler.wfile.write(b"X-More: to come\r\n")
+            handler.wfile.flush()
+
+
+def drip_body(handler: Handler) -> None:
+    """The same in the body."""
+    with suppress(OSError):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{")
+        while not handler.registry.closing.wait(0.02):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+
+
+def endless(handler: Handler) -> None:
+    """A body of 200 MB; counts what it could send."""
+    with suppress(OSError):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n")
+        for _ in range(200):
+            handler.wfile.write(b" " * 1_000_000)
+            handler.registry.sent_bytes += 1_000_000
+
+
+def silent(handler: Handler) -> None:
+    """No answer until the end."""
+    handler.registry.closing.wait(PATIENCE_S)
+
+
+def babble(handler: Handler) -> None:
+    """Not HTTP at all."""
+    handler.wfile.write(b"\x00\x00\x00\x04\x7f\xff\r\n" * 10)
+    handler.close_connection = True
+
+
+def hang_up(handler: Handler) -> None:
+    """The connection ends without an answer."""
+    handler.close_connection = True
+
+
+def _refuse_marked(_old: str, new: str, _level: str) -> list[str]:
+    return ["it breaks"] * ("incompatible" in new)
+
+
+@dataclass(slots=True)
+class Registry:
+    """What is registered, what was asked, and how it behaves."""
+
+    schemas: dict[str, dict[str, object]] = field(default_factory=dict)
+    """By id or GUID."""
+    versions: dict[tuple[str, str], dict[str, object]] = field(default_factory=dict)
+    levels: dict[str, str] = field(default_factory=lambda: {"": "BACKWARD"})
+    """By subject; under the empty name the one of all others."""
+    judge: Judge = _refuse_marked
+    says_why: bool = True
+    has_guids: bool = True
+    behaviour: Behaviour | None = None
+    only: str | None = None
+    """Behave so only for this id."""
+    only_path: str = ""
+    """Behave so only for paths that begin so."""
+    requests: list[tuple[float, str, str]] = field(default_factory=list)
+    """Time, method, path."""
+    authorizations: list[str | None] = field(default_factory=list)
+    sent_bytes: int = 0
+    url: str = ""
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def asked(self) -> list[str]:
+        """The ids that were asked for."""
+        return [match[1] for _, _, path in self.requests if (match := re.match(r"/schemas/(?:ids|guids)/(.+)", path))]
+
+    @property
+    def changes(self) -> list[tuple[str, str]]:
+        """Method and path of each request to register a schema or to set a level."""
+        changing = re.compile(r"POST /subjects/.+/versions|PUT /")
+        return [(method, path) for _, method, path in self.requests if changing.match(f"{method} {path}")]
+
+    def add(self, subject: str, kind: object, text: str, number: int | None = None) -> dict[str, object]:
+        """Let this be the newest version of the subject; `number`: its id."""
+        version = self._count(subject) + 1
+        number = 17 + len(self.versions) // 2 if number is None else number
+        added = {"subject": subject, "version": version, "id": number, "schemaType": kind, "schema": text}
+        self.versions[subject, str(version)] = self.versions[subject, "latest"] = self.schemas[str(number)] = added
+        return added
+
+    def answer(self, method: str, path: str, body: bytes) -> Answer:  # noqa: C901, PLR0911  one line per path
+        """As a registry does."""
         parts = [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]
-        if parts[0] == "config":
-            return self._config(method, path, parts[1] if len(parts) > 1 else "", body)
-        if parts[0] == "compatibility":
-            return self._compatible(parts[2], body)
-        assert parts[0] == "subjects"
-        if method == "GET":
-            return self._versions(parts[1], parts[3] if len(parts) > 3 else "")
-        if len(parts) == 2:
-            return self._lookup(parts[1], body)
-        return self._register(path, parts[1], body)
+        match (method, *parts):
+            case ("GET", "schemas", "guids", _) if not self.has_guids:
+                return registry_error(404, 404, "HTTP 404 Not Found")
+            case ("GET", "schemas", "types"):
+                return 200, b'["JSON", "PROTOBUF", "AVRO"]'
+            case ("GET", "schemas", "ids" | "guids", name):
+                found = self.schemas.get(name)
+                return _json(found) if found else registry_error(404, 40403, f"Schema {name} not found")
+            case ("GET", "subjects", subject, "versions", version):
+                found = self.versions.get((subject, version))
+                return _json(found) if found else registry_error(404, 40402, "Version not found")
+            case ("GET", "subjects", subject, "versions"):
+                count = self._count(subject)
+                return _json(list(range(1, count + 1))) if count else registry_error(404, 40401, "Subject not found")
+            case ("GET", "subjects"):
+                return _json(sorted({subject for subject, _ in self.versions}))
+            case ("POST", "subjects", subject):
+                return self._look_up(subject, json.loads(body)["schema"])
+            case ("POST", "subjects", subject, "versions"):
+                return self._register(subject, json.loads(body))
+            case ("POST", "compatibility", "subjects", subject, "versions"):
+                reasons = self._reasons(subject, json.loads(body)["schema"])
+                return _json({"is_compatible": not reasons} | ({"messages": reasons} if self.says_why else {}))
+            case ("GET", "config", subject) if subject not in self.levels:
+                return registry_error(404, 40408, "no level of its own")
+            case ("GET", "config", *subject):
+                return _json({"compatibilityLevel": self.levels["".join(subject)]})
+            case ("PUT", "config", subject):
+                self.levels[subject] = json.loads(body)["compatibility"]
+                return 200, body
+        return registry_error(404, 404, "HTTP 404 Not Found")
 
-    def _config(self, method: str, path: str, subject: str, body: dict[str, Any]) -> Answer:
-        if method == "PUT":
-            self.changes.append((method, path))
-            self.levels[subject] = body["compatibility"]
-            return 200, body
-        return 200, {"compatibilityLevel": self.levels.get(subject, "BACKWARD")}
+    def _count(self, subject: str) -> int:
+        return sum(name == subject and version != "latest" for name, version in self.versions)
 
-    def _told(self, subject: str, body: dict[str, Any]) -> list[str]:
-        level = Level(self.levels.get(subject, "BACKWARD"))
-        versions = self.subjects.get(subject, [])[None if level.endswith("TRANSITIVE") else -1 :]
-        kind = body.get("schemaType", "AVRO")
-        judge = self.judge or (lambda old, new, at: [str(each) for each in violations(kind, old, new, at)])
-        return [each for _, _, text in versions for each in judge(text, body["schema"], level)]
+    def _look_up(self, subject: str, text: str) -> Answer:
+        for (name, _), version in self.versions.items():
+            if name == subject and version["schema"] == text:
+                return _json(version)
+        return registry_error(404, 40403, "Schema not found")
 
-    def _compatible(self, subject: str, body: dict[str, Any]) -> Answer:
-        if subject not in self.subjects:
-            return _NO_SUBJECT
-        told = self._told(subject, body)
-        return 200, {"is_compatible": not told} | ({"messages": told} if self.says_why else {})
+    def _register(self, subject: str, body: dict[str, str]) -> Answer:
+        if "invalid" in body["schema"]:
+            return registry_error(422, 42201, "Invalid schema")
+        if self._reasons(subject, body["schema"]):
+            return registry_error(409, 409, "incompatible with an earlier one")
+        return _json({"id": self.add(subject, body.get("schemaType", "AVRO"), body["schema"])["id"]})
 
-    def _versions(self, subject: str, which: str) -> Answer:
-        if subject not in self.subjects:
-            return _NO_SUBJECT
-        count = len(self.subjects[subject])
-        if not which:
-            return 200, list(range(1, count + 1))
-        return 200, self._version(subject, count if which == "latest" else int(which))
+    def _reasons(self, subject: str, text: str) -> list[str]:
+        newest = self.versions.get((subject, "latest"), {"schema": ""})
+        return self.judge(str(newest["schema"]), text, self.levels.get(subject, self.levels[""]))
 
-    def _version(self, subject: str, number: int) -> dict[str, Any]:
-        schema_id, kind, text = self.subjects[subject][number - 1]
-        return {"subject": subject, "version": number, "id": schema_id, "schemaType": kind, "schema": text}
 
-    def _lookup(self, subject: str, body: dict[str, Any]) -> Answer:
-        for number, (_, _, text) in enumerate(self.subjects.get(subject, ()), 1):
-            if text == body["schema"]:
-                return 200, self._version(subject, number)
-        return (404, {"error_code": 40403, "message": "Schema not found"}) if subject in self.subjects else _NO_SUBJECT
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
 
-    def _register(self, path: str, subject: str, body: dict[str, Any]) -> Answer:
-        self.changes.append(("POST", path))
-        if self._told(subject, body):
-            return 409, {"error_code": 409, "message": "incompatible"}
-        number = 100 + sum(map(len, self.subjects.values()))
-        self.subjects.setdefault(subject, []).append((number, body.get("schemaType", "AVRO"), body["schema"]))
-        return 200, {"id": number}
+    registry: Registry
+
+    def _serve(self) -> None:
+        registry = self.registry
+        registry.requests.append((time.monotonic(), self.command, self.path))
+        registry.authorizations.append(self.headers.get("Authorization"))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        behaviour = registry.behaviour
+        concerned = self.path.startswith(registry.only_path)
+        if behaviour and concerned and (registry.only is None or self.path.endswith(f"/{registry.only}")):
+            answer = behaviour(self)
+        else:
+            answer = registry.answer(self.command, self.path, body)
+        if answer:
+            self.send_response(answer[0])
+            if 300 <= answer[0] < 400:
+                self.send_header("Location", "http://elsewhere.invalid/")
+            self.send_header("Content-Length", str(len(answer[1])))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(answer[1])
+
+    do_GET = do_POST = do_PUT = _serve  # noqa: N815  http.server's names
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # with the default of 5, some of eight connections at once are made a second later
 
 
 @contextmanager
-def fake_registry() -> Iterator[FakeRegistry]:
-    """A registry that answers at its `url`."""
-    registry = FakeRegistry()
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            status, value = registry.answer(self.command, self.path, json.loads(body or b"{}"))
-            text = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_PUT = _answer  # noqa: N815  names of the base class
-
-        def log_message(self, *_arguments: object) -> None:
-            """Nothing on standard error."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+def serving(
+    registry: Registry | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[Registry]:
+    """Serve a registry while the body runs."""
+    registry = registry or Registry()
+    registry.closing.clear()
+    server = _Server(("127.0.0.1", port), type("Bound", (Handler,), {"registry": registry}))
+    server.daemon_threads = True
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    registry.url = f"http://127.0.0.1:{server.server_port}"
+    registry.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     try:
         yield registry
     finally:
+        registry.closing.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
 import pytest
 from support.patience import PATIENCE_S, wait_until
 from support.registry_proxies import GuardedProxy
+from support.schema_registry import Registry, serving, status
 
 from tools.registry import Fault, FaultProxy
 from tools.registry.faults import ANSWERS, HUGE_BYTES
@@ -17,28 +17,14 @@ from tools.registry.faults import ANSWERS, HUGE_BYTES
 SCHEMA = b'{"schema":"\\"string\\""}'
 
 
-class Registry(BaseHTTPRequestHandler):
-    """Knows one schema."""
-
-    def do_GET(self) -> None:
-        """The same answer for every path."""
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(SCHEMA)))
-        self.end_headers()
-        self.wfile.write(SCHEMA)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-        """Nothing to say."""
-
-
 @pytest.fixture
 def proxy() -> Iterator[FaultProxy]:
-    """A proxy in front of a registry of one schema."""
-    with HTTPServer(("127.0.0.1", 0), Registry) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        with FaultProxy(f"http://127.0.0.1:{server.server_port}/api") as proxy:
-            yield proxy
-        server.shutdown()
+    """A proxy in front of a registry that has the same answer for every path."""
+    with (
+        serving(Registry(behaviour=status(200, SCHEMA))) as registry,
+        FaultProxy(f"{registry.url}/api") as proxy,
+    ):
+        yield proxy
 
 
 @pytest.fixture

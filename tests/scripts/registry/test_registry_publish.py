@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from commands.cli_runner import article, json_lines, run
-from registry.server import Registry, serving
 from support.reading import read_all
+from support.schema_registry import Registry, serving
 from typer.testing import CliRunner
 
 from enricher.errors import BrokerError, FatalError, SettingsError
