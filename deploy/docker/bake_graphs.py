@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
     """Build one graph for each variant that may serve on `device`, readable by any user; returns their folders."""
     graphs = checkpoint.folder / GRAPHS_FOLDER
-    built = [
-        prepare_variant(checkpoint, variant, device, cache_dir=graphs) for variant in _eligible(checkpoint, device)
-    ]
+    built = [prepare_variant(checkpoint, variant, device, cache_dir=graphs) for variant in eligible(checkpoint, device)]
     folders = [each.onnx_path.parent for each in built]
     for folder in (graphs, *folders):
         folder.chmod(0o755)
@@ -37,7 +35,7 @@ def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
     return folders
 
 
-def _eligible(checkpoint: Checkpoint, device: Device) -> list[Variant]:
+def eligible(checkpoint: Checkpoint, device: Device) -> list[Variant]:
     """Reduced variants with a passing report, and the first other one that runs: no later one is ever chosen.
 
     The build knows whether OpenVINO is installed; what the processor can compute is known only where the image runs, and

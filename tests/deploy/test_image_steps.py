@@ -108,7 +108,7 @@ def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> 
     assert {0o755} == {path.stat().st_mode & 0o777 for path in (*built, *{path.parent for path in built})}
     weights = [path / "model.weights" for path in built]
     assert weights[1].samefile(weights[2])
-    variant = module("bake_graphs")._eligible(checkpoint, "cpu")[-1]
+    variant = module("bake_graphs").eligible(checkpoint, "cpu")[-1]
     cache = tmp_path / "cache"
     assert built[-1] / "model.onnx" == prepare_variant(checkpoint, variant, "cpu", cache_dir=cache).onnx_path
     assert not cache.exists()
@@ -117,5 +117,5 @@ def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> 
 def test_without_a_gpu_an_image_gets_the_graph_that_one_serves() -> None:
     """Packed fp32, as long as no report of fp16 is in the folder: a worker with a GPU then builds nothing."""
     assert ["packed-cuda-fp32"] == [
-        each.name for each in module("bake_graphs")._eligible(open_model(EMBEDDED_FOLDER), "cuda")
+        each.name for each in module("bake_graphs").eligible(open_model(EMBEDDED_FOLDER), "cuda")
     ]

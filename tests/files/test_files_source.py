@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.patience import PATIENCE_S
 from enricher.errors import FatalError
 from enricher.worker.files import LineSource
 from enricher.worker.files import source as source_module
+from enricher.worker.files.lines import Line, LineReader
 from enricher.worker.loop.ports import Source
 from enricher.worker.records import Partition, RawRecord
 
@@ -51,10 +53,12 @@ def opened(path: Path, content: bytes, **bounds: int) -> LineSource:
 def read_all(source: LineSource, limit: int = 100) -> list[RawRecord]:
     """Poll until the end of the input was seen."""
     records: list[RawRecord] = []
-    while not source._ended:
+    while not source.caught_up():
         found = source.poll(limit, PATIENCE_S)
         assert len(found) <= limit
         records += found
+        if found:
+            source.note_committed({source.partition: found[-1].offset + 1})
     return records
 
 
@@ -145,7 +149,7 @@ def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
     assert len(source.poll(1, PATIENCE_S)) == 1
     source.note_committed({source.partition: 1})
     assert not source.caught_up(), "there is more"
-    read_all(source)
+    assert [1, 0] == [len(source.poll(1, PATIENCE_S)) for _ in range(2)], "the last line, and the end"
     assert not source.caught_up(), "b is not written"
     source.note_committed({source.partition: 2})
     assert source.caught_up(), "a blank line at the end needs no writing"
@@ -219,16 +223,26 @@ def test_input_that_cannot_be_opened_ends_the_run(tmp_path: Path, name: str) -> 
 
 
 def test_reader_stays_within_its_bound_and_ends_when_closed(tmp_path: Path) -> None:
-    """It waits while nobody polls, and closing lets it go."""
-    source = opened(tmp_path / "a.jsonl", b"a\n" * 10_000, queue_lines=4)
-    source.poll(1, PATIENCE_S)
-    reader = source._reader
-    assert reader is not None
-    assert len(reader._items) <= 4
-    source.close()
-    reader._thread.join(PATIENCE_S)
-    assert not reader._thread.is_alive()
-    assert reader._stream.closed
+    """It waits while nobody takes lines, and closing lets it go."""
+    taken, full, before = 0, threading.Event(), set(threading.enumerate())
+
+    def lines() -> Iterator[Line]:
+        nonlocal taken
+        for number in range(10_000):
+            taken += 1
+            if taken == 1 + 4 + 1:  # the one that was got, the queue, and the one behind it
+                full.set()
+            yield Line("a", number, b"x")
+
+    (tmp_path / "a.jsonl").touch()
+    stream = (tmp_path / "a.jsonl").open("rb")
+    reader = LineReader(stream, lines(), queue_lines=4, queue_bytes=1_000)
+    [thread] = set(threading.enumerate()) - before
+    assert reader.get(PATIENCE_S)
+    assert full.wait(PATIENCE_S)
+    reader.stop()
+    thread.join(PATIENCE_S)
+    assert (6, False, True) == (taken, thread.is_alive(), stream.closed)
 
 
 def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:

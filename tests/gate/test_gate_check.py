@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gate.conftest import Damaged, NotFinite, Twin
+from support.sessions import replace_session
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.gate_figures import Composition
@@ -90,7 +91,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
     """A NaN where the label did not need it today is a wrong label tomorrow."""
     tokens = tokenized(embedded, ArticleTokenizer(embedded), gate.gold.texts)
     runner = VariantRunner(prepare_variant(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
-    runner._session = NotFinite(runner._session)
+    replace_session(runner, NotFinite)
     run = runner.run(tokens, COMPOSITIONS[1][1], "")
     sentences = compare("sentences", gate.gold.texts, reference.runs[1], run)
     assert (1.0, 0, 2 * run.windows) == (

@@ -87,7 +87,7 @@ def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
     assert "the model has finished no batch for 15 s, bound 15 s" == here.health.live().reason
     assert here.world.clock() < 17
     here.process.engine.hangs = False
-    here.process.engine._finish(here.process.engine.submitted[0])
+    here.process.engine.finish(here.process.engine.submitted[0])
     here.process.worker.step()
     here.process.worker.step()
     assert here.health.live().ok

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support.answers import WindowLabels, by_window
-from support.sessions import DeadSession, Watched
+from support.sessions import DeadSession, Watched, replace_session
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import cores
 from enricher.worker.inference.device.cores import default_concurrency
-from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
@@ -120,7 +119,7 @@ def test_what_stands_at_padding_is_no_windows(tmp_path: Path, window: MakeWindow
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
     windows = [window([2, 10, 3]), window([2, 10, 11, 12, 13, 3]), window([2, 3])]
     alone = [_labels(engine, [each])[0] for each in windows]
-    engine._session = _JunkAtPadding(engine._session)
+    replace_session(engine, _JunkAtPadding)
     assert alone == _labels(engine, windows)
 
 
@@ -142,12 +141,10 @@ def test_a_window_longer_than_the_position_table_fails_alone(
     assert [WindowFailure, WindowLabels] == [type(result) for result in results]
 
 
-def test_a_device_that_runs_nothing_any_more_is_fatal(
-    embedded: PreparedModel, pud_windows: list[Window], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_runs_nothing_any_more_is_fatal(embedded: PreparedModel, pud_windows: list[Window]) -> None:
     """A lost device must not turn every article into a dead letter."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
-    monkeypatch.setattr(engine, "_session", DeadSession())
+    replace_session(engine, lambda _: DeadSession())
     with pytest.raises(ModelError, match=r"does not run the model any more.*CUDA error 700"):
         engine.run(Batch((pud_windows[0],)))
     with pytest.raises(ModelError, match="window of padding"):
@@ -158,25 +155,21 @@ def test_warming_up_takes_no_more_threads_than_threads(
     embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thread that ever ran keeps a stream of the device, however many shapes are tried."""
-    engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2), open_session
-    session = Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
-    monkeypatch.setattr(engine, "_session", session)
+    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2)
+    session = replace_session(engine, Watched)
     monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
     engine.warm_up([16, 32, 48, 64], batch_tokens=128)
     assert session.runs > 8
     assert 1 <= len(session.threads) <= 2
 
 
-def test_a_thread_is_opened_with_a_run_in_its_own_thread(
-    embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_is_opened_with_a_run_in_its_own_thread(embedded: PreparedModel) -> None:
     """A device that fails here fails again at the first batch, which reports it."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
-    session = Watched(open_session(embedded.onnx_path, "cpu", threads_per_run=1))
-    monkeypatch.setattr(engine, "_session", session)
+    session = replace_session(engine, Watched)
     engine.open_thread()
     assert session.threads == {threading.get_ident()}
-    monkeypatch.setattr(engine, "_session", DeadSession())
+    replace_session(engine, lambda _: DeadSession())
     engine.open_thread()
 
 

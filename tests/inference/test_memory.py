@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 from support.answers import WindowLabels, by_window
 from support.patience import PATIENCE_S
-from support.sessions import short_of_memory
+from support.sessions import replace_session, short_of_memory
 
 from enricher.errors import ModelError
 from enricher.worker.inference.graph.catalogue import variants_for
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from enricher.worker.inference.device.session import Session
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import BatchResult, Window
 
@@ -101,8 +103,8 @@ def test_what_fits_is_counted_as_the_budget_counts_it(
     embedded: PreparedModel, window: MakeWindow, fits_tokens: int, *, packs: bool
 ) -> None:
     """A window of ten tokens beside one of two is 20 tokens of a padded budget, and 12 of one without padding."""
-    short, _ = short_of_memory(embedded, 22, MemoryError())
-    short._variant = type("Variant", (type(short._variant),), {"packs": packs})()
+    variant = type("Variant", (type(embedded.variant),), {"packs": packs})()
+    short, _ = short_of_memory(replace(embedded, variant=variant), 22, MemoryError())
     result = short.run(Batch((window([101, *[1000] * 8, 102]), window([101, 102])) * 2))
     assert fits_tokens == result.fits_tokens
 
@@ -138,8 +140,8 @@ def test_warming_up_goes_on_in_parts_too(
 ) -> None:
     """A batch budget that is too large for the device is a warning at start, not the end of the worker."""
     short, _ = short_of_memory(embedded, 64, Fail("CUDA failure 2: out of memory"))
-    monkeypatch.setattr(short, "_shapes", lambda *_: [short._padding(16, 16)])
-    short.warm_up()
+    monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
+    short.warm_up([16], batch_tokens=256)
     assert "out of memory: a batch of 16 windows does not fit, one of 64 tokens does" in caplog.text
 
 
@@ -148,10 +150,13 @@ def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_thread
 ) -> None:
     """It would fit, had another thread not taken the memory: it must not be called too large for that."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2)
-    real, first_runs, second_failed = engine._session, threading.Event(), threading.Event()
+    first_runs, second_failed = threading.Event(), threading.Event()
 
     class Shared:
         """The long window's run holds the memory until the short one's first run has failed for it."""
+
+        def __init__(self, real: Session) -> None:
+            self._real = real
 
         def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
             if feeds["input_ids"].size > 10:
@@ -160,10 +165,10 @@ def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_thread
             elif not second_failed.is_set():
                 second_failed.set()
                 raise MemoryError
-            answers: list[npt.NDArray[Any]] = real.run(outputs, feeds)
+            answers: list[npt.NDArray[Any]] = self._real.run(outputs, feeds)
             return answers
 
-    engine._session = Shared()
+    replace_session(engine, Shared)
     with ThreadPoolExecutor(2) as pool:
         large = pool.submit(engine.run, Batch((window([101, *[1000] * 28, 102]),)))
         assert first_runs.wait(PATIENCE_S)
@@ -193,7 +198,9 @@ def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
         for each in done:
             each.result(PATIENCE_S)
     assert log == ["beside", "beside", "alone"]
-    assert (turns._running, turns._alone) == (0, 0)
+    for open_again in (turns.shared, turns.alone):
+        with open_again():
+            """Nothing is left that this would wait for."""
 
 
 REALLY_OUT_OF_MEMORY = """

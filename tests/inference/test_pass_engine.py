@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.answers import WindowHeads, WindowLabels, heads_by_window
-from support.sessions import DeadSession, Watched, short_of_memory
+from support.sessions import DeadSession, Watched, replace_session, short_of_memory
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -181,7 +181,7 @@ def test_a_run_asks_the_session_for_what_it_needs_and_no_more(
     asked = []
     for heads in (checkpoints[:1], checkpoints[1:2], checkpoints):
         engine = engine_of(prepared(heads, variant, cache_dir))
-        engine._session = watched = Watched(engine._session)
+        watched = replace_session(engine, Watched)
         engine.run(Batch(tuple(windows)))
         asked.append((list(watched.outputs), watched.feeds.keys() - variant.feeds(windows, 0).keys()))
     shared = ["head.0.labels", "head.0.scores", "head.1.rows", "head.2.rows", "head.3.rows"]
@@ -281,7 +281,7 @@ def test_a_window_for_which_one_head_is_not_finite_fails_alone(
     batch = [windows[3], bad, windows[12], windows[1]]
     clean = answered(engine, [[bad]])
     output = "head.0.scores" if head == 0 else f"head.{head}.rows"
-    engine._session = _NotFiniteHead(engine._session, variant, output, batch)
+    replace_session(engine, lambda real: _NotFiniteHead(real, variant, output, batch))
     result = engine.run(Batch(tuple(batch)))
     first, failure, *others = heads_by_window(result)
     assert isinstance(failure, WindowFailure)
@@ -318,7 +318,7 @@ def test_a_token_that_poisons_the_encoder_costs_its_own_window(
 def test_warming_up_runs_every_head(shared: PreparedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of padding own no token, and no head may fail for that; with every shape, as on a device that compiles."""
     engine = engine_of(shared)
-    engine._session = watched = Watched(engine._session)
+    watched = replace_session(engine, Watched)
     engine.open_thread()
     engine.warm_up()
     monkeypatch.setattr(type(shared.variant), "runtime", "cuda")
@@ -330,15 +330,17 @@ def test_warming_up_runs_every_head(shared: PreparedModel, monkeypatch: pytest.M
 def test_a_device_that_runs_nothing_any_more_is_fatal(shared: PreparedModel, windows: list[Window]) -> None:
     """For a pass as for a single head."""
     engine = engine_of(shared)
-    engine._session = DeadSession()
+    replace_session(engine, lambda _: DeadSession())
     with pytest.raises(ModelError, match=r"does not run the model any more.*CUDA error 700"):
         engine.run(Batch(tuple(windows)))
 
 
-def test_a_result_says_how_long_a_thread_worked_on_it(checkpoints: list[Checkpoint], cache_dir: Path) -> None:
+def test_a_result_says_how_long_a_thread_worked_on_it(
+    checkpoints: list[Checkpoint], cache_dir: Path, window: MakeWindow
+) -> None:
     """Runs again of windows that failed included; never more than the time of the call."""
     engine = engine_of(prepared(checkpoints, PackedFloat32(), cache_dir))
-    good, bad = engine._padding(8, 3).windows, engine._padding(4000).windows
+    good, bad = (window([2, *[9] * 6, 3]),) * 3, (window([9] * 4_000),)
     for windows in (good, (*good, *bad)):
         began_s = time.monotonic()
         result = engine.run(Batch(windows))

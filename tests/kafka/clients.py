@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
 from support.closing import CLOSING
@@ -106,6 +106,11 @@ def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[Kafka
     poll_until(source, lambda: bool(diary.owned) and all(source.start_of(place) for place in diary.owned))
     source.resume()
     return source, diary
+
+
+def client_of(source: KafkaSource) -> Consumer:
+    """The client that the source reads with, for what it may do by itself: no other part of a test needs it."""
+    return source._consumer
 
 
 def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> list[RawRecord]:

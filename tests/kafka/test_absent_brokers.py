@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from health.test_health_run import Running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, short_articles, worker
 from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
+from support.made_again import topic_id
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
 from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.placement import Placement
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.runtime.wakeup import StopEvent
 from tools.chaos.proxy import Proxy
@@ -128,38 +129,44 @@ def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics
     assert 1 == len(read_all(topics.bootstrap_servers, topics.dead_letters))
 
 
-def create(topics: Topics, name: str) -> None:
-    """A topic like the others."""
+def create(topics: Topics) -> None:
+    """The output topic, like the others."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(PATIENCE_S)
+    new = NewTopic(topics.output, num_partitions=4, replication_factor=1)
+    admin.create_topics([new])[topics.output].result(PATIENCE_S)
+
+
+def delete(topics: Topics) -> None:
+    """The output topic; returns when the broker says that there is none."""
+    AdminClient({"bootstrap.servers": topics.bootstrap_servers}).delete_topics([topics.output])[topics.output].result()
+    gone = partial(topic_id, topics.bootstrap_servers, topics.output)
+    wait_until(lambda: gone() is None, PATIENCE_S, "the topic is gone")
 
 
 class _After(StopEvent):
-    """Creates a topic before a given attempt."""
+    """Creates the output topic before a given attempt."""
 
-    def __init__(self, attempt: int, topics: Topics, name: str) -> None:
+    def __init__(self, attempt: int, topics: Topics) -> None:
         super().__init__()
-        self._left, self._topics, self._name = attempt, topics, name
+        self._left, self._topics = attempt, topics
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Called before each attempt."""
         self._left -= 1
         if self._left == 0:
-            create(self._topics, self._name)
+            create(self._topics)
         return super().wait(timeout_s)
 
 
 def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_other(topics: Topics) -> None:
     """Recovery continues until the broker knows the topic again, within its bound; beyond that the exit code is 6."""
-    late = f"{topics.output}.late"
-    config = config_for(topics)
-    source, sink = ends_for(config)
-    sink._placement = Placement(replace(config, output_topic=late), lambda: source.watch)
+    source, sink = ends_for(config_for(topics))
+    delete(topics)
     limits = RecoveryLimits(timeout_s=60, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=0)
     recovery = Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded)
-    assert recovery.run(TransactionTrouble("first"), _After(3, topics, late))
-    sink._placement = Placement(replace(config, output_topic="nowhere"), lambda: source.watch)
-    with pytest.raises(RecoveryExhausted, match="'nowhere'"):
+    assert recovery.run(TransactionTrouble("first"), _After(3, topics))
+    delete(topics)
+    with pytest.raises(RecoveryExhausted, match=f"'{topics.output}'"):
         Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
             TransactionTrouble("second"), StopEvent()
         )

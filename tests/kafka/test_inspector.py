@@ -81,12 +81,10 @@ class Refused:
 
 def test_a_missing_right_on_the_group_is_named_instead_of_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """`lag` and `verify` ask the same way."""
-    with inspector_of(monkeypatch, 0, timeout_s=1) as inspector:
-        consumer = inspector._consumer
-        monkeypatch.setattr(inspector, "_consumer", Refused())
+    with inspector_of(monkeypatch, 0, timeout_s=1) as inspector, monkeypatch.context() as patched:
+        patched.setattr(inspector, "_consumer", Refused())
         with pytest.raises(BrokerError, match="Needed: READ on the consumer group"):
             inspector.committed_offsets("news")
-        consumer.close()
 
 
 def test_a_broker_without_topic_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

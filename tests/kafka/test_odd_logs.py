@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka.clients import config_for, ends_for, opened, poll_until, records_of, release_of
+from kafka.clients import client_of, config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, publish
 from support.patience import PATIENCE_S
 from support.topics import Topics
@@ -99,7 +99,7 @@ def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> No
     source, _ = opened(config_for(topics))
     records = records_of(source, 20)
     # What the client does by itself when the broker no longer knows the offset.
-    source._consumer.seek(TopicPartition(topics.input, records[-1].partition.number, 0))
+    client_of(source).seek(TopicPartition(topics.input, records[-1].partition.number, 0))
     with pytest.raises(TransactionTrouble, match="continues at offset 0 after 20"):
         poll_until(source, lambda: False)
     source.rewind()
@@ -123,7 +123,7 @@ def test_a_first_record_before_the_committed_offset_is_trouble(topics: Topics) -
     records = records_of(source, 20)
     sink.publish(release_of(records[:12]))
     source.rewind()
-    source._consumer.seek(TopicPartition(topics.input, records[-1].partition.number, 0))
+    client_of(source).seek(TopicPartition(topics.input, records[-1].partition.number, 0))
     with pytest.raises(TransactionTrouble, match="continues at offset 0 after 12"):
         poll_until(source, lambda: False)
     source.rewind()

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka.clients import config_for, joined, opened, poll_until, records_of
+from kafka.clients import client_of, config_for, joined, opened, poll_until, records_of
 from kafka.harness import Sent, publish, transaction
 from support.patience import PATIENCE_S
 from support.topics import Topics
@@ -29,7 +29,7 @@ def lose(source: KafkaSource, topics: Topics) -> None:
     places = [Partition(topics.input, number) for number in range(4)]
     poll_until(source, lambda: all(source.start_of(place) for place in places))
     source.resume()
-    source._consumer.pause([TopicPartition(topics.input, number) for number in range(4)])
+    client_of(source).pause([TopicPartition(topics.input, number) for number in range(4)])
 
 
 def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) -> None:
@@ -68,7 +68,7 @@ def test_a_lost_partition_beside_a_backlog_is_noticed(topics: Topics) -> None:
     count = 40_000
     source, _ = opened(config_for(topics, partition_timeout_s=BOUND_S))
     lose(source, topics)
-    source._consumer.resume([TopicPartition(topics.input, number) for number in range(1, 4)])
+    client_of(source).resume([TopicPartition(topics.input, number) for number in range(1, 4)])
     backlog(topics, count)
     with pytest.raises(TransactionTrouble, match=r"articles 0 delivered nothing for 2 s: it has more records"):
         read_slowly(source, 3 * count // 4, 20)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Message, TopicPartition
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, transaction
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
-from enricher.errors import Fenced, MissingTopic, TransactionTrouble
+from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord, Release
 
@@ -128,31 +126,6 @@ def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
     diary.on_revoked = lambda _partitions: None
     first.close()
     second.close()
-
-
-def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that was fenced while its partitions were revoked is fenced, though they came back in the same poll."""
-    source, diary = KafkaSource(config_for(topics)), Diary()
-    source.open(diary)
-    rebalances, tps = source._rebalances, [TopicPartition(topics.input, 0)]
-
-    def fenced(_partitions: object) -> None:
-        raise Fenced("a newer process")
-
-    diary.on_revoked = fenced
-    client = SimpleNamespace(incremental_assign=list, resume=list, close=source._consumer.close, memberid=str)
-
-    def consume(_limit: int, _timeout_s: float) -> list[Message]:
-        rebalances._callback(rebalances._remove, diary.revoked)(None, tps)
-        rebalances._callback(rebalances._add, diary.assigned)(None, tps)
-        return []
-
-    with monkeypatch.context() as patched:
-        client.consume = consume
-        patched.setattr(source, "_consumer", client)
-        with pytest.raises(Fenced):
-            source.poll(1, 0.1)
-    source.close()
 
 
 def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:

@@ -27,10 +27,10 @@ from kafka.clients import (
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
 from support.closing import CLOSING
 from support.patience import PATIENCE_S, wait_until
-from support.reading import committed_and_ends, read_all
+from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import Topics
 
-from enricher.errors import SettingsError, TransactionTrouble
+from enricher.errors import SettingsError
 from enricher.worker.kafka.reading import start_offsets, tails
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -183,29 +183,12 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     record = records_of(source, 5)[0]
     sink.publish(Release([finished(record)], {record.partition: 1}, {record.partition: Mark(2, 1)}))
     number = record.partition.number
-    [committed] = source._consumer.committed([TopicPartition(topics.input, number)], timeout=PATIENCE_S)
+    committed = commit_of(topics.bootstrap_servers, topics.group, topics.input, number)
     assert CommitMetadata(source.watch.topic_id, Mark(2, 1), began_with=4) == CommitMetadata.decode(committed.metadata)
     assert 0 == committed.leader_epoch
     source.rewind()
     poll_until(source, lambda: source.start_of(record.partition) is not None)
     assert Start(1, Mark(2, 1)) == source.start_of(record.partition)
-
-
-def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers before 4 were seen to report offsets that this process has moved beyond."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
-    source, sink = ends_for(config)
-    records = records_of(source, 5)
-    sink.publish(release_of(records))
-    place = records[0].partition
-    with monkeypatch.context() as patched:
-        starts = source._assignment._starts
-        patched.setattr(starts, "_committed_offsets", lambda *_: [TopicPartition(place.topic, place.number, 3)])
-        with pytest.raises(TransactionTrouble, match="stale"):
-            source.rewind()
-    source.rewind()
-    assert 5 == committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[place.number][0]
 
 
 def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
@@ -316,7 +299,7 @@ def test_what_came_into_an_added_partition_before_its_discovery_is_read(topics: 
     records = records_of(source, 20)
     assert [(4, offset) for offset in range(20)] == [(record.partition.number, record.offset) for record in records]
     sink.publish(release_of(records))
-    [committed] = source._consumer.committed([TopicPartition(topics.input, 4)], timeout=PATIENCE_S)
+    committed = commit_of(topics.bootstrap_servers, topics.group, topics.input, 4)
     assert 4 == CommitMetadata.decode(committed.metadata).began_with
 
 

@@ -11,7 +11,7 @@ from kafka.clients import begun, config_for, ends_for, opened, poll_until, recor
 from kafka.harness import Sent, publish
 from support.made_again import make_again
 from support.patience import PATIENCE_S
-from support.reading import committed_and_ends
+from support.reading import commit_of, committed_and_ends
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
@@ -121,7 +121,7 @@ def test_a_topic_made_again_is_read_from_its_beginning_by_a_group_that_began_at_
     records = records_of(source, after)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
     sink.publish(release_of(records[:1]))
-    [committed] = source._consumer.committed([TopicPartition(*records[0].partition)], timeout=PATIENCE_S)
+    committed = commit_of(topics.bootstrap_servers, topics.group, *records[0].partition)
     assert 0 == CommitMetadata.decode(committed.metadata).began_with
 
 

@@ -84,12 +84,12 @@ class FakePool(Generic[Item, Result]):
         limit: int = 4,
         longest_s: float = 64 * TICK_S,
     ) -> None:
-        self._run = run
+        self.run = run
         self._clock = clock
         self._wakeup = wakeup
         self._random = random
         self._limit = limit
-        self._longest_ticks = max(1, round(longest_s / TICK_S))
+        self.longest_ticks = max(1, round(longest_s / TICK_S))
         self._results: list[Result] = []
         self.busy = 0
         self.hangs = False
@@ -119,8 +119,8 @@ class FakePool(Generic[Item, Result]):
         if self.loses:
             return
         self.busy += 1
-        ticks = self._random.randint(1, self._longest_ticks) * self.slowness(item)
-        self._clock.after(ticks * TICK_S, lambda: self._finish(item))
+        ticks = self._random.randint(1, self.longest_ticks) * self.slowness(item)
+        self._clock.after(ticks * TICK_S, lambda: self.finish(item))
 
     def completed(self) -> list[Result]:
         """The results that are in."""
@@ -132,7 +132,8 @@ class FakePool(Generic[Item, Result]):
         """Let go."""
         self.closed = True
 
-    def _finish(self, item: Item) -> None:
+    def finish(self, item: Item) -> None:
+        """What a thread does at the end of its work on an item."""
         if not self.hangs and not self.closed:
-            self._results.append(self._run(item))
+            self._results.append(self.run(item))
             self._wakeup.set()

@@ -84,6 +84,11 @@ class FakeSchemas:
         """How many are wanted."""
         return SchemaState(wanted=len(self._wanted))
 
+    def settle(self, *names: str) -> None:
+        """These have come."""
+        self._here.update(names)
+        self._settled += names
+
     def close(self) -> None:
         """Let go."""
         self.closed = True
@@ -100,6 +105,5 @@ class FakeSchemas:
             self._clock.after(_RETRY_S, lambda: self._try(name, request))
             return
         del self._wanted[name]
-        self._here.add(name)
-        self._settled.append(name)
+        self.settle(name)
         self._wakeup.set()

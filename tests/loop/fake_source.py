@@ -38,7 +38,7 @@ class FakeSource:
         self._clock = clock
         self._name = name
         self._random = random
-        self._fault = fault
+        self.fault = fault
         self._member = ""
         self._member_ids: set[str] = set()
         self._listener: PartitionListener | None = None
@@ -67,7 +67,7 @@ class FakeSource:
         As `consume` of librdkafka 2.16 was seen to do: a rebalance may come after some records were collected; its
         callbacks run with positions that do not count these, and those of partitions that are gone are dropped.
         """
-        self._fault("poll")
+        self.fault("poll")
         self.polls.append((limit, timeout_s))
         if timeout_s > 0:
             self._clock.wait(timeout_s, self._something_to_tell)
@@ -107,7 +107,7 @@ class FakeSource:
         """Back to the committed offsets. A fault in the middle leaves some partitions as they were."""
         self.held.clear()
         for partition in list(self._next):
-            self._fault("rewind")
+            self.fault("rewind")
             try:
                 self._next[partition] = self._begin(partition, self._log.stable_offset(partition))
             except Unstable as error:

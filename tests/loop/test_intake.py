@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import inf
 from random import Random
 
 import pytest
@@ -19,7 +18,6 @@ from enricher.worker.heads import EntityHead
 from enricher.worker.loop import intake as intake_module
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.ports import Tokenized
-from enricher.worker.loop.waiting import Waiting
 from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Part, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.long_articles import LONG_BYTES
@@ -79,14 +77,14 @@ def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
 
 def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
     """Measured by what came lately: many short ones, few long ones."""
-    intake, _ = new_intake(calls=4)
+    intake, pool = new_intake(calls=4)
     for _ in range(200):
         intake.take(tickets([186]))  # 250 with what each counts
-        intake._decode_some(inf, always)
-        intake._waiting = Waiting(PER_CALL)
+        advance(intake)
+        pool.finish(pool.submitted[-1])
+    advance(intake)
     assert intake.capacity == 16
     intake.take(tickets([186] * 5))
-    intake._decode_some(inf, always)
     assert intake.capacity == 11
     advance(intake)
     assert intake.capacity == 8, "two of four calls are taken"
@@ -98,13 +96,15 @@ def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
     intake.take(tickets([5_000]))
     assert intake.capacity == 0
     advance(intake)
-    late = tickets([10])
+    late = tickets([2_000])
     intake.take(late)
     advance(intake)
     assert (0, 1) == (intake.capacity, len(pool.submitted))
     late[0].forgotten = True
     intake.drop_forgotten()
-    assert intake._waiting.chars == 0
+    pool.finish(pool.submitted[0])
+    advance(intake)
+    assert (1, 1) == (intake.capacity, len(pool.submitted))
 
 
 def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
@@ -114,7 +114,8 @@ def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
     intake.take([ticket])
     advance(intake)
     assert isinstance(ticket.outcome, DeadLetter)
-    assert (0, []) == (intake._waiting.chars, pool.submitted)
+    assert (False, []) == (intake.busy, pool.submitted)
+    assert intake.capacity >= 1_000
 
 
 def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,15 +166,16 @@ def test_what_may_not_be_decoded_waits_and_lets_others_pass(length_chars: int) -
 def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is read for it, and the loop waits for nobody while there is something to decode."""
     monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)
-    intake, _ = new_intake(calls=4)
+    intake, _ = new_intake(calls=6)
     intake.take(tickets([2_000] * 3))
     assert (0, True) == (intake.capacity, intake.busy)
     assert advance(intake), "the loop does not wait after this turn"
-    intake.take(late := tickets([50]))
-    for ticket in late:
-        ticket.forgotten = True
+    assert 1 == intake.capacity, "five calls are free, and two articles wait for more than four of them"
+    intake.take(late := tickets([900]))
+    assert 0 == intake.capacity
+    late[0].forgotten = True
     intake.drop_forgotten()
-    assert intake._undecoded_bytes == 2 * (2_000 + EACH + len(b"\n"))
+    assert 1 == intake.capacity
 
 
 def test_refused_values_count_for_how_large_articles_are_lately() -> None:
@@ -263,4 +265,3 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
     intake.drop_forgotten()
     advance(intake)
     assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == ([part.ticket for part in pool.submitted[-1]], reads)
-    assert (0, 0) == (intake._undecoded_bytes, intake._waiting.chars)

@@ -68,8 +68,8 @@ class Life:
     def stop(self) -> None:
         """In order."""
         self.process.worker.stop()
-        self.process.worker._drain()
-        self.process.worker._close()
+        self.process.drain()
+        self.process.close()
 
 
 def lives_until_done(world: World, *names: str, limits: LoopLimits = LIMITS, at_most: int = 50) -> int:
@@ -253,7 +253,7 @@ def test_a_recovery_while_a_record_is_alone_is_no_death_of_it() -> None:
     life = Life(world)
     life.until(lambda: world.log.marks[FIRST] == Mark(MAX_DEATHS + 2, 2))
     for _ in range(3):
-        life.process.worker._recover(TransactionTrouble("the broker was away"))
+        life.process.recover(TransactionTrouble("the broker was away"))
         life.until(lambda: life.process.engine.busy > 0)
         assert world.log.marks[FIRST] == Mark(MAX_DEATHS + 2, 2)
     life.until(world.done)
@@ -343,9 +343,10 @@ class DeadlyWorlds(Simulation):
         process.source.open(process.worker)
         self._running[name].append(process)
 
-    def _step(self, name: str, process: Process) -> None:
-        super()._step(name, process)
-        mortal = process.source._fault
+    def step(self, name: str, process: Process) -> None:
+        """One turn, which its record may end."""
+        super().step(name, process)
+        mortal = process.source.fault
         assert isinstance(mortal, Mortal)
         if mortal.dead and process in self._running[name]:
             self._crash(name, process)

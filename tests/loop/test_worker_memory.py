@@ -52,7 +52,7 @@ def test_memory_that_shrinks_again_lowers_the_budget_again(caplog: pytest.LogCap
     process.source.open(process.worker)
     world.put(*[SHORT] * 100)
     world.steps(process, until=world.done)
-    process.engine._run = with_room_for(10)
+    process.engine.run = with_room_for(10)
     world.put(*[SHORT] * 100)
     world.steps(process, until=world.done)
     assert len(world.outputs()) == 200
@@ -89,7 +89,7 @@ def test_batches_grow_again_when_memory_is_enough(caplog: pytest.LogCaptureFixtu
     with caplog.at_level("INFO", logger="enricher.worker.loop.budget"):
         work(world, process, *[SHORT] * 100)
         assert budget_of(process) == 18  # half of the first batch
-        process.engine._run = with_room_for(RULES.max_batch_tokens)
+        process.engine.run = with_room_for(RULES.max_batch_tokens)
         seen = []
         for _ in range(5):
             work(world, process, *[SHORT] * 100)
@@ -136,7 +136,7 @@ def test_whatever_happens_nothing_is_lost_while_the_budget_goes_up_and_down(
     with caplog.at_level("INFO", logger="enricher.worker.loop.budget"):
         for seed in range(40):
             simulation = Simulation(seed)
-            simulation._infer = with_room_for(10 + seed % 30, simulation.setup.infer)
+            simulation.infer = with_room_for(10 + seed % 30, simulation.setup.infer)
             assert simulation.run().found == set(), f"seed {seed}"
     changes = Counter(record.levelname for record in caplog.records if "batches have at most" in record.message)
     assert min(changes["WARNING"], changes["INFO"]) > 50

@@ -134,8 +134,8 @@ def test_offsets_of_a_worker_that_was_thrown_out_are_refused() -> None:
     process.source.expel()
     publish_from_now_on(process)
     with pytest.raises(TransactionTrouble):
-        process.worker._publish()
-    process.worker._recover(TransactionTrouble("fenced by the group"))
+        process.publish()
+    process.recover(TransactionTrouble("fenced by the group"))
     world.steps(process, other, until=world.done)
 
 
@@ -148,8 +148,8 @@ def test_a_partition_that_goes_and_comes_back_starts_at_its_committed_offset() -
     other = join(world)
     world.steps(process, until=lambda: len(process.tracker.partitions) == 1)
     other.worker.stop()
-    other.worker._drain()
-    other.worker._close()
+    other.drain()
+    other.close()
     publish_from_now_on(process)
     world.steps(process, until=world.done)
     assert len(world.outputs()) == 2
@@ -233,7 +233,7 @@ def test_a_transaction_that_a_rebalance_meets_is_made_once_more_without_a_recove
     fault = Meets()
     world, process, others = world_with_finished_articles(fault)
     fault.times = times
-    process.worker._publish()
+    process.publish()
     assert world.log.committed == {FIRST: 1, SECOND: 1}
     assert len(others) == process.sink.repeated == times
     assert process.counters.forgotten == 0

@@ -9,7 +9,7 @@ from loop.fake_clock import TICK_S
 from loop.fake_model import article_value
 from loop.fake_schemas import with_schema
 from loop.fake_sink import DEAD_LETTERS
-from loop.world import INPUT, LIMITS, LONG, SHORT, Process, World
+from loop.world import INPUT, INVALID, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import Stalled
 from enricher.worker.loop.pacing import LoopLimits
@@ -135,10 +135,11 @@ def test_large_records_that_wait_leave_room_too() -> None:
 def test_small_records_that_become_large_articles_leave_room_too() -> None:
     """They may all be here when the first of them is unpacked, so holding their partition comes too late."""
     world = World(partitions=2)
-    world.put(NEEDY, *[SHORT] * 30)
     limits = replace(LIMITS, max_in_flight_bytes=8_000_000)
     process = started(world, limits)
-    process.intake._usual_chars = 10.0  # one poll takes all
+    world.put(*[INVALID] * 200)  # so small that one poll takes all that follows
+    world.steps(process, until=world.done)
+    world.put(NEEDY, *[SHORT] * 30)
     read = process.schemas.read
 
     def unpacking(raw: RawRecord) -> Article:
@@ -201,8 +202,8 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
     process = started(world)
     world.steps(process, until=lambda: len(world.outputs()) == 1)
     began_s = world.clock()
-    process.worker._drain()
-    process.worker._close()
+    process.drain()
+    process.close()
     assert world.clock() - began_s < 1
     assert process.schemas.closed
     world.registry.away = False
@@ -218,9 +219,9 @@ def test_a_worker_that_ends_at_the_end_waits_for_its_schemas() -> None:
     world.put(NEEDY)
     process = started(world, until_caught_up=True)
     wait(world, process, 30)
-    assert not process.worker._is_finished()
+    assert not process.is_finished
     world.registry.away = False
-    world.steps(process, until=process.worker._is_finished)
+    world.steps(process, until=lambda: process.is_finished)
     assert 1 == len(world.outputs())
 
 
@@ -235,8 +236,7 @@ def test_what_waited_is_read_in_its_order_and_before_newer_records() -> None:
     schemas_read = process.schemas.read
     process.intake.read = lambda raw: read_again.append(raw.value) or schemas_read(raw)  # type: ignore[func-returns-value]
     world.registry.away = False
-    process.schemas._here |= {"schema:a", "schema:b"}
-    process.schemas._settled += ["schema:b", "schema:a"]
+    process.schemas.settle("schema:b", "schema:a")
     world.put(with_schema("b", LONG))
     process.worker.step()
     assert values == read_again[:6]

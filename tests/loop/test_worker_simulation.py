@@ -48,7 +48,7 @@ class Simulation:
         self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
         self._cruelty = self.random.choice((0.01, 0.05, 0.2))
         # Every other device runs out of memory with full batches, which have 40 tokens.
-        self._infer = self.random.choice((None, with_room_for(self.random.randint(10, 30), self.setup.infer)))
+        self.infer = self.random.choice((None, with_room_for(self.random.randint(10, 30), self.setup.infer)))
         # Half of the worlds publish at once while the load is low, the others only at the longest interval.
         self._limits = replace(LIMITS, publish_share=self.random.choice((0.0, 0.5)))
         self.found: set[str] = set()
@@ -98,16 +98,17 @@ class Simulation:
         if not self._calm and self.random.random() < self._cruelty:
             self.random.choice([self._crash, self._stop, self._double, self._expel])(name, process)
         else:
-            self._step(name, process)
+            self.step(name, process)
 
     def _start(self, name: str) -> None:
         process = self.world.start(
-            name, fault=self._fault, tracker=self._tracker, infer=self._infer, limits=self._limits, forgets=self.forgets
+            name, fault=self._fault, tracker=self._tracker, infer=self.infer, limits=self._limits, forgets=self.forgets
         )
         process.source.open(process.worker)
         self._running[name].append(process)
 
-    def _step(self, name: str, process: Process) -> None:
+    def step(self, name: str, process: Process) -> None:
+        """One turn of a process, which may be its last one."""
         try:
             process.worker.step()
         except Crash:
@@ -123,7 +124,7 @@ class Simulation:
     def _stop(self, name: str, process: Process) -> None:
         """Asked to end: drain, publish, leave."""
         try:
-            process.worker._drain()
+            process.drain()
         except Crash:
             self._crash(name, process)
         except FatalError:
@@ -132,7 +133,7 @@ class Simulation:
             self._close(name, process)
 
     def _close(self, name: str, process: Process) -> None:
-        process.worker._close()
+        process.close()
         self._running[name].remove(process)
 
     def _double(self, name: str, _process: Process) -> None:

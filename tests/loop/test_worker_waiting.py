@@ -165,7 +165,7 @@ def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
     """Under full load it always has something to do, and gives something back all the time."""
     world = World()
     process = started(world, replace(LIMITS, engine_timeout_s=0.5, max_in_flight=1_000))
-    process.tokenizer._longest_ticks = 400
+    process.tokenizer.longest_ticks = 400
     world.put(*[SHORT] * 300)
     world.steps(process, until=world.done)
     assert world.clock() > 2

@@ -17,6 +17,7 @@ from loop.fake_source import FakeRivals, FakeSource
 from loop.fake_tasks import ONE_PASS, Setup
 from loop.faults import Fault, no_fault
 
+from enricher.errors import TransactionTrouble
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
@@ -86,6 +87,29 @@ class Process:
     schemas: FakeSchemas
     tracker: OffsetTracker
     counters: Counters
+
+    # ---- what `Worker.run` does between its turns, which a world makes one by one
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the worker would end by itself."""
+        return self.worker._is_finished()
+
+    def publish(self) -> None:
+        """Make a transaction of what is finished, in the middle of a turn."""
+        self.worker._publish()
+
+    def recover(self, trouble: TransactionTrouble) -> None:
+        """Do what follows a transaction that fails."""
+        self.worker._recover(trouble)
+
+    def drain(self) -> None:
+        """Publish what is finished, as a worker that ends in order does."""
+        self.worker._drain()
+
+    def close(self) -> None:
+        """Leave the group and let go of everything."""
+        self.worker._close()
 
 
 class World:

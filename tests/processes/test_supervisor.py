@@ -100,17 +100,18 @@ def supervised(
         assert not [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).ppid() == os.getpid()]
 
 
-def test_all_are_ready_when_each_is(caplog: pytest.LogCaptureFixture) -> None:
+def until_there(path: Path) -> str:
+    """What a child does until this file is there."""
+    return f"while not os.path.exists({str(path)!r}): threading.Event().wait(0.01)\n"
+
+
+def test_all_are_ready_when_each_is(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """One that still starts keeps the whole unready; a line says when all are there."""
     caplog.set_level(logging.INFO)
-    with supervised(WORKING, "sys.stdin.readline(); " + WORKING) as run:
+    with supervised(WORKING, until_there(tmp_path / "go") + WORKING) as run:
         run.until(lambda: run.supervisor.states() == {0: READY, 1: STARTING})
         assert not run.supervisor.ready
-        slow = run.supervisor._slots[1].child
-        assert slow is not None
-        assert slow._process.stdin is not None
-        slow._process.stdin.write("\n")
-        slow._process.stdin.flush()
+        (tmp_path / "go").touch()
         run.until(lambda: run.supervisor.ready)
         run.until(lambda: "all 2 processes are ready" in caplog.text)
 
@@ -162,16 +163,14 @@ def test_a_child_that_ends_with_zero_unasked_is_started_again() -> None:
         run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
 
 
-def test_until_done_a_child_that_ends_with_zero_is_done() -> None:
+def test_until_done_a_child_that_ends_with_zero_is_done(tmp_path: Path) -> None:
     """When all are, the end is a clean one; those that still work decide whether the whole is ready."""
-    with supervised("pass", "tell('ready'); sys.stdin.readline()", until_done=True) as run:
+    with supervised("pass", f"tell('ready')\n{until_there(tmp_path / 'done')}", until_done=True) as run:
         run.until(lambda: run.supervisor.states() == {0: DONE, 1: READY})
         assert run.supervisor.ready
         os.kill(run.supervisor.pids()[1], signal.SIGKILL)
         run.until(lambda: run.started[1] == 2 and 1 in run.supervisor.pids())
-        last = run.supervisor._slots[1].child
-        assert last is not None
-        last.ask_to_end()
+        (tmp_path / "done").touch()
         assert run.code() == 0
         assert run.started == {0: 1, 1: 2}
         assert not run.supervisor.ready
@@ -289,8 +288,13 @@ def test_the_loop_turns_though_nothing_happens() -> None:
     """What the parent's own liveness is told by: it begins a turn at least once a second."""
     with supervised(WORKING) as run:
         run.until(lambda: run.supervisor.ready)
-        before_s = run.supervisor._turned_s
-        run.until(lambda: run.supervisor._turned_s > before_s)
+        ages_s = [run.supervisor.turn_age_s]
+
+        def a_turn_began() -> bool:
+            ages_s.append(run.supervisor.turn_age_s)
+            return ages_s[-1] < ages_s[-2]
+
+        run.until(a_turn_began)
 
 
 UNREADY_ONLY = SilenceLimits(unready_s=3.0, kill_s=600.0, starting_s=600.0)
@@ -358,8 +362,7 @@ def test_a_child_that_freezes_again_and_again_ends_all() -> None:
 
 def test_a_parent_that_stood_still_kills_nobody() -> None:
     """After a pause of the parent all its children seem silent, until it has read what they reported meanwhile."""
-    now_s, heard = 0.0, threading.Event()
-    supervisor: Supervisor | None = None
+    now_s, turns, heard = 0.0, 0, threading.Event()
 
     def clock() -> float:
         return now_s
@@ -375,14 +378,19 @@ def test_a_parent_that_stood_still_kills_nobody() -> None:
 
     supervisor = Supervisor(command, 1, LIMITS, KILLING, grace_s=30.0, until_done=False, clock=clock, write=write)
     codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
+
+    @contextmanager
+    def counted() -> Iterator[None]:
+        nonlocal turns
+        yield
+        turns += 1
+
+    thread = threading.Thread(target=lambda: codes.append(supervisor.run(counted)), daemon=True)
     thread.start()
     assert heard.wait(PATIENCE_S)
     for _ in range(5):
-        now_s += 60.0
-        before_s = supervisor._looked_s
-        while supervisor._looked_s == before_s:
-            threading.Event().wait(0.005)
+        now_s, before = now_s + 60.0, turns
+        assert wait_until(lambda before=before: turns > before, PATIENCE_S, 0.005)  # type: ignore[misc]
     supervisor.stop()
     thread.join(PATIENCE_S)
     assert ([0], [0]) == (codes, started)
@@ -391,16 +399,14 @@ def test_a_parent_that_stood_still_kills_nobody() -> None:
 def test_children_that_cannot_be_killed_do_not_keep_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that hangs in a driver or on a network disk outlives SIGKILL for as long as the kernel waits."""
     monkeypatch.setattr("enricher.worker.processes.supervisor.UNKILLABLE_S", 0.5)
-    kill = Child.kill
     with supervised(DEAF, grace_s=0.5) as run:
         run.until(lambda: run.supervisor.ready)
-        stuck = run.supervisor._slots[0].child
-        assert stuck is not None
+        stuck = psutil.Process(run.supervisor.pids()[0])
         monkeypatch.setattr(Child, "kill", lambda _child: None)
         run.supervisor.stop()
         assert 7 == run.code()
-        kill(stuck)
-        stuck._process.wait()
+        stuck.kill()
+        stuck.wait(PATIENCE_S)
 
 
 def test_a_child_never_blocks_on_a_parent_that_reads_nothing() -> None:

@@ -38,9 +38,10 @@ def test_it_barks_when_the_bound_is_over() -> None:
 
 def test_its_thread_ends_with_it() -> None:
     """The end of its block leaves no thread behind."""
-    with Watchdog(Barks()) as watchdog:
-        assert watchdog._thread.is_alive()
-    assert not watchdog._thread.is_alive()
+    before = set(threading.enumerate())
+    with Watchdog(Barks()):
+        [thread] = set(threading.enumerate()) - before
+    assert not thread.is_alive()
 
 
 def test_an_inner_guard_replaces_the_outer_one_which_then_starts_afresh() -> None:
@@ -48,17 +49,16 @@ def test_an_inner_guard_replaces_the_outer_one_which_then_starts_afresh() -> Non
     barks = Barks()
     watchdog = Watchdog(barks, check_every_s=0.001)
     with watchdog.guard("outer", 1.0):
-        outer = watchdog._guarded
         with watchdog.guard("inner", 1e9):
-            inner = watchdog._guarded
+            inner = watchdog.watched()
             assert inner is not None
             assert ("inner", 1e9) == (inner.what, inner.limit_s)
-        again = watchdog._guarded
-        assert outer is not None
+            inside_s = time.monotonic()
+        again = watchdog.watched()
         assert again is not None
-        assert (outer.what, outer.limit_s) == (again.what, again.limit_s)
-        assert outer.began_s <= again.began_s <= time.monotonic() + 1.0
-    assert watchdog._guarded is None
+        assert ("outer", 1.0) == (again.what, again.limit_s)
+        assert again.since_s <= time.monotonic() - inside_s
+    assert watchdog.watched() is None
 
 
 def test_the_guard_is_taken_off_when_the_body_fails() -> None:
@@ -66,7 +66,7 @@ def test_the_guard_is_taken_off_when_the_body_fails() -> None:
     watchdog = Watchdog(Barks())
     with pytest.raises(KeyError), watchdog.guard("failing", 1.0):
         dict[str, int]()["missing"]
-    assert watchdog._guarded is None
+    assert watchdog.watched() is None
 
 
 def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:

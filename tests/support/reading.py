@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Message
+from contextlib import closing
 
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from support.patience import PATIENCE_S
 from tools.kafka.reader import Reader
 
 Positions = dict[int, tuple[int, int]]
@@ -17,3 +20,10 @@ def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committe
 def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> Positions:
     """By partition: the group's committed offset, below 0 if there is none, and the topic's end."""
     return Reader(bootstrap_servers, group).committed_and_ends(topic)
+
+
+def commit_of(bootstrap_servers: str, group: str, topic: str, number: int) -> TopicPartition:
+    """What a group has committed of a partition: the offset, the leader's epoch, and the metadata beside them."""
+    with closing(Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})) as consumer:
+        [committed] = consumer.committed([TopicPartition(topic, number)], timeout=PATIENCE_S)
+    return committed

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from enricher.worker.inference.run.engine import OnnxEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from enricher.worker.inference.device.session import Feeds, Session
     from enricher.worker.inference.run.model import PreparedModel
+    from enricher.workshop.gate.runs import VariantRunner
+
+
+Replaced = TypeVar("Replaced")
 
 
 class DeadSession:
@@ -43,11 +47,18 @@ class Watched:
         return self._session.run(outputs, feeds)
 
 
+def replace_session(of: OnnxEngine | VariantRunner, wrapped: Callable[[Session], Replaced]) -> Replaced:
+    """Let an engine, or a runner of the gate, use what is made of its own session. Only this file knows where that is."""
+    session = wrapped(of._session)
+    of._session = session  # type: ignore[assignment]  # it has the same shape
+    return session
+
+
 class ShortOfMemory:
     """A session of an engine that has memory for so many ids at once, and below that runs for real."""
 
-    def __init__(self, engine: OnnxEngine, max_ids: int, error: Exception) -> None:
-        self._session, self._max_ids, self._error = engine._session, max_ids, error
+    def __init__(self, session: Session, max_ids: int, error: Exception) -> None:
+        self._session, self._max_ids, self._error = session, max_ids, error
         self.runs: list[int] = []
 
     def run(self, outputs: Sequence[str], feeds: Feeds) -> list[npt.NDArray[Any]]:
@@ -61,6 +72,4 @@ class ShortOfMemory:
 def short_of_memory(model: PreparedModel, max_ids: int, error: Exception) -> tuple[OnnxEngine, ShortOfMemory]:
     """An engine on such a session."""
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
-    session = ShortOfMemory(engine, max_ids, error)
-    engine._session = session
-    return engine, session
+    return engine, replace_session(engine, lambda real: ShortOfMemory(real, max_ids, error))
