@@ -8,7 +8,7 @@ from typing import Any
 from unicodedata import category
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.errors import InvalidArticle
@@ -17,14 +17,6 @@ from enricher.worker.records import Article
 
 LIMIT_CHARS = 1000
 CANARY = "xyzzycanary"
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)
-field_names = st.sampled_from(["id", "title", "body", *METADATA_FIELDS, "other"])
-articles_or_nearly = st.dictionaries(field_names, st.text(max_size=20) | json_values, max_size=8)
 
 
 def decode(value: bytes) -> Article:
@@ -268,21 +260,6 @@ def test_message_of_broken_json_never_holds_content(cut: int, junk: bytes) -> No
 def test_message_of_a_bound_never_holds_content(fields: dict[str, str]) -> None:
     """What is too long is counted, not shown."""
     assert CANARY not in refusal(article(**fields))
-
-
-@given(st.binary(max_size=200))
-@example(b"\x00")
-@example(b"\xef\xbb\xbf")
-def test_nothing_but_invalid_article_leaves_it_for_any_bytes(value: bytes) -> None:
-    """Any bytes at all: an article or `InvalidArticle`."""
-    _article_or_refusal(value)
-
-
-@given(json_values | articles_or_nearly)
-def test_nothing_but_invalid_article_leaves_it_for_any_json(document: object) -> None:
-    """Any JSON at all, as Python writes it, with its NaN and lone surrogates: an article or `InvalidArticle`."""
-    _article_or_refusal(json.dumps(document).encode())
-    _article_or_refusal(json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 @given(

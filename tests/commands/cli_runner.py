@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from confluent_kafka import Producer
-from support.patience import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from enricher.cli import app
@@ -23,14 +21,6 @@ def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: str | byte
 def unused_names(bootstrap_servers: str) -> dict[str, str]:
     """The environment of a worker with unique names of topics and group; the topics do not exist yet."""
     return topics.Topics.fresh(bootstrap_servers, "test").variables()
-
-
-def write(bootstrap_servers: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write records, each given as keyword arguments of `Producer.produce`."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers})
-    for record in records:
-        producer.produce(topic, **record)
-    assert producer.flush(PATIENCE_S) == 0
 
 
 def article(name: str, title: str = "Lisbon", body: str = "Ana Ribeiro lives in Lisbon.") -> dict[str, Any]:

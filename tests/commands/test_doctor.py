@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from commands.cli_runner import run, unused_names, write
-from confluent_kafka import Consumer, Producer, TopicPartition
+from commands.cli_runner import run, unused_names
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
+from support.operating import alter, commit, write
 from support.patience import PATIENCE_S
-from support.reading import read_all
+from support.reading import committed_and_ends, read_all
 
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
@@ -71,17 +68,16 @@ def test_a_healthy_set_up_fails_in_nothing(topics: Topics) -> None:
 @pytest.mark.broker
 def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even an uncommitted one, and the offsets of the group do not change."""
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
-    consumer.commit(offsets=[TopicPartition(topics.input, 2, 5)], asynchronous=False)
+    servers = topics.bootstrap_servers
+    commit(servers, topics.group, topics.input, {2: 5})
     found = findings(topics.environment, monkeypatch)
     assert failed(found) == []
     assert "committed on 1 of 4" in found[f"right: group {topics.group} READ"].seen
-    partitions = [TopicPartition(topics.input, number) for number in range(4)]
-    assert [tp.offset for tp in consumer.committed(partitions, timeout=PATIENCE_S)] == [-1001, -1001, 5, -1001]
-    consumer.close()
+    committed = committed_and_ends(servers, topics.group, topics.input)
+    assert {number: offset for number, (offset, _) in committed.items()} == {0: -1001, 1: -1001, 2: 5, 3: -1001}
     for topic in (topics.output, topics.dead_letters):
         assert read_all(topics.bootstrap_servers, topic, isolation="read_uncommitted") == []
-        assert end_offsets(topics.bootstrap_servers, topic) == [0, 0, 0, 0]
+        assert {0} == {end for _, end in committed_and_ends(servers, topics.group, topic).values()}
 
 
 @pytest.mark.broker
@@ -265,33 +261,6 @@ def test_the_exit_code_is_that_of_the_worst_side() -> None:
     assert exit_code([model]) == 3
     assert exit_code([machine, broker, Reporter("settings").fail("x", "", "")]) == 2
     assert as_json([model])["exit_code"] == 3
-
-
-def end_offsets(bootstrap_servers: str, topic: str) -> list[int]:
-    """The end offset of each partition; the marker of a transaction takes an offset too."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "looks"})
-    try:
-        numbers = sorted(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
-        return [
-            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=PATIENCE_S)[1] for number in numbers
-        ]
-    finally:
-        consumer.close()
-
-
-def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:
-    """Change settings of a topic, and wait until the broker reports the new ones."""
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
-    give_up_s = time.monotonic() + PATIENCE_S
-    while any(
-        admin.describe_configs([resource])[resource].result(PATIENCE_S)[n].value != v for n, v in settings.items()
-    ):
-        assert time.monotonic() < give_up_s, "the broker takes over changed settings"
 
 
 def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.cli_runner import article, run, write
+from commands.cli_runner import article, run
+from support.operating import write
 
 from enricher.errors import BrokerError
 from enricher.operate.doctor import articles as checks

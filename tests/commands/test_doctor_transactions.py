@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from commands.cli_runner import run
-from kafka.test_transaction_trials import EveryReaderSeesAll, left_over
+from kafka.test_transaction_trials import EveryReaderSeesAll, assert_nothing_is_left
 from support.patience import PATIENCE_S
 
 from enricher.operate.doctor.transactions import finding_of
@@ -38,7 +38,7 @@ def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) ->
     assert report["broker_api_versions"]["TxnOffsetCommit"] >= 3
     assert {"enricher", "client", "brokers", "exit_code"} <= report.keys()
     assert [p.name for p in PROMISES if not re.search(rf"ok +{p.name} \(\d+\.\d s\)", result.stderr)] == []
-    assert left_over(topics.bootstrap_servers, f"{topics.group}-doctor") == []
+    assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")
 
 
 @pytest.mark.broker
@@ -53,7 +53,7 @@ def test_a_broker_that_breaks_a_promise_is_exit_code_4(topics: Topics, monkeypat
     # Not one about committed offsets: this reader does not wait for those of a transaction that has just been committed.
     assert "ok identity of a topic" in shown, shown
     assert "Do not run a worker on this broker" in shown
-    assert left_over(topics.bootstrap_servers, f"{topics.group}-doctor") == []
+    assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")
 
 
 def no_trial(_clients: Clients) -> Outcome:
@@ -114,7 +114,7 @@ def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Sig
     assert process.returncode == 130, said
     assert "stopped early: deleting the topics and groups" in said
     assert "Traceback" not in said
-    assert left_over(topics.bootstrap_servers, f"{topics.group}-doctor") == []
+    assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")
 
 
 def test_the_page_says_what_each_promise_means() -> None:

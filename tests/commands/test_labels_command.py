@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from commands.cli_runner import enriched_record, run, write
+from commands.cli_runner import enriched_record, run
+from support.operating import write
 
 from enricher.errors import SettingsError
 from enricher.operate.labels import Found, compare, labels_of

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from commands.cli_runner import run
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from commands.cli_runner import enriched_record, run
 from kafka.harness import transaction
 from scaling.topic_side import commit, write
+from support import operating
+from support.operating import delete_records
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -87,10 +87,8 @@ def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) ->
 @pytest.mark.broker
 def test_a_partition_that_was_added_is_behind_from_its_beginning(topics: Topics) -> None:
     """A worker reads it from there, also with `kafka.start=end`, so the scaler must see that there is something to do."""
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     metadata = CommitMetadata(began_with=1).encode()
-    consumer.commit(offsets=[TopicPartition(topics.input, 0, 0, metadata=metadata)], asynchronous=False)
-    consumer.close()
+    operating.commit(topics.bootstrap_servers, topics.group, topics.input, {0: 0}, metadata)
     write(topics, 1, 2 * HOUR_S, HOUR_S)
     end = replace(topics, environment={**topics.environment, "ENRICHER_KAFKA__START": "end"})
     assert [0, 3, 0, 0] == [each["behind"] for each in looked(end)["partitions"]]
@@ -101,14 +99,8 @@ def test_a_partition_that_was_added_is_behind_from_its_beginning(topics: Topics)
 def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(topics: Topics) -> None:
     """A worker resumes after the newest output, so the scaler must not ask for workers for what is done."""
     write(topics, 1, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    source: list[tuple[str, str | bytes | None]] = [
-        ("enricher.source.topic", topics.input.encode()),
-        ("enricher.source.partition", b"1"),
-        ("enricher.source.offset", b"1"),
-    ]
-    producer.produce(topics.output, b"{}", b"k", partition=1, headers=source)
-    producer.flush()
+    output = enriched_record("k", (topics.input, 1, 1)) | {"partition": 1}
+    operating.write(topics.bootstrap_servers, topics.output, [output])
     partition = looked(topics)["partitions"][1]
     assert (partition["committed"], partition["start"], partition["behind"]) == (None, 2, 2)  # a marker is behind it
     assert "no committed offset: a worker starts at 2" in partition["remark"]
@@ -123,9 +115,7 @@ def test_if_retention_deleted_the_committed_offset_the_oldest_record_left_counts
     """The remark says how many offsets were lost."""
     write(topics, 3, 4 * HOUR_S, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
     commit(topics, {3: 1})
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topics.input, 3, 3)]).values():
-        future.result(PATIENCE_S)
+    delete_records(topics.bootstrap_servers, topics.input, {3: 3})
     last = looked(topics)["partitions"][3]
     assert (last["committed"], last["start"], last["behind"]) == (1, 3, 2)
     assert HOUR_S <= last["age_s"] < HOUR_S + _SLACK_S

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from commands.cli_runner import article, enriched_record, run, write
-from confluent_kafka import Producer
+from commands.cli_runner import article, enriched_record, run
+from kafka.harness import transaction
 from support.made_again import make_again, topic_id
 from support.patience import PATIENCE_S
 from support.plain_records import plain_record
+from support.operating import write
 from support.task_records import record_of_tasks
 
 from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
@@ -142,12 +143,8 @@ def test_a_value_in_none_of_our_formats_stands_in_its_line_as_text(content_type:
 def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topics) -> None:
     """Only committed records count; the end after an aborted transaction is reached all the same."""
     fill(topics, "a")
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
-    producer.init_transactions(PATIENCE_S)
-    producer.begin_transaction()
-    producer.produce(topics.output, b"{}", b"never", partition=1)
-    producer.flush(PATIENCE_S)
-    producer.abort_transaction(PATIENCE_S)
+    with transaction(topics.bootstrap_servers, topics.group, commit=False) as producer:
+        producer.produce(topics.output, b"{}", b"never", partition=1)
     result = run(*FROM_ALL, "--json", env=topics.environment)
     assert [json.loads(line)["key"] for line in result.stdout.splitlines()] == ["a"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.offenders import assert_none
 
 from deploy.monitoring.generator.exported import instruments_by_series
 from deploy.monitoring.generator.expressions import labels_of, metrics_of
@@ -93,28 +94,35 @@ def test_every_recorded_series_is_tested() -> None:
     assert set(RECORDED) == {name for test in asked for name in metrics_of(test["expr"])}
 
 
-@pytest.mark.parametrize(
-    "rule", [*ALERT_RULES, *rules_of(RECORDING)], ids=lambda rule: rule.get("alert") or rule["record"]
-)
-def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
-    """Metrics are exported or recorded, and labels are theirs; a recorded series has some of those that its rule reads."""
-    exported = instruments_by_series()
+def unknown_in(rule: dict[str, Any]) -> set[str]:
+    """The metrics that a rule reads and nobody exports or records, and the labels that none of them has."""
+    exported, recorded = instruments_by_series(), rules_of(RECORDING)
     used = metrics_of(rule["expr"])
-    assert used - exported.keys() - set(RECORDED) - {"up"} == set()
     own = {label_name(name) for metric in used & exported.keys() for name in exported[metric].attributes}
-    kept = {name for each in rules_of(RECORDING) if each["record"] in used for name in labels_of(each["expr"])}
-    assert labels_of(rule["expr"]) - own - kept - OF_THE_SCRAPE == set()
+    kept = {name for each in recorded if each["record"] in used for name in labels_of(each["expr"])}
+    return (used - exported.keys() - set(RECORDED) - {"up"}) | (labels_of(rule["expr"]) - own - kept - OF_THE_SCRAPE)
 
 
-@pytest.mark.parametrize("rule", ALERT_RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_a_person_needs(rule: dict[str, Any]) -> None:
-    """It has a severity, the job, a description and a link to the runbook."""
-    assert rule["labels"]["severity"] in SEVERITIES
-    annotations = rule["annotations"]
-    assert annotations.keys() == {"summary", "description", "runbook_url"}
-    assert "$labels.job" in annotations["summary"]
-    assert annotations["description"].endswith(".")
-    assert annotations["runbook_url"] == f"runbook.md#{rule['alert'].lower()}"
+def test_rules_read_only_what_there_is() -> None:
+    """Metrics are exported or recorded, and labels are theirs; a recorded series has some of those that its rule reads."""
+    rules = [*ALERT_RULES, *rules_of(RECORDING)]
+    assert_none(f"{rule.get('alert') or rule['record']}: {name}" for rule in rules for name in unknown_in(rule))
+
+
+def test_a_metric_or_label_that_nobody_has_is_found() -> None:
+    """Negative control of the test above."""
+    assert {"enricher_nothing", "nobody"} == unknown_in({"expr": "sum by (nobody) (enricher_nothing)"})
+
+
+def test_alerts_say_what_a_person_needs() -> None:
+    """Each has a severity, the job, a description and a link to the runbook."""
+    for rule in ALERT_RULES:
+        annotations = rule["annotations"]
+        assert rule["labels"]["severity"] in SEVERITIES, rule
+        assert annotations.keys() == {"summary", "description", "runbook_url"}, rule
+        assert "$labels.job" in annotations["summary"], rule
+        assert annotations["description"].endswith("."), rule
+        assert annotations["runbook_url"] == f"runbook.md#{rule['alert'].lower()}"
 
 
 def test_names_are_used_once() -> None:

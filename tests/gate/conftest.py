@@ -36,6 +36,27 @@ class Twin(PaddedFloat32):
 
 
 @dataclass(frozen=True, slots=True)
+class Quantised(Twin):
+    """A variant that needs a recipe, and runs anywhere."""
+
+    name = "padded-quantised"
+    precision = "int8"
+    quantised = True
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Twin):
+    """A variant that this machine cannot run."""
+
+    name = "padded-elsewhere"
+    precision = "fp16"
+
+    def problem(self) -> str | None:
+        """Always."""
+        return "the processor has no wings"
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged(Twin):
     """Attention rounded to multiples of 2: a variant that loses quality, as a careless quantisation would."""
 

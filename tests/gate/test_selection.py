@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate.conftest import Damaged, Twin
+from gate.conftest import Damaged, Elsewhere, Quantised, Twin
 from jsonschema import Draft202012Validator
 from support.recipes import empty_recipe
 from support.reports import SHIPPED, report
@@ -28,27 +27,6 @@ from enricher.worker.inference.run.selection import choose, missing_reports, rep
 
 if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere(Twin):
-    """A variant that this machine cannot run."""
-
-    name = "padded-elsewhere"
-    precision = "fp16"
-
-    def problem(self) -> str | None:
-        """Always."""
-        return "the processor has no wings"
-
-
-@dataclass(frozen=True, slots=True)
-class Quantised(Twin):
-    """A variant that needs a recipe, and runs anywhere."""
-
-    name = "padded-quantised"
-    precision = "int8"
-    quantised = True
 
 
 @pytest.fixture(autouse=True)

@@ -71,12 +71,8 @@ def running(
     for gate in gates:
         (folder / gate).touch()
     hanging = str(Path(__file__).with_name("hanging.py"))
-    process = Forked([hanging, str(folder), "run", *arguments], {**os.environ, **environment}, folder / "log")
-    try:
+    with Forked([hanging, str(folder), "run", *arguments], {**os.environ, **environment}, folder / "log") as process:
         yield Running(process, folder)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def articles(count: int, seed: int = 1) -> list[Sent]:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.answers import WindowHeads, WindowLabels, heads_by_window
-from support.sessions import DeadSession, Watched, replace_session, short_of_memory
+from support.sessions import Watched, replace_session, short_of_memory
 
-from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
@@ -325,14 +324,6 @@ def test_warming_up_runs_every_head(shared: PreparedModel, monkeypatch: pytest.M
     engine.warm_up([16, 32], batch_tokens=64)
     assert watched.runs > 8
     assert len(watched.outputs) == 5
-
-
-def test_a_device_that_runs_nothing_any_more_is_fatal(shared: PreparedModel, windows: list[Window]) -> None:
-    """For a pass as for a single head."""
-    engine = engine_of(shared)
-    replace_session(engine, lambda _: DeadSession())
-    with pytest.raises(ModelError, match=r"does not run the model any more.*CUDA error 700"):
-        engine.run(Batch(tuple(windows)))
 
 
 def test_a_result_says_how_long_a_thread_worked_on_it(

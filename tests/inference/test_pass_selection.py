@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gate.conftest import Twin
+from gate.conftest import Elsewhere, Quantised, Twin
 from support.recipes import empty_recipe
 from support.reports import report
 
@@ -23,27 +22,6 @@ from enricher.worker.inference.run.selection import choose, choose_for, missing_
 from tools.head_references.folders import REFERENCE, write_folder
 
 BERT = REFERENCE / "bert"
-
-
-@dataclass(frozen=True, slots=True)
-class Quantised(Twin):
-    """A variant that needs a recipe, and runs anywhere."""
-
-    name = "padded-quantised"
-    precision = "int8"
-    quantised = True
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere(Twin):
-    """A variant that this machine cannot run."""
-
-    name = "padded-elsewhere"
-    precision = "fp16"
-
-    def problem(self) -> str | None:
-        """Always."""
-        return "the processor has no wings"
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
 from support.closing import CLOSING
-from support.patience import PATIENCE_S
 from support.plain_records import plain_record
+from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 from enricher.worker.articles import Encoder
@@ -116,20 +116,26 @@ def client_of(source: KafkaSource) -> Consumer:
 def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> list[RawRecord]:
     """Poll until `done`; returns the records that came meanwhile."""
     records: list[RawRecord] = []
-    deadline_s = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        records += source.poll(1_000, 0.05)
+
+    def is_done() -> bool:
+        if done():
+            return True
+        records.extend(source.poll(1_000, 0.05))
+        return False
+
+    wait_until(is_done, timeout_s, "what was polled for", 0.0)
     return records
 
 
 def records_of(source: KafkaSource, count: int, timeout_s: float = PATIENCE_S) -> list[RawRecord]:
     """The next `count` records."""
     records: list[RawRecord] = []
-    deadline_s = time.monotonic() + timeout_s
-    while len(records) < count:
-        assert time.monotonic() < deadline_s, f"{len(records)} of {count} records came"
-        records += source.poll(count - len(records), 0.05)
+
+    def all_came() -> bool:
+        records.extend(source.poll(count - len(records), 0.05))
+        return len(records) == count
+
+    wait_until(all_came, timeout_s, f"{count} records", 0.0)
     return records
 
 

@@ -131,11 +131,10 @@ def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: 
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
 
-@contextmanager
 def worker(
     environment: Mapping[str, str], *arguments: str, log: Path | None = None, stub: bool = False, crash_at: str = ""
-) -> Iterator[Forked]:
-    """`enricher run` in its own process, killed at the end if it still runs.
+) -> Forked:
+    """`enricher run` in its own process, to be used in a `with`, at whose end it is killed if it still runs.
 
     `stub`: with a stub for the model, for tests of everything around it; see `support/stub_worker.py`. `crash_at`: with the
     stub, too; see `crashing_worker.py`.
@@ -145,9 +144,4 @@ def worker(
         program = [CRASHING_WORKER, crash_at]
     elif stub:
         program = [STUB_WORKER, "run"]
-    process = Forked([*program, "--report-every-s", "1", *arguments], {**os.environ, **environment}, log)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    return Forked([*program, "--report-every-s", "1", *arguments], {**os.environ, **environment}, log)

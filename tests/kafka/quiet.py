@@ -31,8 +31,10 @@ class Quiet:
         self.sought: list[TopicPartition] = []
         self.paused: set[Partition] = set()
         self.refuses_to_seek = False
+        self.offset = 0
+        """What it says that the group has committed, of each partition."""
         self.trouble: Exception | None = None
-        """What it answers when it is asked for committed offsets, instead of 0 each."""
+        """What it answers when it is asked for committed offsets, instead of that."""
 
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401  what is not answered here does nothing
         return lambda *_: None
@@ -48,10 +50,10 @@ class Quiet:
         return cast("TopicWatch", self)
 
     def committed(self, places: Sequence[TopicPartition], timeout: float) -> Sequence[TopicPartition]:  # noqa: ARG002
-        """All begin at 0."""
+        """The same of all."""
         if self.trouble:
             raise self.trouble
-        return [TopicPartition(each.topic, each.partition, 0) for each in places]
+        return [TopicPartition(each.topic, each.partition, self.offset) for each in places]
 
     def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
         """Ours now."""

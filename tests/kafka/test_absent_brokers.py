@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from health.looking import until
 from health.test_health_run import Running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, short_articles, worker
 from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
 from support.made_again import topic_id
+from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import Topics
@@ -129,16 +130,16 @@ def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics
     assert 1 == len(read_all(topics.bootstrap_servers, topics.dead_letters))
 
 
-def create(topics: Topics) -> None:
-    """The output topic, like the others."""
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    new = NewTopic(topics.output, num_partitions=4, replication_factor=1)
-    admin.create_topics([new])[topics.output].result(PATIENCE_S)
+def create(topics: Topics, name: str) -> None:
+    """A topic like the others."""
+    admin = admin_of(topics.bootstrap_servers)
+    admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(PATIENCE_S)
 
 
 def delete(topics: Topics) -> None:
     """The output topic; returns when the broker says that there is none."""
-    AdminClient({"bootstrap.servers": topics.bootstrap_servers}).delete_topics([topics.output])[topics.output].result()
+    admin = admin_of(topics.bootstrap_servers)
+    admin.delete_topics([topics.output])[topics.output].result(PATIENCE_S)
     gone = partial(topic_id, topics.bootstrap_servers, topics.output)
     wait_until(lambda: gone() is None, PATIENCE_S, "the topic is gone")
 
@@ -154,7 +155,7 @@ class _After(StopEvent):
         """Called before each attempt."""
         self._left -= 1
         if self._left == 0:
-            create(self._topics)
+            create(self._topics, self._topics.output)
         return super().wait(timeout_s)
 
 

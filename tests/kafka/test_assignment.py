@@ -12,6 +12,7 @@ from enricher.errors import Stalled, TransactionTrouble
 from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
+from enricher.worker.records import Start
 
 
 def silent_for(assignment: Assignment, seconds: int, *, after_s: float = 0.0) -> None:
@@ -68,6 +69,18 @@ def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
     with pytest.raises(TopicReplaced):
         assignment.tend(time.monotonic())
     assignment.tend(time.monotonic())
+
+
+def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, quiet: Quiet) -> None:
+    """Brokers before 4 were seen to report offsets that this process has moved beyond."""
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.note_committed({PLACE: 5})
+    quiet.offset = 3
+    with pytest.raises(TransactionTrouble, match="reported as 3, which is stale"):
+        assignment.rewind()
+    quiet.offset = 5
+    assignment.rewind()
+    assert Start(5) == assignment.partitions.start_of(PLACE)
 
 
 def test_a_held_partition_is_not_expected_to_deliver_until_its_hold_ends(assignment: Assignment) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import orjson
 import pytest
 from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, worker
+from support.operating import alter
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
@@ -119,9 +120,7 @@ def test_an_output_that_the_broker_refuses_is_a_dead_letter(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:
     """A tombstone without a key cannot be written to a compacted topic; the worker recovers and dead-letters it."""
-    from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
-
-    set_topic(topics, topics.output, "cleanup.policy", "compact")
+    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), Sent(None, None), as_sent(GOOD)])
     run_worker(topics, monkeypatch, model)
     records = read_all(topics.bootstrap_servers, topics.output)
@@ -143,9 +142,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
     The first is the largest that fits into a topic with Kafka's defaults, where its letter has no room for the reason;
     the second needs an input topic that takes more than the dead-letter topic does.
     """
-    from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
-
-    set_topic(topics, topics.dead_letters, "max.message.bytes", "1048588")
+    alter(topics.bootstrap_servers, topics.dead_letters, {"max.message.bytes": "1048588"})
     if not told:
         monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
     bad = Sent(b"large", random.Random(1).randbytes(length_bytes))
@@ -166,9 +163,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
 
 def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics) -> None:
     """As a process, as shipped: with nothing left to read its exit code is 0."""
-    from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
-
-    set_topic(topics, topics.dead_letters, "max.message.bytes", "1048588")
+    alter(topics.bootstrap_servers, topics.dead_letters, {"max.message.bytes": "1048588"})
     bad = Sent(b"large", random.Random(1).randbytes(1_048_400))
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
     with worker(topics.environment, "--until-caught-up", stub=True) as process:

@@ -8,13 +8,12 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from kafka.harness import as_sent, assert_exactly_once, headers_of, publish, short_articles
 from kafka.killing_worker import KILLING_WORD
 from kafka.test_bad_input import run_worker
 from support.forked import Forked
 from support.patience import PATIENCE_S
-from support.reading import committed_and_ends, read_all
+from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
@@ -86,11 +85,6 @@ def test_an_end_because_nothing_can_be_written_is_no_death_of_the_articles(
 
 def metadata_of(topics: Topics) -> list[str]:
     """What is committed beside the group's offsets."""
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "log_level": 0})
-    try:
-        committed = consumer.committed(
-            [TopicPartition(topics.input, number) for number in range(PARTITIONS)], timeout=20
-        )
-        return [each.metadata for each in committed if each.metadata]
-    finally:
-        consumer.close()
+    servers, group = topics.bootstrap_servers, topics.group
+    committed = [commit_of(servers, group, topics.input, number) for number in range(PARTITIONS)]
+    return [each.metadata for each in committed if each.metadata]

@@ -10,10 +10,9 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from kafka.clients import client_of, config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, publish
-from support.patience import PATIENCE_S
+from support.operating import delete_records
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
@@ -149,9 +148,7 @@ def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytes
     read = records_of(source, 20)
     sink.publish(release_of(read[:5]))
     partition = read[0].partition
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topics.input, partition.number, 12)]).values():
-        future.result(timeout=PATIENCE_S)
+    delete_records(topics.bootstrap_servers, topics.input, {partition.number: 12})
     source.rewind()
     assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
     poll_until(source, lambda: "offset reset (at offset 5" in caplog.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -24,7 +23,8 @@ from kafka.clients import (
 )
 from kafka.harness import publish, source_of
 from support.made_again import make_again
-from support.patience import PATIENCE_S
+from support.operating import write
+from support.patience import PATIENCE_S, retry
 from support.reading import read_all
 from support.topics import Topics
 
@@ -155,14 +155,7 @@ def test_the_output_may_grow_a_moment_after_the_input() -> None:
 
 def publish_at_last(sink: TransactionalSink, release: Release) -> None:
     """Publish it as a worker does that recovers: at first the producer still knows the old topic."""
-    give_up_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up_s:
-        try:
-            sink.publish(release)
-        except TransactionTrouble:
-            sink.recover()
-        else:
-            return
+    retry(lambda: sink.publish(release), TransactionTrouble, between=sink.recover)
 
 
 @pytest.mark.broker
@@ -186,10 +179,8 @@ def test_outputs_of_added_partitions_go_there_with_a_producer_that_is_older(topi
     sink, _ = sink_for(source, config)
     grow(topics, 6, topics.output, topics.dead_letters, topics.input)
     poll_until(source, lambda: len(diary.owned) == 6, PATIENCE_S)
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    for number in range(20):
-        producer.produce(topics.input, b"value", b"%d" % number, partition=5)
-    assert producer.flush(PATIENCE_S) == 0
+    records = ({"value": b"value", "key": b"%d" % number, "partition": 5} for number in range(20))
+    write(topics.bootstrap_servers, topics.input, records)
     sink.publish(release_of(records_of(source, 20)))
     outputs = read_all(topics.bootstrap_servers, topics.output)
     assert [(5, 5)] * 20 == [(message.partition(), source_of(message)[0]) for message in outputs]

@@ -10,12 +10,15 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka.clients import Diary, config_for, opened, poll_until
+from support.clock import Clock
 from support.topics import Topics
 
+from enricher.errors import Fenced, TransactionTrouble
 from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.rebalances import Rebalances
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.heartbeats import INTERVAL_MS, Heartbeats
+from enricher.worker.records import Partition
 
 
 class Client:
@@ -46,25 +49,14 @@ class Client:
         self.callbacks[name](self, [TopicPartition("articles", number) for number in numbers])
 
 
-class Time:
-    """A clock that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
-
-
 @pytest.fixture
-def clock() -> Time:
+def clock() -> Clock:
     """The clock of the client."""
-    return Time()
+    return Clock()
 
 
 @pytest.fixture
-def client(clock: Time) -> Client:
+def client(clock: Clock) -> Client:
     """A client that has subscribed."""
     client = Client()
     Rebalances(cast("Assignment", client), Diary(), clock).subscribe(cast("Consumer", client), "articles")
@@ -77,7 +69,7 @@ def test_a_newcomer_that_gets_nothing_joins_again_before_its_assignment(client: 
     assert ["subscribe", "subscribe", "assign 0"] == client.told
 
 
-def test_it_joins_again_only_once_in_a_row_of_rebalances(client: Client, clock: Time) -> None:
+def test_it_joins_again_only_once_in_a_row_of_rebalances(client: Client, clock: Clock) -> None:
     """Each joining makes a rebalance, in which transactions under way are made twice."""
     client.calls("on_assign")
     clock.now_s += 60  # a member that was slow to join
@@ -88,7 +80,7 @@ def test_it_joins_again_only_once_in_a_row_of_rebalances(client: Client, clock: 
     assert 2 == client.told.count("subscribe")
 
 
-def test_a_member_that_keeps_what_it_has_joins_the_second_rebalance_at_once(client: Client, clock: Time) -> None:
+def test_a_member_that_keeps_what_it_has_joins_the_second_rebalance_at_once(client: Client, clock: Clock) -> None:
     """Else partitions that others give up stand still for a second, until it joins."""
     client.calls("on_assign", 1, 2)
     clock.now_s += 60
@@ -98,7 +90,7 @@ def test_a_member_that_keeps_what_it_has_joins_the_second_rebalance_at_once(clie
     assert ["subscribe", "assign 2", "subscribe", "assign 0", "assign 0"] == client.told
 
 
-def test_a_member_that_gives_up_partitions_leaves_joining_again_to_the_client(client: Client, clock: Time) -> None:
+def test_a_member_that_gives_up_partitions_leaves_joining_again_to_the_client(client: Client, clock: Clock) -> None:
     """The client does it at once."""
     client.calls("on_assign", 1, 2)
     clock.now_s += 60
@@ -109,7 +101,7 @@ def test_a_member_that_gives_up_partitions_leaves_joining_again_to_the_client(cl
     assert 1 == client.told.count("subscribe")
 
 
-def test_a_member_joins_again_three_times_in_half_a_minute_at_most(client: Client, clock: Time) -> None:
+def test_a_member_joins_again_three_times_in_half_a_minute_at_most(client: Client, clock: Clock) -> None:
     """If each rebalance takes long, each may look like the first of two; the group must not go on by itself for ever."""
     client.calls("on_assign", 1)
     for _ in range(30):
@@ -122,7 +114,7 @@ def test_members_that_join_again_come_to_rest() -> None:
     """One rebalance in which nobody gets anything makes one more, and that one none, however slow some members are."""
     chosen = Random(7)
     for _ in range(200):
-        clock, members = Time(), [Client() for _ in range(chosen.randint(1, 6))]
+        clock, members = Clock(), [Client() for _ in range(chosen.randint(1, 6))]
         for member in members:
             Rebalances(cast("Assignment", member), Diary(), clock).subscribe(cast("Consumer", member), "articles")
             member.calls("on_assign", 1)
@@ -148,6 +140,34 @@ def test_a_refused_subscription_is_no_trouble(client: Client) -> None:
     client.refuses = True
     client.calls("on_assign")
     assert "assign 0" == client.told[-1]
+
+
+class OfAFencedWorker(Diary):
+    """The listener of a worker that hears that it was fenced when it publishes what it gives up."""
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Refuse."""
+        raise Fenced(f"a newer process has {partitions}")
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """Take the first ones, and fail afterwards."""
+        if self.events:
+            raise TransactionTrouble("the consequence")
+        super().assigned(partitions)
+
+
+def test_of_two_callbacks_that_fail_the_first_counts(clock: Clock) -> None:
+    """A worker that was fenced while its partitions were revoked is fenced, though they came back in the same poll."""
+    client = Client()
+    rebalances = Rebalances(cast("Assignment", client), OfAFencedWorker(), clock)
+    rebalances.subscribe(cast("Consumer", client), "articles")
+    client.calls("on_assign", 0)
+    rebalances.begin_turn()
+    client.calls("on_revoke", 0)
+    client.calls("on_assign", 0)
+    with pytest.raises(Fenced):
+        rebalances.check()
+    rebalances.check()
 
 
 def test_the_client_is_woken_once_per_interval() -> None:

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish
 from kafka.test_bad_input import run_worker
-from kafka.test_sink import set_topic
 from support.plain_records import plain_record
+from support.operating import alter
 from support.reading import read_all
 from support.topics import Topics
 
@@ -51,7 +51,7 @@ def test_good_articles_are_no_dead_letters_because_they_were_sent_together(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker may not read the limit of the output topic, which is above each output and below a batch."""
-    set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": str(LIMIT_BYTES)})
     monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
     assert {} == dead_letters_of(topics, incompressible(620), monkeypatch)
 
@@ -60,7 +60,7 @@ def test_among_many_only_those_that_are_too_large_alone_become_dead_letters(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under the same conditions; each of these is larger than the limit by itself."""
-    set_topic(topics, topics.output, "max.message.bytes", "2000")
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "2000"})
     monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
     large = [Sent(random.Random(n).randbytes(1_500), sent.value) for n, sent in enumerate(incompressible(3, seed=2))]
     inputs = [*large, *incompressible(120)]
@@ -80,7 +80,7 @@ def opened_with(topics: Topics, inputs: Sequence[Sent]) -> tuple[TransactionalSi
 def test_when_the_limit_is_lowered_a_refused_batch_blames_nobody(topics: Topics) -> None:
     """The worker may read the limit: the next producer keeps to the new one at once, and everything is written."""
     sink, counters, records = opened_with(topics, [Sent(b"same", b"%d" % n) for n in range(60)])
-    set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": str(LIMIT_BYTES)})
     with pytest.raises(RefusedBatch):
         sink.publish(release_of(records))
     sink.recover()
@@ -92,10 +92,10 @@ def test_when_the_limit_is_lowered_a_refused_batch_blames_nobody(topics: Topics)
 def test_a_limit_that_is_raised_again_refuses_nothing_any_more(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for again before a transaction; the next producer's batches are as large as before."""
     monkeypatch.setattr("enricher.worker.kafka.writing.limits._ASK_AGAIN_S", 0.0)
-    set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": str(LIMIT_BYTES)})
     sink, counters, records = opened_with(topics, [Sent(b"x" * LIMIT_BYTES, b"%d" % n) for n in range(3)])
     assert {"OutputTooLarge"} == {letter.error_type for letter in sink.publish(release_of(records[:1])).values()}
-    set_topic(topics, topics.output, "max.message.bytes", "1000000")
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "1000000"})
     assert {} == sink.publish(release_of(records[1:2]))
     assert 1 == counters.producers_resized
     assert {} == sink.publish(release_of(records[2:]))
@@ -106,7 +106,7 @@ def test_batches_shrink_to_one_record_and_grow_again(topics: Topics, monkeypatch
     """One too large among small ones of its partition: named only once it was alone, then normal batches again."""
     monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
     monkeypatch.setattr("enricher.worker.kafka.writing.batch_size._FIRST_PAUSE_S", 0.0)
-    set_topic(topics, topics.output, "max.message.bytes", "2000")
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "2000"})
     inputs = [Sent(b"same", b"%d" % number) for number in range(20)]
     sink, counters, records = opened_with(topics, inputs)
     large = records[7]
@@ -131,7 +131,7 @@ def test_batches_shrink_to_one_record_and_grow_again(topics: Topics, monkeypatch
     while counters.producers_resized < _STEPS:
         sink.publish(release_of(others[:1], enriched))
         others = others[1:]
-    set_topic(topics, topics.output, "max.message.bytes", "1000000")
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "1000000"})
     sink.publish(release_of(others, enriched))
     assert 19 == len(read_all(topics.bootstrap_servers, topics.output))
 
@@ -150,7 +150,7 @@ def test_batches_grow_again_where_every_transaction_is_slow(topics: Topics, monk
     monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
     monkeypatch.setattr("enricher.worker.kafka.writing.batch_size._FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
-    set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": str(LIMIT_BYTES)})
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"%d" % n) for n in range(60)])
     source, _ = opened(config)

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from kafka.clients import (
     config_for,
     dead,
@@ -27,8 +18,8 @@ from kafka.clients import (
     sink_for,
 )
 from kafka.harness import Sent, header_list, headers_of, publish
-from support.patience import PATIENCE_S
-from support.reading import committed_and_ends, read_all
+from support.operating import alter
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import (
@@ -43,24 +34,9 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 pytestmark = pytest.mark.broker
 
 
-def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
-    """Change a setting of a topic, and wait until the broker applies it."""
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    for future in admin.incremental_alter_configs(
-        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
-    ).values():
-        future.result(timeout=PATIENCE_S)
-    asked = ConfigResource(ResourceType.TOPIC, topic)
-    deadline_s = time.monotonic() + PATIENCE_S
-    while admin.describe_configs([asked])[asked].result(timeout=PATIENCE_S)[name].value != value:
-        assert time.monotonic() < deadline_s, f"{topic} has no {name} of {value}"
-        time.sleep(0.05)
-
-
 def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) -> None:
     """Only the record that breaks the topic's rule is named, not its neighbours in the same request."""
-    set_topic(topics, topics.output, "cleanup.policy", "compact")
+    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [*inputs(8), Sent(None, b"no key")])
     source, sink = ends_for(config)
@@ -83,21 +59,6 @@ def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics, monkey
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
 
 
-def test_a_member_that_was_thrown_out_cannot_publish(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its session ran out and another member has its partitions: the transaction fails and shows nothing."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(5))
-    source, sink = ends_for(config)
-    records = records_of(source, 5)
-    stale = source.membership()
-    source.close()
-    monkeypatch.setattr(source, "membership", lambda: stale)
-    with pytest.raises(TransactionTrouble):
-        sink.publish(release_of(records))
-    sink.recover()
-    assert read_all(topics.bootstrap_servers, topics.output) == []
-
-
 def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) -> None:
     """Raw key, value and headers untouched, reasons beside them; large values are left out and said to be."""
     config = config_for(topics)
@@ -112,20 +73,6 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     assert headers_of(letters[b"bad"])["enricher.dlq.error.message"] == b"not JSON"
     assert letters[b"huge"].value() is None
     assert headers_of(letters[b"huge"])["enricher.dlq.value.omitted_bytes"] == b"50000"
-
-
-def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
-    """If only markers were passed there is nothing to write, but offsets to commit."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(4))
-    source, sink = ends_for(config)
-    release = release_of(records_of(source, 4))
-    sink.publish(type(release)([], release.committable))
-    assert read_all(topics.bootstrap_servers, topics.output) == []
-    committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
-    assert {p.number: offset for p, offset in release.committable.items()} == {
-        n: c for n, (c, end) in committed.items() if end
-    }
 
 
 def test_inputs_without_an_output_partition_of_their_number_are_placed_by_their_key(topics: Topics) -> None:

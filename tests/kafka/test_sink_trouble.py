@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kafka.clients import config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish
-from kafka.test_sink import set_topic
+from support.operating import alter
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
@@ -38,7 +38,7 @@ def dead_if_bad(raw: RawRecord) -> Ticket:
 
 def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_record(topics: Topics) -> None:
     """The client accepts no more records then; the reports name the one that was refused."""
-    set_topic(topics, topics.output, "cleanup.policy", "compact")
+    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
     config = config_for(topics)
     first, last = Sent(None, b"no key"), Sent(None, b"bad")
     source, _ = opened(config)

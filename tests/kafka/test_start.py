@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from kafka.clients import (
     Diary,
     begin,
@@ -26,6 +25,7 @@ from kafka.clients import (
 )
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
 from support.closing import CLOSING
+from support.operating import admin_of, commit, delete_group, delete_records, write
 from support.patience import PATIENCE_S, wait_until
 from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import Topics
@@ -40,13 +40,12 @@ from enricher.worker.rules.commit_metadata import CommitMetadata
 
 pytestmark = pytest.mark.broker
 
-Pairs = list[tuple[str, str | bytes | None]]
-SOURCE = ("enricher.source.topic", "enricher.source.partition", "enricher.source.offset")
 
-
-def admin_of(topics: Topics) -> AdminClient:
-    """An administrator."""
-    return AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+def output(number: int, topic: bytes, offset: int) -> dict[str, Any]:
+    """An output of this input in the partition of its number, as arguments of `produce`."""
+    place = {"topic": topic, "partition": b"%d" % number, "offset": b"%d" % offset}
+    headers = [(f"enricher.source.{name}", value) for name, value in place.items()]
+    return {"value": b"{}", "key": b"k", "partition": number, "headers": headers}
 
 
 def enrich(config: KafkaConfig, count: int, *, dead_letters: int = 0) -> list[RawRecord]:
@@ -64,19 +63,6 @@ def in_partition(records: Sequence[RawRecord], number: int) -> list[RawRecord]:
     return [record for record in records if record.partition.number == number]
 
 
-def delete_group(topics: Topics) -> None:
-    """As retention does to the offsets of a group without members for a week."""
-    admin, give_up_s = admin_of(topics), time.monotonic() + PATIENCE_S
-    while True:
-        [future] = admin.delete_consumer_groups([topics.group]).values()
-        try:
-            future.result(timeout=PATIENCE_S)
-        except KafkaException:  # the member that has left is not forgotten yet
-            assert time.monotonic() < give_up_s
-        else:
-            return
-
-
 def first_of(source: KafkaSource, count: int) -> list[tuple[int, int]]:
     """Partition and offset of the next records, sorted."""
     return sorted((record.partition.number, record.offset) for record in records_of(source, count))
@@ -88,7 +74,7 @@ def test_a_group_whose_offsets_are_gone_goes_on_behind_its_outputs(topics: Topic
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config, 40, dead_letters=dead_letters)
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     places = publish(topics.bootstrap_servers, topics.input, inputs(20))
     source, _ = opened(config)
     assert sorted(places) == first_of(source, 20)
@@ -99,7 +85,7 @@ def test_where_the_group_stood_is_told(topics: Topics, caplog: pytest.LogCapture
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config, 40)
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     opened(config)
     [line] = [record.getMessage() for record in caplog.records if "no committed offsets" in record.getMessage()]
     assert topics.group in line
@@ -111,7 +97,7 @@ def test_the_start_may_be_said(topics: Topics, start: str) -> None:
     """`beginning` reads all of it again, `end` only what is published from now on."""
     before = publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config_for(topics), 40)
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     source, _, _ = begun(config_for(topics, start=start))
     after = publish(topics.bootstrap_servers, topics.input, inputs(20))
     expected = [*before, *after] if start == "beginning" else after
@@ -123,10 +109,8 @@ def test_outputs_that_were_deleted_cannot_tell(topics: Topics) -> None:
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config, 40)
-    admin, ends = admin_of(topics), [TopicPartition(topics.output, number, -1) for number in range(4)]
-    for future in admin.delete_records(ends).values():
-        future.result()
-    delete_group(topics)
+    delete_records(topics.bootstrap_servers, topics.output, dict.fromkeys(range(4), -1))
+    delete_group(topics.bootstrap_servers, topics.group)
     with pytest.raises(SettingsError, match=r"deleted.*--reset-offsets.*kafka\.start"):
         opened(config)
 
@@ -136,14 +120,12 @@ def test_outputs_of_others_in_the_same_topic_are_passed_over(topics: Topics) -> 
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     records = enrich(config, 40)
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    for number in range(4):
-        for offset in range(200):
-            names = (b"other", b"%d" % number, b"%d" % (offset + 1_000))
-            headers: Pairs = list(zip(SOURCE, names, strict=True))
-            producer.produce(topics.output, b"{}", b"k", partition=number, headers=headers)
-    producer.flush()
-    delete_group(topics)
+    write(
+        topics.bootstrap_servers,
+        topics.output,
+        (output(number, b"other", offset + 1_000) for number in range(4) for offset in range(200)),
+    )
+    delete_group(topics.bootstrap_servers, topics.group)
     source, _ = opened(config)
     expected = {number: len(in_partition(records, number)) for number in range(4)}
     poll_until(source, lambda: all(source.start_of(Partition(topics.input, number)) for number in range(4)))
@@ -155,10 +137,7 @@ def test_outputs_of_others_in_the_same_topic_are_passed_over(topics: Topics) -> 
 def test_outputs_beyond_the_end_of_the_input_belong_to_an_earlier_topic(topics: Topics) -> None:
     """Without a topic id nothing else tells it: outputs of offsets that the input has never had."""
     config = config_for(topics)
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    headers: Pairs = list(zip(SOURCE, (topics.input.encode(), b"0", b"99"), strict=True))
-    producer.produce(topics.output, b"{}", b"k", partition=0, headers=headers)
-    producer.flush()
+    write(topics.bootstrap_servers, topics.output, [output(0, topics.input.encode(), 99)])
     with pytest.raises(SettingsError, match="ends at 0"):
         opened(config)
 
@@ -231,17 +210,8 @@ def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None
 
 def publish_to(topics: Topics, number: int, count: int, topic: str | None = None) -> None:
     """Write this many records, which name no input, to one partition of the input or of another topic."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    for _ in range(count):
-        producer.produce(topic or topics.input, b"v", b"k", partition=number)
-    assert producer.flush(PATIENCE_S) == 0
-
-
-def commit_first(topics: Topics, metadata: str) -> None:
-    """Commit offset 0 of partition 0 alone, as the first member of a group that is only beginning."""
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
-    consumer.commit(offsets=[TopicPartition(topics.input, 0, 0, metadata=metadata)], asynchronous=False)
-    consumer.close()
+    record = {"value": b"v", "key": b"k", "partition": number}
+    write(topics.bootstrap_servers, topic or topics.input, repeat(record, count))
 
 
 def test_the_end_is_determined_once(topics: Topics) -> None:
@@ -310,9 +280,7 @@ def test_an_added_partition_needs_no_outputs_to_tell(topics: Topics) -> None:
     enrich(config, 40)
     grow(topics, 5, topics.output, topics.dead_letters, topics.input)
     publish_to(topics, 4, 10, topics.output)
-    admin = admin_of(topics)
-    [deleted] = admin.delete_records([TopicPartition(topics.output, 4, 5)]).values()
-    deleted.result(timeout=PATIENCE_S)
+    delete_records(topics.bootstrap_servers, topics.output, {4: 5})
     publish_to(topics, 4, 3)
     source, _ = opened(config)
     assert [(4, 0), (4, 1), (4, 2)] == first_of(source, 3)
@@ -326,9 +294,10 @@ def test_a_partition_without_an_offset_is_not_taken_for_an_added_one(
     """While a group begins, or resumes, its first member commits before the others: their partitions are not new."""
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config_for(topics), 40)
-    delete_group(topics)
-    topic_id = topic_id_of(admin_of(topics), topics.input, 10)
-    commit_first(topics, CommitMetadata(topic_id, began_with=began_with).encode())
+    delete_group(topics.bootstrap_servers, topics.group)
+    topic_id = topic_id_of(admin_of(topics.bootstrap_servers), topics.input, 10)
+    metadata = CommitMetadata(topic_id, began_with=began_with).encode()
+    commit(topics.bootstrap_servers, topics.group, topics.input, {0: 0}, metadata)  # as the first member does, alone
     source, _, _ = begun(config_for(topics, start=start))
     ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
     expected = {number: end for number, (_, end) in ends.items() if number}
@@ -356,7 +325,7 @@ def test_a_search_goes_on_where_the_last_look_stopped(
     records = enrich(config_for(topics), 40, dead_letters=2)
     for name in shared:
         add_foreign(topics, 1_000, getattr(topics, name))
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     source, _ = opened(config_for(topics))
     expected = {number: len(in_partition(records, number)) for number in range(4)}
     starts = {number: source.start_of(Partition(topics.input, number)) for number in range(4)}

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import ResourceType
 from kafka.clients import (
     config_for,
     dead,
@@ -21,7 +21,8 @@ from kafka.clients import (
     release_of,
 )
 from kafka.harness import Sent, publish, transaction
-from kafka.test_start import delete_group, enrich
+from kafka.test_start import enrich, publish_to
+from support.operating import alter, delete_group
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import Topics
@@ -70,7 +71,7 @@ def enrich_behind(
     opening.enter_context(producer_of)
     sink.publish(release_of(records, lambda raw: dead(raw) if raw.offset % 3 else finished(raw)))
     source.close()
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     return records
 
 
@@ -118,7 +119,7 @@ def test_a_producer_that_always_has_a_transaction_open_holds_up_nothing(
 ) -> None:
     """Only what was there at the first look counts: the topic may be shared with busy transactional producers."""
     records = enrich(config, COUNT)
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     with ExitStack() as first:
         first.enter_context(left_open(topics, topics.dead_letters, "one"))
         source, _ = joined(config)
@@ -142,18 +143,8 @@ def test_a_transaction_that_does_not_end_is_refused(
 
 
 def switch_on(topics: Topics, topic: str, **settings: object) -> None:
-    """Change settings of a topic."""
-    alter(topics, ConfigResource(ResourceType.TOPIC, topic), **settings)
-
-
-def alter(topics: Topics, resource: ConfigResource, **settings: object) -> None:
-    """Change settings of a topic or broker; underscores stand for dots."""
-    for name, value in settings.items():
-        kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-        entry = ConfigEntry(name.replace("_", "."), str(value), incremental_operation=kind)
-        resource.add_incremental_config(entry)
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+    """Change settings of a topic; underscores stand for dots."""
+    alter(topics.bootstrap_servers, topic, {name.replace("_", "."): str(value) for name, value in settings.items()})
 
 
 def deleted(raw: RawRecord) -> Ticket:
@@ -169,9 +160,9 @@ def deleted(raw: RawRecord) -> Ticket:
 def quick_cleaner(broker: Cluster, topics: Topics) -> Iterator[None]:
     """The broker's log cleaner looks for work ten times a second instead of every 15 s."""
     node = str(broker.nodes[0].node_id)
-    alter(topics, ConfigResource(ResourceType.BROKER, node), log_cleaner_backoff_ms=100)
+    alter(topics.bootstrap_servers, node, {"log.cleaner.backoff.ms": "100"}, ResourceType.BROKER)
     yield
-    alter(topics, ConfigResource(ResourceType.BROKER, node), log_cleaner_backoff_ms=None)
+    alter(topics.bootstrap_servers, node, {"log.cleaner.backoff.ms": None}, ResourceType.BROKER)
 
 
 @pytest.mark.usefixtures("quick_cleaner")
@@ -188,18 +179,16 @@ def test_outputs_that_compaction_removed_are_not_written_again(topics: Topics) -
     source, sink = ends_for(config)
     sink.publish(release_of(records_of(source, 30), deleted))
     source.close()
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
 
     def cleaned() -> bool:
         for number in range(4):  # a segment ends with the next record
-            producer.produce(topics.output, b"another producer's", b"other", partition=number)
-        producer.flush(PATIENCE_S)
+            publish_to(topics, number, 1, topics.output)
         return not {*keys[:10]}.intersection(
             message.key() for message in read_all(topics.bootstrap_servers, topics.output)
         )
 
     wait_until(cleaned, PATIENCE_S, "the cleaner has removed the deletions")
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     with pytest.raises(SettingsError, match=r"compact.*--reset-offsets.*kafka\.start"):
         opened(config)
 
@@ -210,12 +199,9 @@ def test_a_compacted_topic_shows_where_to_resume_if_no_offset_is_missing_behind_
     """Each offset there is a record of others or the end of our transaction: nothing of ours can have been removed."""
     switch_on(topics, topics.output, cleanup_policy="compact,delete")
     records = enrich(config, COUNT)
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for number in range(4):
-        for _ in range(100):
-            producer.produce(topics.output, b"another producer's", b"k", partition=number)
-    assert producer.flush(PATIENCE_S) == 0
-    delete_group(topics)
+        publish_to(topics, number, 100, topics.output)
+    delete_group(topics.bootstrap_servers, topics.group)
     publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
     source, _ = opened(config)
     assert ends_of(records) == starts_of(source, topics)
@@ -229,7 +215,7 @@ def test_offsets_without_a_record_mean_nothing_where_nothing_is_compacted(
     records = enrich(config, COUNT)
     with left_open(topics, getattr(topics, role), "aborted"):
         pass
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
     source, _ = opened(config)
     assert ends_of(records) == starts_of(source, topics)
@@ -243,7 +229,7 @@ def test_a_compacted_topic_with_missing_offsets_is_believed_at_the_end_of_the_in
     records = enrich(config, COUNT)
     with left_open(topics, topics.output, "aborted"):
         pass
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     source, _ = opened(config)
     assert ends_of(records) == starts_of(source, topics)
 
@@ -264,7 +250,7 @@ def test_missing_offsets_are_refused_while_it_is_unknown_whether_the_topic_is_co
     enrich(config, COUNT)
     with left_open(topics, topics.dead_letters, "aborted"):
         pass
-    delete_group(topics)
+    delete_group(topics.bootstrap_servers, topics.group)
     publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
     with pytest.raises(BrokerError, match=r"DESCRIBE_CONFIGS.*dead-letters.*kafka\.start"):
         opened(config)

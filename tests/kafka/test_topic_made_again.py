@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from kafka.clients import begun, config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, publish
 from support.made_again import make_again
-from support.patience import PATIENCE_S
+from support.operating import admin_of, commit
+from support.patience import PATIENCE_S, retry
 from support.reading import commit_of, committed_and_ends
 from support.topics import Topics, make_topics
 
@@ -30,14 +27,7 @@ def fill(topics: Topics, partition_records: int) -> int:
 
 def recover_until(source: KafkaSource) -> None:
     """As the recovery does: retry while the topic is missing, or not known to every broker."""
-    give_up_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            source.rewind()
-        except TransactionTrouble:
-            assert time.monotonic() < give_up_s
-        else:
-            return
+    retry(source.rewind, TransactionTrouble)
 
 
 def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one(topics: Topics) -> None:
@@ -83,12 +73,8 @@ def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
 def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
     """Brokers may keep offsets of a topic that was deleted; the id beside them says which topic they belong to."""
     fill(topics, 10)
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     stale = CommitMetadata("AnotherTopicsIdAAAAAAA").encode()
-    consumer.commit(
-        offsets=[TopicPartition(topics.input, number, 5, metadata=stale) for number in range(4)], asynchronous=False
-    )
-    consumer.close()
+    commit(topics.bootstrap_servers, topics.group, topics.input, dict.fromkeys(range(4), 5), stale)
     source, _ = opened(config_for(topics))
     records = records_of(source, 40)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
@@ -100,7 +86,7 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
     before = fill(topics, 5)
     source, sink = ends_for(config)
     records = records_of(source, before)
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    admin = admin_of(topics.bootstrap_servers)
     [deleted] = admin.delete_topics([topics.input]).values()
     deleted.result(timeout=PATIENCE_S)
     poll_until(source, lambda: topics.input not in admin.list_topics(timeout=PATIENCE_S).topics)

@@ -12,9 +12,9 @@ from itertools import count
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
-from support.patience import PATIENCE_S
+from support.operating import admin_of
+from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends
 from support.topics import Topics
 
@@ -40,17 +40,16 @@ def tried(topics: Topics, *names: str) -> dict[str, Result]:
         return {result.promise.name: result for result in trials.results(PATIENCE_S)}
 
 
-def left_over(bootstrap_servers: str, prefix: str) -> list[str]:
-    """Topics and groups of trials that still exist; waits a while for them to go."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    give_up_s = time.monotonic() + PATIENCE_S
-    while True:
+def assert_nothing_is_left(bootstrap_servers: str, prefix: str) -> None:
+    """No topic and no group of trials exists; they may take a moment to go."""
+    admin = admin_of(bootstrap_servers)
+
+    def are_gone() -> bool:
         names = [*admin.list_topics(timeout=PATIENCE_S).topics]
         names += [group.group_id for group in admin.list_consumer_groups().result(PATIENCE_S).valid]
-        found = [name for name in names if name.startswith(prefix)]
-        if not found or time.monotonic() > give_up_s:
-            return found
-        time.sleep(0.1)
+        return not [name for name in names if name.startswith(prefix)]
+
+    wait_until(are_gone, PATIENCE_S, "nothing is left")
 
 
 def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
@@ -62,7 +61,7 @@ def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
         results
     )
     assert trials.left_behind == []
-    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
     places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
     assert {end for _committed, end in places.values()} == {0}
 
@@ -210,7 +209,7 @@ def test_a_trial_that_hangs_is_given_up(topics: Topics, monkeypatch: pytest.Monk
     assert ("commit and abort", True) == (first.promise.name, first.outcome.holds)
     assert ("hanging", None) == (hanging.promise.name, hanging.outcome.holds)
     assert "not finished after 60 s" in hanging.outcome.seen
-    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
 
 
 def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
@@ -223,7 +222,7 @@ def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
     coming = lines()
     next(coming)
     coming.close()  # type: ignore[attr-defined]  # it is a generator
-    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
 
 
 def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +236,7 @@ def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monke
     with pytest.raises(KeyboardInterrupt), trials:
         pass
     assert trials.left_behind == []
-    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
 
 
 class NeverStarts(threading.Thread):
@@ -255,7 +254,7 @@ def test_an_interruption_while_trials_are_started_leaves_none(topics: Topics, mo
         patched.setattr("enricher.operate.trials.running.threading.Thread", NeverStarts)
         with pytest.raises(KeyboardInterrupt), trials:
             next(trials.results())
-    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
 
 
 def test_names_fit_what_kafka_allows_for_topics(topics: Topics) -> None:
@@ -263,4 +262,4 @@ def test_names_fit_what_kafka_allows_for_topics(topics: Topics) -> None:
     config = config_for(topics, group_id="news / Nachrichten \u00e4 " + "x" * 300)
     with Trials(config, [promise_called("commit and abort")]) as trials:
         assert [result.outcome.holds for result in trials.results()] == [True]
-    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))

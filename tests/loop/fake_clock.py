@@ -133,7 +133,7 @@ class FakePool(Generic[Item, Result]):
         self.closed = True
 
     def finish(self, item: Item) -> None:
-        """What a thread does at the end of its work on an item."""
+        """Let the result of an item be in, as a thread does that has worked on it."""
         if not self.hangs and not self.closed:
             self._results.append(self.run(item))
             self._wakeup.set()

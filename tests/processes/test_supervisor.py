@@ -101,7 +101,7 @@ def supervised(
 
 
 def until_there(path: Path) -> str:
-    """What a child does until this file is there."""
+    """The code of a child that waits for this file."""
     return f"while not os.path.exists({str(path)!r}): threading.Event().wait(0.01)\n"
 
 

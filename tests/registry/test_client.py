@@ -231,18 +231,20 @@ def test_credentials_go_to_the_registry_and_into_no_message(caplog: pytest.LogCa
     caplog.set_level(logging.DEBUG)
     with serving() as registry:
         host = registry.url.removeprefix("http://")
-        clients = [
-            client(f"http://me:{PASSWORD}@{host}"),
-            client(registry.url, properties={"basic.auth.user.info": f"me:{PASSWORD}"}),
-            client(registry.url, properties={"bearer.auth.token": PASSWORD}),
+        ways: list[tuple[str, dict[str, Property]]] = [
+            (f"http://me:{PASSWORD}@{host}", {}),
+            (registry.url, {"basic.auth.user.info": f"me:{PASSWORD}"}),
+            (registry.url, {"bearer.auth.token": PASSWORD}),
         ]
         said = []
-        for asks in clients:
+        for url, properties in ways:
+            config = registry_config(url, properties, timeout_s=5.0, max_schema_bytes=10_000)
+            asks = RegistryClient(config)
             for behaviour in (None, status(401), status(302), hang_up):
                 registry.behaviour = behaviour
                 with pytest.raises((RegistryUnavailable, UnknownToRegistry)) as raised:
                     asks.schema(SEVEN)
-                said += [str(raised.value), repr(raised.value), asks.name, repr(asks._requests._config)]
+                said += [str(raised.value), repr(raised.value), asks.name, repr(config)]
     basic = "Basic bWU6Z2VoZWltLTdmM2E="
     assert {basic, f"Bearer {PASSWORD}"} == set(registry.authorizations)
     assert all(secret not in text for text in [*said, caplog.text] for secret in (PASSWORD, basic[6:]))

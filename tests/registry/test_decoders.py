@@ -467,18 +467,20 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     """By number and by bytes; what was dropped is fetched again, from disk."""
     monkeypatch.setattr(decoders_module, "MAX_DECODERS", 3)
     monkeypatch.setattr(decoders_module, "MAX_REFUSALS", 2)
-    with serving(Registry({str(n): TEXT for n in range(5)})) as registry, desk(registry, tmp_path) as at:
+    with serving(Registry({str(n): TEXT for n in range(6)})) as registry, desk(registry, tmp_path) as at:
+
+        def remembered(numbers: range) -> list[int]:
+            return [number for number in numbers if at.try_(ref(number)) is not ...]
+
         for number in range(5):
             at.get(ref(number))
         for number in range(100, 104):
             at.get(ref(number))
-        assert [3, 2] == [len(at.decoders._ready), len(at.decoders._refused)]
-        assert ... is at.try_(ref(0))
+        assert ([2, 3, 4], [102, 103]) == (remembered(range(5)), remembered(range(100, 104)))
         assert '"string"' == at.get(ref(0))
-        monkeypatch.setattr(decoders_module, "MAX_DECODER_BYTES", 10)
-        at.get(ref(1))
-        assert 1 == len(at.decoders._ready)
-        assert Schema("AVRO", '"string"').decoder_bytes == at.decoders._ready_bytes
+        monkeypatch.setattr(decoders_module, "MAX_DECODER_BYTES", 2 * Schema("AVRO", '"string"').decoder_bytes)
+        at.get(ref(5))
+        assert 2 == len(remembered(range(6)))
 
 
 def test_schemas_of_glue_come_from_their_folder_and_the_uuid_is_named(tmp_path: Path) -> None:
@@ -513,7 +515,7 @@ def test_closing_waits_for_no_network(tmp_path: Path) -> None:
         at.try_(ref(7))
         at.until(lambda: registry.asked == ["7"])
         at.decoders.close()
-        assert at.fetcher._thread.daemon
+        assert {True} == {each.daemon for each in threading.enumerate() if each.name == "schema-fetcher"}
 
 
 def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait(
@@ -527,9 +529,17 @@ def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait
             at.settle(ref(7))
 
 
-def test_an_idle_fetcher_does_nothing(tmp_path: Path) -> None:
+def test_an_idle_fetcher_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for the next question without a timeout."""
+    timeouts_s: list[float | None] = []
+    real = threading.Condition.wait
+
+    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if threading.current_thread().name == "schema-fetcher":
+            timeouts_s.append(timeout)
+        return real(condition, timeout)
+
+    monkeypatch.setattr(threading.Condition, "wait", wait)
     with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
         at.get(ref(7))
-        at.until(lambda: bool(at.fetcher._changed._waiters))  # type: ignore[attr-defined]
-        assert at.fetcher._queue.next_s() is None
+        at.until(lambda: timeouts_s[-1:] == [None])

@@ -22,8 +22,9 @@ shares = st.floats(0.001, 10)
 def busy_for(seconds: float, *, running: int, waited: float, threads: int = 2, load: Load | None = None) -> Load:
     """A load to which turns of 5 ms were added; `waited`: the share of each that the loop waited."""
     load = load or Load(threads, 0.0)
-    for _ in range(round(seconds / 0.005)):
-        load.note(load._noted_s + 0.005, running=running, waited_s=0.005 * waited)
+    load.skip(0.0)
+    for turn in range(1, 1 + round(seconds / 0.005)):
+        load.note(0.005 * turn, running=running, waited_s=0.005 * waited)
     return load
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ import grpc
 import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.building import backlog
-from support.patience import wait_until
+from support.patience import retry, wait_until
 
 from enricher.operate.scaling import service
 from enricher.operate.scaling.backlog import Backlog
@@ -84,14 +83,7 @@ def metrics(channel: Any, value: bytes = b"", **options: Any) -> Any:  # noqa: A
 
 def until_answered(call: Callable[[], object]) -> None:
     """Make a call until it is not refused: the server hears a moment later that another one ended."""
-    give_up_s = time.monotonic() + CALL_S
-    while True:
-        try:
-            call()
-        except grpc.RpcError:
-            assert time.monotonic() < give_up_s
-        else:
-            return
+    retry(call, grpc.RpcError)
 
 
 class Unsent:

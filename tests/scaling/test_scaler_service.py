@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -131,10 +130,7 @@ def member_of(topics: Topics) -> Iterator[None]:
         "bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "enable.auto.commit": False,
     })  # fmt: skip
     member.subscribe([topics.input])
-    give_up_s = time.monotonic() + PATIENCE_S
-    while len(member.assignment()) < 4:
-        assert time.monotonic() < give_up_s
-        member.poll(0.1)
+    wait_until(lambda: not member.poll(0.1) and len(member.assignment()) == 4, PATIENCE_S, "it has joined", 0.0)
     yield
     member.close()
 
@@ -275,8 +271,7 @@ def test_with_tls_only_those_with_a_certificate_are_let_in(monkeypatch: pytest.M
 def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connect, tmp_path: Path) -> None:
     """It logs its address and its answers; SIGTERM ends it with code 0, even while a stream is open."""
     log = tmp_path / "log"
-    process = Forked(["-m", "enricher", "scaler", "--port", "0"], {**os.environ, **topics.environment}, log)
-    try:
+    with Forked(["-m", "enricher", "scaler", "--port", "0"], {**os.environ, **topics.environment}, log) as process:
         eventually(lambda: "answering KEDA on" in log.read_text(), wanted=True)
         (port,) = re.findall(r"answering KEDA on \S+:(\d+)", log.read_text())
         keda = client(int(port))
@@ -285,8 +280,6 @@ def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connec
         assert not next(stream).result
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
     assert "0 workers wanted" in log.read_text()
     assert "ended" in log.read_text()
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.harness import transaction
-from support.patience import PATIENCE_S
+from support import operating
 from support.topics import Topics
 
 
@@ -20,15 +19,4 @@ def write(topics: Topics, partition: int, *ages_s: float) -> None:
 
 def commit(topics: Topics, offsets: dict[int, int]) -> None:
     """Commit offsets for the group."""
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
-    tps = [TopicPartition(topics.input, partition, offset) for partition, offset in offsets.items()]
-    give_up_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            consumer.commit(offsets=tps, asynchronous=False)
-        except KafkaException:  # the coordinator of a new group is not there at once
-            if time.monotonic() > give_up_s:
-                raise
-        else:
-            break
-    consumer.close()
+    operating.commit(topics.bootstrap_servers, topics.group, topics.input, offsets)

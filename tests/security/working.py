@@ -92,12 +92,8 @@ class Place:
         given = log.with_suffix(".in")
         given.write_text(stdin, "utf-8")
         environment = {**os.environ, **self.environment}
-        process = Forked([STUB_WORKER, *arguments], environment, log, stdin=given, stdout=log)
-        try:
+        with Forked([STUB_WORKER, *arguments], environment, log, stdin=given, stdout=log) as process:
             yield Command(process, log)
-        finally:
-            process.kill()
-            process.wait()
 
     def publish(self, first: int, count: int) -> dict[tuple[int, int], Sent]:
         """Publish articles with these numbers and one invalid input; returns their places."""

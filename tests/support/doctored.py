@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-
-from support.patience import PATIENCE_S
+from support import operating
 from support.topics import Topics
 from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
@@ -31,6 +30,11 @@ class Answer:
     stage: str | None
     partition: int = 0
     more: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The arguments of `produce`."""
+        return {"value": self.value, "key": self.key, "headers": self.headers, "partition": self.partition}
 
     @property
     def headers(self) -> Headers:
@@ -62,10 +66,8 @@ def right_answers(topics: Topics, name: str = "check", topic_id: str | None = No
 
 def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None) -> list[Answer]:
     """Publish these inputs to partition 0; returns the correct outputs."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    for each in inputs:
-        producer.produce(topics.input, each.value, each.key, partition=0)
-    assert producer.flush(PATIENCE_S) == 0
+    records = ({"value": each.value, "key": each.key, "partition": 0} for each in inputs)
+    operating.write(topics.bootstrap_servers, topics.input, records)
     return [answer_to(each, InputId(topic_id, 0, number)) for number, each in enumerate(inputs)]
 
 
@@ -73,21 +75,17 @@ def verdict(
     topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT, past: Sequence[Incarnation] = ()
 ) -> Findings:
     """Write the outputs, commit the offset, run the check."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
-    for each in answers:
-        topic = topics.output if each.stage is None else topics.dead_letters
-        producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
-    assert producer.flush(PATIENCE_S) == 0
+    for topic, is_dead in ((topics.output, False), (topics.dead_letters, True)):
+        records = [each.record for each in answers if is_dead is (each.stage is not None)]
+        operating.write(topics.bootstrap_servers, topic, records)
     commit(topics, committed)
     return check(names_of(topics), Counter(each.input_id for each in answers), past)
 
 
 def commit(topics: Topics, offset: int) -> None:
     """Commit for the group: this offset in partition 0, and 0 in the others."""
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
-    offsets = [TopicPartition(topics.input, number, 0 if number else offset) for number in range(4)]
-    consumer.commit(offsets=offsets, asynchronous=False)
-    consumer.close()
+    offsets = {number: 0 if number else offset for number in range(4)}
+    operating.commit(topics.bootstrap_servers, topics.group, topics.input, offsets)
 
 
 def names_of(topics: Topics) -> Names:

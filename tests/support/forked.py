@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -82,6 +83,14 @@ class Forked:
             assert timeout is not None
             raise subprocess.TimeoutExpired(self._process.name, timeout)
         return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Kill it if it still runs."""
+        self.kill()
+        self.wait()
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""

@@ -23,7 +23,7 @@ def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> Positi
 
 
 def commit_of(bootstrap_servers: str, group: str, topic: str, number: int) -> TopicPartition:
-    """What a group has committed of a partition: the offset, the leader's epoch, and the metadata beside them."""
+    """The commit of a group for a partition: offset, leader's epoch and metadata."""
     with closing(Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})) as consumer:
         [committed] = consumer.committed([TopicPartition(topic, number)], timeout=PATIENCE_S)
     return committed

@@ -1,4 +1,4 @@
-"""What our formats promise from release to release: optional fields may come, and all else stays as it is.
+"""The promise of our formats from release to release: optional fields may come, and all else stays as it is.
 
 Far stricter than a registry, and far simpler: of two schemas, whatever is not an addition that readers ignore is named. A
 change that is decided on all the same is listed in the test, with its reason.

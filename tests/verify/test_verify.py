@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from kafka.harness import transaction
+from support.operating import delete_records
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics, make_topics
 from verify.pair import (
@@ -247,22 +246,16 @@ def test_outputs_on_other_partitions_keep_their_order_by_key(topics: Topics) -> 
 def test_outputs_that_were_deleted_are_unknown_and_deleted_inputs_are_gaps(topics: Topics) -> None:
     """Retention may delete on either side: nothing counts as lost or invented for it, and what is unknown is reported."""
     inputs = complete(topics)
-    _delete_before(topics, topics.input, {0: 12})
+    delete_records(topics.bootstrap_servers, topics.input, {0: 12})
     report = verified(topics)
     assert [] == [check.name for check in report.checks if check.state != "ok"]
     gone = sum(message.partition() == 0 and (message.offset() or 0) < 12 for message in inputs)
     assert gone == report.facts["whose input is gone"]
-    _delete_before(topics, topics.output, {1: ends_of(topics, topics.output)[1] - 3})
+    delete_records(topics.bootstrap_servers, topics.output, {1: ends_of(topics, topics.output)[1] - 3})
     report = verified(topics)
     assert ["lost"] == [check.name for check in report.checks if check.state == "unknown"]
     assert report.holds
     assert report.facts["inputs whose output may be deleted"] > 10
-
-
-def _delete_before(topics: Topics, topic: str, offsets: dict[int, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topic, *place) for place in offsets.items()]).values():
-        future.result(timeout=PATIENCE_S)
 
 
 def test_a_missing_topic_is_a_broker_error(topics: Topics) -> None:

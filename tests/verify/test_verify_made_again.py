@@ -8,10 +8,11 @@ from dataclasses import replace
 import orjson
 import pytest
 from commands.cli_runner import run
-from confluent_kafka import Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Message
 from kafka.clients import config_for
+from support import operating
 from support.made_again import make_again, topic_id
+from support.operating import delete_records
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import PARTITIONS, Topics
@@ -27,12 +28,16 @@ OLD_END, NEW_END = 25, 40
 
 def fill(topics: Topics, end: int) -> list[Message]:
     """The same articles in each partition each time, like a topic that is filled again from one archive."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
-    for offset in range(end):
-        for partition in range(PARTITIONS):
-            value = orjson.dumps({"id": f"{partition}-{offset}", "body": f"text {offset}"})
-            producer.produce(topics.input, value, f"{partition}-{offset}".encode(), partition=partition)
-    assert producer.flush(PATIENCE_S) == 0
+    records = (
+        {
+            "value": orjson.dumps({"id": f"{partition}-{offset}", "body": f"text {offset}"}),
+            "key": f"{partition}-{offset}",
+            "partition": partition,
+        }
+        for offset in range(end)
+        for partition in range(PARTITIONS)
+    )
+    operating.write(topics.bootstrap_servers, topics.input, records)
     return sorted(read_all(topics.bootstrap_servers, topics.input), key=lambda m: (m.partition(), m.offset()))
 
 
@@ -98,10 +103,8 @@ def test_retention_of_the_outputs_is_no_excuse_while_outputs_of_the_old_topic_ar
     """Topics lose their oldest records first, so no output of the new topic is deleted: a missing one is lost."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    cut = [TopicPartition(topic, n, 1) for topic in (topics.output, topics.dead_letters) for n in range(PARTITIONS)]
-    for future in admin.delete_records(cut).values():
-        future.result(timeout=PATIENCE_S)
+    for topic in (topics.output, topics.dead_letters):
+        delete_records(topics.bootstrap_servers, topic, dict.fromkeys(range(PARTITIONS), 1))
     report = verified(topics)
     assert ["lost"] == report.failed
     assert PARTITIONS * OLD_END == check_of(report, "lost").failed
@@ -124,10 +127,8 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
     """Another article is at their source's offset now."""
     identity = enriched_once(topics, with_ids=True)
     other = orjson.dumps({"id": "another", "body": "text"})
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
-    for partition in range(PARTITIONS):
-        producer.produce(topics.input, other, b"k", partition=partition)
-    assert producer.flush(PATIENCE_S) == 0
+    records = ({"value": other, "key": b"k", "partition": number} for number in range(PARTITIONS))
+    operating.write(topics.bootstrap_servers, topics.input, records)
     enrich(topics, read_all(topics.bootstrap_servers, topics.input), identity)
     options = replace(PATIENT, recompute=lambda inputs: [enriched(each.value or b"") for each in inputs])
     report = verified(topics, options)

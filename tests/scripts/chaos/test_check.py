@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka.harness import transaction
+from support import operating
 from support.doctored import COUNT, publish, right_answers, verdict
 from support.patience import PATIENCE_S
 from support.topics import Topics
@@ -113,20 +114,15 @@ def test_offset_behind_the_end_is_found(direct: Topics) -> None:
 def test_offset_that_went_back_is_found(direct: Topics) -> None:
     """An offset that went back is found even if it is right in the end, because the broker's log has every commit."""
     answers = right_answers(direct)
-    consumer = Consumer({"bootstrap.servers": direct.bootstrap_servers, "group.id": direct.group})
     for offset in (COUNT, COUNT - 2):
-        consumer.commit(offsets=[TopicPartition(direct.input, 0, offset)], asynchronous=False)
-    consumer.close()
+        operating.commit(direct.bootstrap_servers, direct.group, direct.input, {0: offset})
     assert {"committed offsets that went back": 1} == verdict(direct, answers).counts
 
 
 def test_open_transaction_is_found(direct: Topics) -> None:
     """An open transaction blocks read_committed consumers."""
     answers = right_answers(direct)
-    producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "transactional.id": direct.output})
-    producer.init_transactions(PATIENCE_S)
-    producer.begin_transaction()
-    producer.produce(direct.output, b"open", partition=3)
-    assert producer.flush(PATIENCE_S) == 0
-    assert {"partitions with an open transaction": 1} == verdict(direct, answers).counts
-    producer.abort_transaction(PATIENCE_S)
+    with transaction(direct.bootstrap_servers, direct.output, commit=False) as producer:
+        producer.produce(direct.output, b"open", partition=3)
+        assert producer.flush(PATIENCE_S) == 0
+        assert {"partitions with an open transaction": 1} == verdict(direct, answers).counts

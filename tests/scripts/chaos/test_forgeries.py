@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 from tools.chaos.forgeries import DamagedRecords, OffsetsError, WrongOffsets, offsets_refused
@@ -111,9 +109,13 @@ def test_damaged_record_passes_as_data_unless_checksums_are_checked(
 
 def first_value(consumer: Consumer) -> bytes | None:
     """The value of the first record; errors are skipped."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline_s:
+    found: list[bytes | None] = []
+
+    def came() -> bool:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            return message.value()
-    pytest.fail("no record came")
+            found.append(message.value())
+        return bool(found)
+
+    wait_until(came, PATIENCE_S, "a record came", 0.0)
+    return found[0]

@@ -1,0 +1,73 @@
+"""Writes, commits, alters and deletes, as publishers, operators and retention do, and waits until the broker has done it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from support.patience import PATIENCE_S, retry, wait_until
+
+
+def admin_of(bootstrap_servers: str) -> AdminClient:
+    """An administrator."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+
+def write(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records, each given as keyword arguments of `Producer.produce`."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    for record in records:
+        producer.produce(topic, **record)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def commit(
+    bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int, int], metadata: str | None = None
+) -> None:
+    """Commit offsets for a group, by partition."""
+    places = [
+        TopicPartition(topic, number, offset, metadata=metadata) if metadata else TopicPartition(topic, number, offset)
+        for number, offset in offsets.items()
+    ]
+    with closing(Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})) as consumer:
+        # The coordinator of a new group is not there at once.
+        retry(lambda: consumer.commit(offsets=places, asynchronous=False), KafkaException)
+
+
+def alter(
+    bootstrap_servers: str,
+    name: str,
+    settings: Mapping[str, str | None],
+    kind: ResourceType = ResourceType.TOPIC,
+) -> None:
+    """Change settings of a topic or broker, and wait until it applies them; None: back to the default."""
+    admin, resource = admin_of(bootstrap_servers), ConfigResource(kind, name)
+    for setting, value in settings.items():
+        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        resource.add_incremental_config(ConfigEntry(setting, str(value), incremental_operation=operation))
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
+    def applied() -> bool:
+        found = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        return all(value is None or found[setting].value == value for setting, value in settings.items())
+
+    wait_until(applied, PATIENCE_S, f"{name} has {settings}", 0.05)
+
+
+def delete_records(bootstrap_servers: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Delete what stands before these offsets, as retention does; -1: everything."""
+    places = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+    admin = admin_of(bootstrap_servers)  # which must outlive the answers
+    for future in admin.delete_records(places).values():
+        future.result(PATIENCE_S)
+
+
+def delete_group(bootstrap_servers: str, group: str) -> None:
+    """Delete a group, as retention does to the offsets of one without members for a week."""
+    admin = admin_of(bootstrap_servers)
+    # The member that has left is not forgotten at once.
+    retry(lambda: admin.delete_consumer_groups([group])[group].result(PATIENCE_S), KafkaException)
