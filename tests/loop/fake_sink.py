@@ -68,8 +68,8 @@ class FakeSink:
         self._id = transactional_id
         self._membership = membership
         self._fault = fault
-        self._refuses = refuses
-        self._too_large = too_large
+        self.refuses = refuses
+        self.too_large = too_large
         self._dead_letters = dead_letters or DeadLetterLimits(Limits())
         self._start_of = start_of
         self._timeout_s = transaction_timeout_s
@@ -122,7 +122,7 @@ class FakeSink:
             self._fault("produce")
             producer.produce(*each)
         for ticket, (_, output) in placed.items():
-            if self._refuses(output):
+            if self.refuses(output):
                 raise RefusedOutput("too large", {ticket: outcomes[ticket]})
         self._clock.sleep(2 * TICK_S)
         substitutes = {
@@ -164,7 +164,7 @@ class FakeSink:
 
     def _written(self, ticket: Ticket) -> Outcome:
         assert ticket.outcome is not None
-        if self._too_large(ticket.outcome):
+        if self.too_large(ticket.outcome):
             return DeadLetter("publish", "OutputTooLarge", "more than its topic takes")
         return ticket.outcome
 

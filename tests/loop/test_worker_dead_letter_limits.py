@@ -51,7 +51,7 @@ def ended(world: World, process: Process, *, judged: bool = True) -> TooManyDead
     """Step it until it ends by a limit. `judged`: while the judge looks on, who knows of no refused outputs."""
     with pytest.raises(TooManyDeadLetters) as end:
         step(world, process, judged=judged)
-    process.worker._close()
+    process.close()
     return end.value
 
 
@@ -157,7 +157,7 @@ def test_outputs_that_turn_out_to_be_too_large_while_they_are_written_count_too(
 
     world = World(partitions=1)
     process = started(world)
-    process.sink._too_large = too_large
+    process.sink.too_large = too_large
     world.put(*[SHORT] * 60)
     assert "publish:OutputTooLarge" in str(ended(world, process, judged=False))
     assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
@@ -167,7 +167,7 @@ def test_outputs_that_the_broker_refuses_count_too() -> None:
     """Each becomes a dead letter by a recovery of its own, which is no failed transaction that counts twice."""
     world = World(partitions=1)
     process = started(world)
-    process.sink._refuses = lambda output: isinstance(output.content, list)
+    process.sink.refuses = lambda output: isinstance(output.content, list)
     world.put(*[SHORT] * 30)
     assert "publish:RefusedOutput" in str(ended(world, process, judged=False))
     assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
@@ -188,11 +188,12 @@ class Broken(Simulation):
         process.source.open(process.worker)
         self._running[name].append(process)
 
-    def _step(self, name: str, process: Process) -> None:
+    def step(self, name: str, process: Process) -> None:
+        """One turn, which may end by a limit: no record is to blame for that."""
         try:
-            super()._step(name, process)
+            super().step(name, process)
         except TooManyDeadLetters:
-            process.worker._take_back_attempts()
+            process.take_back_attempts()
             raise
 
     def run(self) -> Broken:

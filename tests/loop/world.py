@@ -103,6 +103,10 @@ class Process:
         """Do what follows a transaction that fails."""
         self.worker._recover(trouble)
 
+    def take_back_attempts(self) -> None:
+        """Do what follows an end that no record has caused."""
+        self.worker._take_back_attempts()
+
     def drain(self) -> None:
         """Publish what is finished, as a worker that ends in order does."""
         self.worker._drain()
