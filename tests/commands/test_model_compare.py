@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 import pytest
-from commands.cli_runner import article, enriched_record, run, write
+from commands.cli_runner import article, enriched_record, run
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from safetensors.numpy import load_file, save_file
 from support.heads import class_model
+from support.operating import write
 from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 

@@ -11,9 +11,8 @@ import pytest
 from commands.cli_runner import article, enriched_record, run
 from kafka.harness import transaction
 from support.made_again import make_again, topic_id
-from support.patience import PATIENCE_S
-from support.plain_records import plain_record
 from support.operating import write
+from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
 from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences

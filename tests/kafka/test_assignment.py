@@ -74,7 +74,7 @@ def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
 def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, quiet: Quiet) -> None:
     """Brokers before 4 were seen to report offsets that this process has moved beyond."""
     assignment.add([TopicPartition(*PLACE)])
-    assignment.note_committed({PLACE: 5})
+    assignment.note_commit({PLACE: 5})
     quiet.offset = 3
     with pytest.raises(TransactionTrouble, match="reported as 3, which is stale"):
         assignment.rewind()

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish
 from kafka.test_bad_input import run_worker
-from support.plain_records import plain_record
 from support.operating import alter
+from support.plain_records import plain_record
 from support.reading import read_all
 from support.topics import Topics
 

@@ -50,15 +50,15 @@ def test_an_inner_guard_replaces_the_outer_one_which_then_starts_afresh() -> Non
     watchdog = Watchdog(barks, check_every_s=0.001)
     with watchdog.guard("outer", 1.0):
         with watchdog.guard("inner", 1e9):
-            inner = watchdog.watched()
+            inner = watchdog.call_in_progress()
             assert inner is not None
             assert ("inner", 1e9) == (inner.what, inner.limit_s)
             inside_s = time.monotonic()
-        again = watchdog.watched()
+        again = watchdog.call_in_progress()
         assert again is not None
         assert ("outer", 1.0) == (again.what, again.limit_s)
         assert again.since_s <= time.monotonic() - inside_s
-    assert watchdog.watched() is None
+    assert watchdog.call_in_progress() is None
 
 
 def test_the_guard_is_taken_off_when_the_body_fails() -> None:
@@ -66,7 +66,7 @@ def test_the_guard_is_taken_off_when_the_body_fails() -> None:
     watchdog = Watchdog(Barks())
     with pytest.raises(KeyError), watchdog.guard("failing", 1.0):
         dict[str, int]()["missing"]
-    assert watchdog.watched() is None
+    assert watchdog.call_in_progress() is None
 
 
 def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:

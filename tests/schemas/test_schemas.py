@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from support.plain_records import plain_record
 from support.offenders import assert_none
+from support.plain_records import plain_record
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (

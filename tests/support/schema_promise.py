@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from enricher.worker.articles.formats.protobuf_files import loaded
+from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import SchemaType
 
@@ -78,7 +78,9 @@ def _tree(schema_type: SchemaType, text: str) -> Any:  # noqa: ANN401  of dicts,
         return _without_words(schema, schema.get("$defs", {}), named=False)
     if schema_type == "AVRO":
         return _by_name(json.loads(text), "avro")
-    return _by_name(MessageToDict(loaded(Schema("PROTOBUF", text))[1], preserving_proto_field_name=True), "protobuf")
+    return _by_name(
+        MessageToDict(load_files(Schema("PROTOBUF", text))[1], preserving_proto_field_name=True), "protobuf"
+    )
 
 
 def _without_words(part: Any, definitions: dict[str, Any], *, named: bool) -> Any:  # noqa: ANN401  parts of a schema
