@@ -25,6 +25,7 @@ from support.topics import QUICK_TO_START
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
+from enricher.workshop.comparison import model_answers
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
