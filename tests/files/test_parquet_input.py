@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,24 @@ def test_fields_are_found_by_their_pointers_and_only_their_columns_are_read(tmp_
         {"uuid": 8, "content": None, "desk": []},
     ]
     assert expected == [document for _, document in values_of(path, asked)]
+
+
+@pytest.mark.parametrize(
+    "items", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 1)], ids=["list", "large", "fixed"]
+)
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(pa.timestamp("ns"), "1970-01-01T00:00:01"), (pa.time64("ns"), "00:00:01")],
+    ids=str,
+)
+def test_nanoseconds_are_cut_in_lists_of_every_type(
+    tmp_path: Path, items: Callable[[pa.DataType], pa.DataType], kind: pa.DataType, expected: str
+) -> None:
+    """Python's times have microseconds, so one nanosecond more must not end the run."""
+    column = pa.array([[1_000_000_001]], items(kind))
+    path = written(tmp_path / "a", pa.table({"id": ["a"], "body": ["b"], "when": column}))
+    [(_, document)] = values_of(path, wanted(metadata={"when": "/when"}))
+    assert [expected] == document["when"]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

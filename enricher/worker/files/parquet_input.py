@@ -215,11 +215,16 @@ def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """The type with timestamps in microseconds: Python's have no nanoseconds, and pyarrow would need pandas for them."""
+    """The type with times in microseconds: Python's have no nanoseconds, and pyarrow would need pandas for them."""
     if types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
+    if types.is_time64(kind):
+        return pa.time64("us")
     if types.is_struct(kind):
         return pa.struct([each.with_type(_in_microseconds(each.type)) for each in kind])
-    if types.is_list(kind):
-        return pa.list_(_in_microseconds(kind.value_type))
+    if types.is_large_list(kind):
+        return pa.large_list(_in_microseconds(kind.value_type))
+    if _is_list(kind):
+        size = kind.list_size if types.is_fixed_size_list(kind) else -1
+        return pa.list_(_in_microseconds(kind.value_type), size)
     return kind
