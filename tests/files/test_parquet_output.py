@@ -110,6 +110,25 @@ def test_parts_of_another_run_are_not_continued(tmp_path: Path) -> None:
     assert 2 == output(path).first_row
 
 
+def test_a_run_that_is_killed_before_its_first_part_can_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the parts is not there without the file that says whose it is."""
+
+    def killed(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.parquet"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", killed)
+        with pytest.raises(KeyboardInterrupt):
+            output(path)
+    again = output(path)
+    again.write(answers(*range(6)))
+    again.finish()
+    assert [path] == [*tmp_path.iterdir()]
+
+
 def test_a_folder_that_is_in_the_way_is_not_touched(tmp_path: Path) -> None:
     """It may be anybody's."""
     (tmp_path / "a.parquet.partial").mkdir()

@@ -107,7 +107,7 @@ class ParquetOutput:
                     self._complete(group)
 
     def finish(self) -> None:
-        """Make the output of the parts, which must be complete, and remove these."""
+        """Join the parts, which must all be complete, into the output, and remove them."""
         whole = self._folder / "whole"
         with self._errors():
             with self._new_file(whole) as writer:
@@ -133,10 +133,12 @@ class ParquetOutput:
         if not file.is_file():
             if self._folder.exists():
                 raise SettingsError(f"{self._folder} is in the way, and not of an earlier run: move it")
-            self._folder.mkdir()
-            written = self._folder.with_name(f"{self._folder.name}.new")
-            written.write_bytes(mine)
-            written.replace(file)
+            # The folder gets its name with the file in it, so a killed run leaves either none or one that is its own.
+            new = self._folder.with_name(f"{self._folder.name}.new")
+            new.mkdir(exist_ok=True)
+            (new / _IDENTITY).write_bytes(mine)
+            _sync(new / _IDENTITY)
+            new.replace(self._folder)
         elif file.read_bytes() != mine:
             kept = orjson.loads(file.read_bytes())
             differs = ", ".join(name for name, value in identity.items() if kept.get(name) != value)
@@ -182,7 +184,7 @@ def _row(values: Values) -> dict[str, Any]:
 
 
 def _sync(path: Path) -> None:
-    """Let a name never be that of a file whose content a crash of the machine has lost."""
+    """Write a file to the disk, so that it is whole whenever it has its final name, also after a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
