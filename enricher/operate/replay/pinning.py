@@ -4,9 +4,9 @@ The bounds are committed before anybody reads: per partition the offset to begin
 before. From then on they travel with every committed offset, so a restarted process, or one that joins later, reads the same
 range, also if `end` or a time would mean other offsets by then.
 
-A transaction with an id that all processes of the replay share serves as a lock: opening it ends that of a process which is
-still at it, and waits for one that is committed. Offsets without a member are not fenced, so the group's state is read
-between opening and committing.
+A transactional id that all processes of the replay share serves as a lock: a new producer aborts the transaction of a
+process that is still choosing, and waits for one that is being committed. Offsets without a member are not fenced, so the
+group's state is read between opening and committing.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ def read_pinned(ask: Inspector, config: KafkaConfig) -> Pinned | None:
                 f"the topic '{config.input_topic}' was deleted and created again since the group '{config.group_id}' began: "
                 "its range is gone. Replay the new topic in another --group"
             )
+        if lost := sorted({*range(metadata.began_with or 0)} - committed.keys()):
+            raise BrokerError(
+                f"the group '{config.group_id}' has lost its offsets for the partitions {', '.join(map(str, lost))} of "
+                f"'{config.input_topic}', which say what is left to replay. Replay them in another --group"
+            )
     bounds = {number: metadata.until for number, (_, metadata) in committed.items() if metadata.until is not None}
     return Pinned({number: committed[number][0] for number in bounds}, bounds)
 
@@ -106,7 +111,7 @@ def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, ranges: R
     timeout_s = config.transaction_timeout_s
     with (
         short_lived_producer(properties, complaint, timeout_s, metadata_timeout_s=config.request_timeout_s) as producer,
-        closing(lone_consumer(config, complaint, {})) as nobody,
+        closing(lone_consumer(config, complaint, {})) as outsider,
         mapping_errors("committing the range", complaint, producer),
     ):
         if read_pinned(ask, config):
@@ -122,7 +127,7 @@ def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, ranges: R
             for number, (start, end) in ranges.items()
         ]
         producer.begin_transaction()
-        producer.send_offsets_to_transaction(offsets, nobody.consumer_group_metadata(), timeout_s)
+        producer.send_offsets_to_transaction(offsets, outsider.consumer_group_metadata(), timeout_s)
         producer.commit_transaction(timeout_s)
     log.info("the range %s is committed for the group '%s'", config.replay, config.group_id)
 
