@@ -28,7 +28,7 @@ class _Runs(set[_Run]):
     """The calls of an enricher that are in progress."""
 
     def close(self) -> None:
-        """End all of it."""
+        """End all of them."""
         for run in [*self]:
             run.close()
 
@@ -76,7 +76,7 @@ class Enricher:
     def enrich(self, articles: Iterable[Document]) -> Iterator[Record | Refusal]:
         """Enrich articles: mappings, or JSON as bytes or str. Gives one answer for each, in their order.
 
-        `articles` is read in the thread that takes the answers, some hundred articles ahead of the worker; while it blocks,
+        `articles` is read in the thread that takes the answers, a few hundred articles ahead of the worker; while it blocks,
         no answer comes. What it raises is raised after the answers before it, as is TypeError for what is no article.
         Memory is bounded by `worker.max_in_flight_bytes` and the largest articles, not by their number. A RecordBatch of
         Arrow counts as its rows.

@@ -112,7 +112,7 @@ def _table(counts: Counts) -> Table:
         rows = sorted(counter.items(), reverse=True) if kind == "hour" else counter.most_common()
         for index, (value, number) in enumerate(rows[:_MOST_ROWS]):
             table.add_row(kind if index == 0 else "", escape(value), f"{number:,}")
-        if left := len(rows) - _MOST_ROWS if len(rows) > _MOST_ROWS else 0:
+        if (left := len(rows) - _MOST_ROWS) > 0:
             table.add_row("", f"... and {left:,} more (--json lists them)", "")
         table.add_section()
     return table

@@ -100,8 +100,8 @@ class Sender:
     def send(self, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check) -> None:
         """Write the batch and commit, all or nothing, in as many attempts as it needs within a bound.
 
-        `check` may raise what it likes of TransactionTrouble to have nothing written: that, RefusedRecords, Fenced and
-        BrokerError are raised; RecoveryExhausted if no attempt succeeds.
+        `check` raises a TransactionTrouble to have nothing written. Raises Overtaken and RefusedRecords, after which nothing
+        is written, Fenced and BrokerError; RecoveryExhausted if no attempt succeeds.
         """
         after = self._committed | dict(commits)
         for attempt in range(1, _TRIES + 1):
@@ -133,10 +133,10 @@ class Sender:
             "transactional.id": transactional_id(self._config.group_id, "dead-letters", "redrive"),
             # The reports say at which offsets the records are.
             "delivery.report.only.error": False,
-            # Nothing is sent before `flush`, so a partition's records are one batch, and nobody's record is between them.
+            # Nothing is sent before `flush`, so a partition's records are one batch, without those of others between them.
             "linger.ms": int(self._config.transaction_timeout_s * 500),
             "batch.size": 1_000_000,
-            "message.max.bytes": 1_000_000_000,  # how large a record of the input may be is for the broker to say
+            "message.max.bytes": 1_000_000_000,  # the broker decides how large a record may be
         }
         with self._unfenced.fenced_by_a_new_one():
             return opened_producer(

@@ -45,7 +45,7 @@ class RegressionHead(Head):
 
     @classmethod
     def finds(cls, facts: Mapping[str, Any]) -> str:
-        """The same for all."""
+        """The same text for all models."""
         del facts
         return "a number"
 
@@ -73,7 +73,7 @@ class RegressionHead(Head):
 
     @classmethod
     def as_values(cls, findings: Findings) -> list[Any]:
-        """The same."""
+        """The numbers as they are. Raises as `as_json`."""
         return [*cls.as_json(findings)]
 
     @classmethod

@@ -47,7 +47,7 @@ class ProcessesHealth:
     # ---- called by the command
 
     def look(self) -> None:
-        """Record which partitions each process owns now: due every `EVERY_S` seconds."""
+        """Record which partitions each process owns now. Must be called every `EVERY_S` seconds."""
         pids, seen_s = self._parent.pids(), self._clock()
         for number, body in ask_all(self._ports(), f"/status.json?since={time.time()!r}").items():
             if number in pids:

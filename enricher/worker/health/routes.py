@@ -25,7 +25,7 @@ class Health(Protocol):
     """Answers the routes, which ask from the server's threads. Probes do not block."""
 
     def live(self) -> ProbeResult:
-        """Not ok if only a new process can help."""
+        """Ok unless only a new process can help."""
 
     def ready(self) -> ProbeResult:
         """Ok while the worker processes articles, or would if there were any."""

@@ -111,7 +111,7 @@ class Queue:
 
     @property
     def failing(self) -> bool:
-        """True if a schema that is wanted could not be asked for, or not with an answer."""
+        """True if a request for a wanted schema could not be sent, or was not answered."""
         return bool(self._failing)
 
     def add(self, reference: SchemaRef, now_s: float) -> bool:

@@ -7,7 +7,7 @@ cut before its first dead letter beyond the limit; the rest is committed, and th
 The counts of each partition are committed with its offset (`LetterCounts`), so they outlive the process. A process takes
 over those of its partitions as what happened before its own first article: the row until it has enriched an article, the
 dead letters as far as the window still reaches back. Of each limit, a twentieth is always left to it: a repaired deployment
-has to get over the few bad articles that any feed has. So this is also what each start adds that can read nothing.
+has to get over the few bad articles that any feed has. So each start of a broken one may add as many dead letters.
 
 Only the rule is here. The loop cuts releases; the sink commits the counts, and asks again about outputs that turn out to be
 too large for their topic only while they are written.
@@ -159,7 +159,7 @@ class DeadLetterLimits:
         self._limits = limits
         self._counts = _Counts(limits)
         self._unknown: set[Partition] = set()
-        """Partitions whose counts are not known yet, or was before a rewind."""
+        """Partitions whose counts are to be learned: they are new, or were rewound."""
         self._committed: dict[Partition, int] = {}
         """The offsets that are known to be committed, of partitions whose counts were taken over."""
 
@@ -172,7 +172,7 @@ class DeadLetterLimits:
         self._unknown.update(partitions)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """These are no longer ours. What this process has published for them still counts for it."""
+        """These are no longer assigned. What this process has published of them still counts."""
         for partition in partitions:
             self._unknown.discard(partition)
             self._committed.pop(partition, None)

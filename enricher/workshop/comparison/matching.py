@@ -29,14 +29,14 @@ class Change:
     def label(self) -> str:
         """The label that the change is counted under: A's, or for what is gained B's."""
         found = self.a or self.b
-        assert found, "a change is of something"
+        assert found, "a change has a finding of A or of B"
         return found.label
 
 
 def changes_of(a: Collection[EntitySpan], b: Collection[EntitySpan]) -> list[Change]:
     """All changes from A to B. A finding is in one change at most. The spans of a model do not overlap each other.
 
-    Takes time in proportion to the findings, but for sorting.
+    Apart from sorting, the time is proportional to the number of findings.
     """
     left, right = sorted(set(a) - set(b), key=_place), sorted(set(b) - set(a), key=_place)
     changes: list[Change] = []

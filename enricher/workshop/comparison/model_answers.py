@@ -59,7 +59,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """One model's: an answer for each article, None where it has none. `known`: all labels that it can give, or empty."""
+    """The answers of one model by article; None if it has none for one. `known`: the labels that it can give, or empty."""
 
     name: str
     digest: str

@@ -1,4 +1,4 @@
-"""Which offsets of a topic are compared: from one time to another, and no more than a number of records."""
+"""The offsets of a topic that are compared: from one time to another, and about so many records at most."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def ranges_of(config: KafkaConfig, topic: str, begin: datetime | None, end: date
 
 
 def clip(config: KafkaConfig, topic: str, ranges: Ranges) -> Ranges:
-    """The part of the ranges that the topic has: nothing ever comes of the others. Raises BrokerError."""
+    """The part of the ranges that the topic still has: a reader would wait for the rest in vain. Raises BrokerError."""
     complaint = Complaint()
     consumer = lone_consumer(config, complaint, {"isolation.level": "read_committed"})
     with closing(consumer), broker_errors(consumer, f"asking for the offsets of '{topic}'", complaint):

@@ -160,6 +160,6 @@ def articles_behind(config: KafkaConfig, written: Written, progress: Progress) -
         sample.remarks.append(f"The articles of {missing:,} records are no longer in '{config.input_topic}'.")
     if written.foreign:
         sample.remarks.append(
-            f"{written.foreign:,} records of '{config.output_topic}' are not those of a worker on it."
+            f"{written.foreign:,} records of '{config.output_topic}' are not a worker's about '{config.input_topic}'."
         )
     return sample

@@ -62,7 +62,7 @@ class CatchingUp:
         log.info("catching up with at most %d records; some of them may be committed already", records)
 
     def renew(self, consumer: Consumer) -> None:
-        """Ask this one from now on."""
+        """Ask this consumer from now on."""
         self._consumer = consumer
 
     def done(self) -> bool:

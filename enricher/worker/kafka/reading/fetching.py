@@ -1,6 +1,6 @@
 """Tells the client to assign, seek, pause and resume partitions, and notes since when it should deliver their records.
 
-Decides nothing: where a partition begins is the matter of `lookups`, which ones are read that of `assignment` and `turns`.
+Decides nothing: `lookups` finds where a partition begins, `assignment` and `turns` decide which ones are read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Fetching:
         """Partitions that the client paused during a rebalance and that stay."""
 
     def renew(self, consumer: Consumer) -> None:
-        """Tell this one from now on."""
+        """Tell this consumer from now on."""
         self._consumer = consumer
 
     def assign(self, starts: Mapping[Partition, StartOffset | None]) -> None:

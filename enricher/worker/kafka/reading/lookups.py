@@ -1,7 +1,7 @@
 """Asks where assigned partitions begin, until it is known of each.
 
-`start_offsets` answers; this says when it is asked, and what an answer that does not come means. Other partitions go on
-meanwhile, so each look is short.
+`start_offsets` answers; this module decides when to ask, and what a missing answer means. The loop waits during each look,
+and other partitions with it, so looks are short.
 """
 
 from __future__ import annotations

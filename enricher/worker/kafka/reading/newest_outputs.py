@@ -1,4 +1,4 @@
-"""Searches the newest output of each partition at the end of an output topic, backwards in growing steps.
+"""Searches for the newest output of each partition at the end of an output topic, backwards in growing steps.
 
 The search may take long beside records of others, so it goes on in several looks.
 """

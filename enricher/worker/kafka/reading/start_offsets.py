@@ -71,7 +71,7 @@ class StartFinder:
         self.began_with: int | None = None
 
     def renew(self, consumer: Consumer) -> None:
-        """Ask this one from now on."""
+        """Ask this consumer from now on."""
         self._consumer = consumer
 
     def note_commit(self, offsets: Mapping[Partition, int]) -> None:

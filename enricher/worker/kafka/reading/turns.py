@@ -1,4 +1,4 @@
-"""Whose turn it is: a partition that delivers nothing although it has records is read alone for a moment.
+"""Gives turns: a partition that delivers nothing although it has records is read alone for a moment.
 
 Then it delivers, or it has stopped for good. `silence` has the rule for one partition, and why this is needed.
 """
