@@ -15,6 +15,7 @@ from enricher.errors import SettingsError
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.reading import line_reader
 from enricher.worker.commands.console import Ticker, data_console, remark_console
+from enricher.worker.commands.times import TIME_FORMS, time_of
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
@@ -29,7 +30,7 @@ from enricher.workshop.comparison.cells import (
 )
 from enricher.workshop.comparison.figures import compare, judge
 from enricher.workshop.comparison.model_answers import answers_written, run_model
-from enricher.workshop.comparison.offset_ranges import FORMS, ranges_of, time_of
+from enricher.workshop.comparison.offset_ranges import ranges_of
 from enricher.workshop.comparison.sampling import (
     articles_behind,
     file_sample,
@@ -71,7 +72,8 @@ _Follow = Annotated[
     typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="Articles that arrive within SECONDS from now on."),
 ]
 _From = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help=f"Records from this time on: {FORMS}. Default: the last.")
+    str | None,
+    typer.Option("--from", metavar="TIME", help=f"Records from this time on: {TIME_FORMS}. Default: the last."),
 ]
 _To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Records before this time.")]
 _Max = Annotated[int, typer.Option("--max", min=1, max=_MOST, help="Compare at most so many articles.")]

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,13 +20,13 @@ from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import TokenBucket
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
+from enricher.worker.commands.times import TIME_FORMS, time_of
 from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.errors import without_recovery
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 
-_TIMES = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 _ENDINGS: dict[Ending, str] = {
     "superseded": "superseded by a newer record of their key",
     "loop_guard": "left by the loop guard",
@@ -58,11 +57,9 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
         list[str] | None, typer.Option("--type", show_default=False, help="Only those of this type; may be repeated.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(formats=_TIMES, help="Only those made at this time (UTC) or later.")
+        str | None, typer.Option(metavar="TIME", help=f"Only those made at this time or later: {TIME_FORMS}.")
     ] = None,
-    until: Annotated[
-        datetime | None, typer.Option(formats=_TIMES, help="Only those made before this time (UTC).")
-    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only those made before this time.")] = None,
     rate: Annotated[float | None, typer.Option(min=0.01, help="Send at most this many per second.")] = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="Send at most this many.")] = None,
     max_redrives: Annotated[
@@ -94,7 +91,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     `<kafka.group_id>.redrive`, READ and WRITE on the input topic, and WRITE on the transactional ids of the workers.
     """
     config = kafka_config(load_settings())
-    times = [None if each is None else each.replace(tzinfo=UTC) for each in (since, until)]
+    times = time_of("--since", since), time_of("--until", until)
     options = RedriveOptions(
         selection=Selection.of(stage or (), error_type or (), *times),
         limit=most,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,11 +13,12 @@ import orjson
 
 from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
+from enricher.worker.commands.times import TIME_FORMS, parse_time
 from enricher.worker.kafka.shared.partition_reader import Ranges
 
 Offsets = Mapping[int, int]
 """Offsets by partition number."""
-FORMS: Final = "'beginning', 'end', a time such as 2026-11-24 or 2026-11-24T06:00Z, or a JSON file of offsets"
+FORMS: Final = f"'beginning', 'end', {TIME_FORMS}, or a JSON file of offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Bound:
         """Read an option. Times without a zone are UTC. Raises SettingsError."""
         if text in {"beginning", "end"}:
             return cls(option, text, "beginning" if text == "beginning" else "end")
-        if time := _time(text):
+        if time := parse_time(text):
             return cls(option, time.isoformat(), time)
         path = Path(text)
         if not path.is_file():
@@ -100,14 +101,6 @@ def _require_there(bound: Bound, topic: str, offsets: Offsets, firsts: Offsets, 
             raise SettingsError(
                 f"{bound.option}: offset {offset} of partition {number} is not in '{topic}', use {limit}: {gone}"
             )
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _offsets(option: str, path: Path, content: bytes) -> Offsets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
     from enricher.worker.kafka.shared.client import KafkaConfig
     from enricher.worker.kafka.shared.partition_reader import Ranges
-
-FORMS = "a time such as 2026-11-24 or 2026-11-24T06:00Z"
-
-
-def time_of(option: str, text: str | None) -> datetime | None:
-    """A time of the command line; without a zone it is UTC. Raises SettingsError."""
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise SettingsError(f"{option} {text}: not {FORMS}") from error
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def ranges_of(config: KafkaConfig, topic: str, begin: datetime | None, end: datetime | None, most: int) -> Ranges:
