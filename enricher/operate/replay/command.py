@@ -129,11 +129,12 @@ def _require_empty(config: KafkaConfig, *, append: bool) -> None:
 
     A group's offsets expire when it has no member for `offsets.retention.minutes`: then the range would be written twice.
     """
-    with closing(Inspector(config)) as ask:
-        if append or read_pinned(ask, config):
-            return
+    with closing(Inspector(config, settled=True)) as ask:
+        # In this order: what another process of the replay writes, it writes after the range is committed.
         firsts = ask.beginnings(config.output_topic)
         ends = ask.ends(config.output_topic, committed_only=False)
+        if append or read_pinned(ask, config):
+            return
     if written := sum(ends[number] - firsts[number] for number in ends):
         raise SettingsError(
             f"'{config.output_topic}' is not empty ({written} offsets), and the group '{config.group_id}' has not begun: "
