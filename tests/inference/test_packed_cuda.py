@@ -83,15 +83,22 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
 def test_the_packed_graph_gives_the_reference_logits_of_a_family(
     family: str, variant: PackedCudaFloat32, cache_dir: Path, window: MakeWindow
 ) -> None:
-    """In one batch of lengths from 1 to the maximum; every label is the reference's."""
+    """In one batch of lengths from 1 to the maximum; every label is the reference's.
+
+    In half precision those whose two best logits differ by more than it rounds: processors without AVX-512 add up otherwise.
+    """
     windows, expected = ragged(family, window)
     path = graph_of(REFERENCE / family, variant, cache_dir)
     feeds = variant.feeds(windows, pad_id=0)
     names = ["logits", "labels", "scores"]
     logits, labels, scores = packed_reference.run(path, names, feeds)
     assert ["float32", "int32", "float32"] == [each.dtype.name for each in (logits, labels, scores)]
-    assert np.abs(expected - logits).max() < LIMITS[variant.precision] * np.abs(expected).max()
-    np.testing.assert_array_equal(expected.argmax(-1), labels)
+    limit = LIMITS[variant.precision] * np.abs(expected).max()
+    assert np.abs(expected - logits).max() < limit
+    best = np.sort(expected, axis=-1)
+    sure = best[:, -1] - best[:, -2] > (2 * limit if variant is FP16 else 0.0)
+    assert sure.mean() > 0.7
+    np.testing.assert_array_equal(expected.argmax(-1)[sure], labels[sure])
     assert (
         np.cumsum([len(each.ids) for each in windows])[:-1].tolist() == list(variant.starts(windows, labels.shape))[1:]
     )

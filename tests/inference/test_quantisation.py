@@ -97,6 +97,7 @@ def _logits(session: Session, batch: Sequence[Window]) -> list[Float32Array]:
 
 
 @needs_openvino
+@needs_vnni  # without them, sums of products saturate
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_keeps_the_labels_that_float32_is_sure_of(
     family: str, tmp_path: Path, windows: Callable[[Checkpoint], list[Window]]

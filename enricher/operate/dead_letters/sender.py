@@ -193,22 +193,31 @@ class Sender:
         timeout_s, steps = self._config.transaction_timeout_s, Stopwatch(self._config.retry_pause_s)
         producer.begin_transaction()
         if batch:
-            firsts = self._produce(producer, batch)
+            try:
+                firsts = self._produce(producer, batch)
+            except KafkaException as exception:
+                if exception.args[0].code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
+                    self._send_offsets(producer, commits)  # raises why the client has given the records up
+                raise
             steps.done("produce")
             check(firsts)
             topic = self._config.input_topic
             if topic_id_of(self._admin, topic, timeout_s / 2) != self._input_topic_id:
                 raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
             steps.restart()
-        offsets = [
-            TopicPartition(self._config.dead_letter_topic, number, commit.offset, commit.metadata)
-            for number, commit in commits.items()
-        ]
-        producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), timeout_s)
+        self._send_offsets(producer, commits)
         steps.done("send_offsets")
         producer.commit_transaction(timeout_s)
         steps.done("commit")
         return steps.slow
+
+    def _send_offsets(self, producer: Producer, commits: Mapping[int, Commit]) -> None:
+        offsets = [
+            TopicPartition(self._config.dead_letter_topic, number, commit.offset, commit.metadata)
+            for number, commit in commits.items()
+        ]
+        metadata, timeout_s = self._consumer.consumer_group_metadata(), self._config.transaction_timeout_s
+        producer.send_offsets_to_transaction(offsets, metadata, timeout_s)
 
     def _produce(self, producer: Producer, batch: Sequence[Outgoing]) -> dict[int, int]:
         """Write the records; returns the offset of the first in each partition."""
