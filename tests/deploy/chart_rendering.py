@@ -31,6 +31,9 @@ NEWEST: str = _METADATA["annotations"]["enricher/newest-kubernetes"]
 APP_VERSION: str = _METADATA["appVersion"]
 
 
+_WITH_PODS = ("StatefulSet", "Deployment", "Job")
+
+
 def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run Helm, without a cluster."""
     return subprocess.run([str(HELM), *arguments], input=stdin, capture_output=True, text=True, check=False)
@@ -54,7 +57,7 @@ class Rendered:
     @property
     def pods(self) -> list[Object]:
         """The specs of all pods of the release."""
-        return [each["spec"]["template"]["spec"] for kind in ("StatefulSet", "Deployment") for each in self.all(kind)]
+        return [each["spec"]["template"]["spec"] for kind in _WITH_PODS for each in self.all(kind)]
 
     @property
     def pod(self) -> Object:

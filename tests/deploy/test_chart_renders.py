@@ -40,7 +40,7 @@ CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "PrometheusRule
 PROMTOOL = found("promtool")
 READ_ONCE = cache(utils.schema_contents)
 NATIVE = {
-    *("StatefulSet", "Deployment", "Service", "ServiceAccount", "ConfigMap"),
+    *("StatefulSet", "Deployment", "Job", "Service", "ServiceAccount", "ConfigMap"),
     *("PodDisruptionBudget", "NetworkPolicy", "HorizontalPodAutoscaler"),
 }
 
@@ -151,7 +151,7 @@ def test_no_two_objects_are_the_same(path: Path) -> None:
 def test_every_selector_finds_the_pods_that_it_is_for(path: Path) -> None:
     """A Service, budget or policy that selects nothing would have no effect."""
     rendered = render(values_of(path))
-    pods = [each["spec"]["template"] for kind in ("StatefulSet", "Deployment") for each in rendered.all(kind)]
+    pods = [each["spec"]["template"] for kind in ("StatefulSet", "Deployment", "Job") for each in rendered.all(kind)]
     for each in rendered.objects:
         selector = each["spec"].get("selector", each["spec"].get("podSelector")) if "spec" in each else None
         if selector is None:
