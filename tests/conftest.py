@@ -29,6 +29,7 @@ pytest_plugins = [
     "support.loaded",
     "support.logs",
     "support.profile.plugin",
+    "support.scheduling",
 ]
 
 # Our own threads share the tokenizing; read by the library when it is loaded.

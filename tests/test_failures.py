@@ -44,6 +44,12 @@ def test_hangs(): # as a mutex that is locked twice: no signal ends it
 def test_goes_on():
     pass
 """
+DIES = """
+import os
+def test_one(): pass
+def test_dies(): os._exit(1)
+def test_last(): pass
+"""
 ASKS = """
 import faulthandler, pytest
 
@@ -99,6 +105,17 @@ def test_a_test_that_hangs_in_c_is_named_with_its_stack_and_the_others_run(tmp_p
     assert "in test_hangs" in ran.stderr
     assert "worker 'gw0' crashed while running 'test_tiny.py::test_hangs'" in ran.stdout
     assert "PASSED test_tiny.py::test_goes_on" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_run_ends_after_one_of_its_processes_has_died(tmp_path: Path) -> None:
+    """What that one had done and the test that killed it are not run again; all others are run once."""
+    (tmp_path / "test_before.py").write_text("def test_before(): pass")
+    arguments = ["--numprocesses", "1", "--dist", "loadfile", "-p", "support.scheduling", "-r", "fEp"]
+    ran = run(tmp_path, DIES, *arguments, "test_before.py")
+    assert 1 == ran.returncode, ran.stdout + ran.stderr
+    assert "1 failed, 3 passed" in ran.stdout
+    assert "worker 'gw0' crashed while running 'test_tiny.py::test_dies'" in ran.stdout
 
 
 def test_only_a_long_test_has_more_time(tmp_path: Path) -> None:

@@ -326,9 +326,10 @@ def test_all_children_that_are_frozen_are_killed_and_started_again(caplog: pytes
         before = dict(run.supervisor.pids())
         for pid in before.values():
             os.kill(pid, signal.SIGSTOP)
-        run.until(lambda: run.started == {0: 2, 1: 2} and run.supervisor.ready)
+        run.until(lambda: min(run.started.values()) > 1 and run.supervisor.ready)
         assert not set(before.values()) & set(run.supervisor.pids().values())
-        assert 2 == caplog.text.count("has not reported for 4 s: killing it")
+        for index, pid in before.items():
+            assert f"process {index} (pid {pid}) has not reported for" in caplog.text
 
 
 def test_a_child_whose_c_code_holds_the_interpreters_lock_is_killed_and_started_again() -> None:

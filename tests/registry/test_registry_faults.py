@@ -6,6 +6,7 @@ import uuid
 
 import httpx2
 import pytest
+from support.patience import PATIENCE_S, retry
 from support.registry_proxies import GuardedProxy, guid_of
 
 from enricher.worker.articles.schemas import SchemaRef
@@ -13,6 +14,7 @@ from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from tools.registry import Fault, FaultProxy, Registry
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -29,9 +31,9 @@ def known(registry: Registry) -> SchemaRef:
     return SchemaRef("id", str(answer.json()["id"]))
 
 
-def client_of(proxy: FaultProxy, **properties: str) -> RegistryClient:
-    """The worker's client, with little patience."""
-    config = registry_config(proxy.url, properties, timeout_s=1.0, max_schema_bytes=100_000)
+def client_of(proxy: FaultProxy, timeout_s: float = PATIENCE_S, **properties: str) -> RegistryClient:
+    """The worker's client."""
+    config = registry_config(proxy.url, properties, timeout_s=timeout_s, max_schema_bytes=100_000)
     return RegistryClient(config)
 
 
@@ -44,25 +46,26 @@ def test_whatever_goes_wrong_says_nothing_about_the_schema(
     registry_proxy: FaultProxy, known: SchemaRef, fault: Fault
 ) -> None:
     """Neither of one that is there nor of one that is not; and afterwards the same client is answered."""
-    client = client_of(registry_proxy)
+    client = client_of(registry_proxy, timeout_s=1.0)
     for reference in (known, SchemaRef("id", "2147483647")):
         with registry_proxy.fault(fault), pytest.raises(RegistryUnavailable):
             client.schema(reference)
     with registry_proxy.fault(fault):
         assert not client.answers_about_ids()
-    assert client.answers_about_ids()
+    assert wait_until(client.answers_about_ids, PATIENCE_S)
+    retry(lambda: client.schema(known), RegistryUnavailable)
     assert TEXT == client.schema(known).text
     with pytest.raises(UnknownToRegistry) as caught:
-        client.schema(SchemaRef("id", "2147483647"))
+        retry(lambda: client.schema(SchemaRef("id", "2147483647")), RegistryUnavailable)
     assert 40403 == caught.value.code
 
 
 def test_a_slow_answer_is_an_answer_for_who_waits(registry_proxy: FaultProxy, known: SchemaRef) -> None:
     """And none for who does not."""
-    patient = RegistryClient(registry_config(registry_proxy.url, {}, timeout_s=60.0, max_schema_bytes=100_000))
+    patient = client_of(registry_proxy)
     with registry_proxy.fault(Fault.SLOW):
         with pytest.raises(RegistryUnavailable):
-            client_of(registry_proxy).schema(known)
+            client_of(registry_proxy, timeout_s=1.0).schema(known)
         assert TEXT == patient.schema(known).text
 
 

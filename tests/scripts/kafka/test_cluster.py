@@ -111,7 +111,7 @@ def test_suspended_node_is_silent_until_it_resumes(cluster: Cluster) -> None:
         assert not node.sees({node.node_id})
     finally:
         node.resume()
-    assert node.sees({node.node_id})
+    assert wait_until(lambda: node.sees({node.node_id}), PATIENCE_S)
 
 
 def test_warm_up_leaves_nothing(cluster: Cluster) -> None:
