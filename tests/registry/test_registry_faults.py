@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 import httpx2
 import pytest
@@ -31,9 +32,11 @@ def known(registry: Registry) -> SchemaRef:
     return SchemaRef("id", str(answer.json()["id"]))
 
 
-def client_of(proxy: FaultProxy, timeout_s: float = PATIENCE_S, **properties: str) -> RegistryClient:
+def client_of(
+    proxy: FaultProxy, properties: Mapping[str, str] | None = None, *, timeout_s: float = PATIENCE_S
+) -> RegistryClient:
     """The worker's client."""
-    config = registry_config(proxy.url, properties, timeout_s=timeout_s, max_schema_bytes=100_000)
+    config = registry_config(proxy.url, properties or {}, timeout_s=timeout_s, max_schema_bytes=100_000)
     return RegistryClient(config)
 
 
@@ -86,10 +89,10 @@ def test_guids_are_asked_for_by_their_own_path(registry_proxy: FaultProxy, known
 def test_credentials_are_sent_and_wrong_ones_are_an_outage(registry: Registry, known: SchemaRef) -> None:
     """Not an unknown schema: somebody will correct them."""
     with GuardedProxy(registry.url) as guarded:
-        assert TEXT == client_of(guarded, **{"basic.auth.user.info": "user:pass"}).schema(known).text
+        assert TEXT == client_of(guarded, {"basic.auth.user.info": "user:pass"}).schema(known).text
         for wrong in ({}, {"basic.auth.user.info": "user:other"}, {"bearer.auth.token": "dXNlcjpwYXNz"}):
             with pytest.raises(RegistryUnavailable) as caught:
-                client_of(guarded, **wrong).schema(known)
+                client_of(guarded, wrong).schema(known)
             assert 401 == caught.value.status
             assert "other" not in str(caught.value)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 
-class SurvivingScheduling(LoadFileScheduling):
+class SurvivingScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Hands out test files. What is left of a dead process's files goes to others, without the test in which it died."""
 
     def remove_node(self, node: WorkerController) -> str | None:
@@ -34,7 +34,7 @@ class SurvivingScheduling(LoadFileScheduling):
         return died_in
 
     def schedule(self) -> None:
-        """Begin; or, if that is done, give a new process the two files that it needs: it begins a test when it has the next."""
+        """Begin; if that is done, give a new process two files: it begins a test only when it has the next one, too."""
         begun = self.collection is not None
         super().schedule()
         if begun:
