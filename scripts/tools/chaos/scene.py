@@ -57,6 +57,7 @@ class Scene(Closing):
         launch: Launch = launched,
     ) -> None:
         self.proxy, self.cluster = brokers
+        self.folder = folder
         servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = replace(Names.named(servers, name), two_tasks=two_tasks)

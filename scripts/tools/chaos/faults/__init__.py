@@ -15,6 +15,7 @@ from tools.chaos.faults.brokers import (
     RollingRestart,
     TransactionCoordinatorKilled,
 )
+from tools.chaos.faults.commands import RedriveKilled, ReplayKilled
 from tools.chaos.faults.inputs import (
     OutputLimitLowered,
     OutputPartitionsAdded,
@@ -112,6 +113,8 @@ KINDS: tuple[type[Fault], ...] = (
     PartitionsAddedAfterEnd,
     IdForbidden,
     UnknownIds,
+    ReplayKilled,
+    RedriveKilled,
 )
 
 

@@ -1,0 +1,24 @@
+"""A command of `enricher` as it ships, except for the model: `python -m tools.chaos.command replay ...`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enricher import cli
+from enricher.worker.commands.run import work
+from tools.chaos.stub import StubEngine, stub_model
+from tools.only_task import tasks_of
+
+if TYPE_CHECKING:
+    from enricher.worker.build.tasks import Tasks
+    from enricher.worker.settings import Settings
+
+
+def _load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:
+    return tasks_of(settings, stub_model(StubEngine()))
+
+
+if __name__ == "__main__":
+    assert hasattr(work, "load_tasks"), "the worker is started in another way now"
+    work.load_tasks = _load_tasks
+    cli.main()

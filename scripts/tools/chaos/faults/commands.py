@@ -1,0 +1,237 @@
+"""Faults of the operators' commands: killed in their transactions, they go on where they were, beside the live workers.
+
+Their records are in topics of their own, which the fault itself checks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from abc import abstractmethod
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import orjson
+from confluent_kafka import Producer
+
+from tools.chaos.crew import environment_of_workers
+from tools.chaos.faults.base import EXIT_CODES, Fault
+from tools.chaos.frames import Api
+from tools.chaos.rules import DropReply, Match, Watch
+from tools.chaos.scene import settings_of
+from tools.chaos.topics import Names
+from tools.kafka.reader import Reader
+from tools.outputs import headers_of, source_of
+from tools.topics import make_topics
+from tools.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PHASES = (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
+_RATE = ("--rate", "50")
+"""Slow enough for several transactions."""
+_RECORDS = 150
+_END_S = 120.0
+"""For one process: it may wait for the session and the transaction of a killed one."""
+_STARTS = 6
+
+
+class CommandKilled(Fault):
+    """Kills a command with `kill -9` in its transactions, drops an answer to EndTxn, and lets it come to its end."""
+
+    command: ClassVar[Sequence[str]]
+
+    def choose(self) -> None:
+        """Draw the requests in which it is killed."""
+        self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
+        self.about = f"in {' and '.join(each.name for each in self.kills)}"
+
+    def shorten(self) -> None:
+        """Kill it once."""
+        self.kills = self.kills[:1]
+        self.about = f"in {self.kills[0].name}"
+
+    @abstractmethod
+    def prepare(self) -> Sequence[str]:
+        """Make the topics and what is in them; returns the options of the command."""
+
+    @abstractmethod
+    def check(self) -> Counter[str]:
+        """What is wrong with what it wrote."""
+
+    def apply(self) -> None:
+        """Kill it at each request, then let it come to its end although it does not learn how one transaction ended."""
+        self.topics = Names.fresh(self.scene.cluster.bootstrap_servers, "command")
+        options = [*self.command, *self.prepare(), *_RATE]
+        for api in self.kills:
+            self._kill(options, api)
+        dropped = DropReply(Match({Api.END_TXN}, self._client))
+        self.scene.proxy.apply(dropped)
+        codes = self._run_to_its_end(options)
+        self.scene.proxy.lift(dropped)
+        self.about += f"; ended with {codes}"
+        if set(codes) - EXIT_CODES or codes[-1] != 0:
+            self.broken.append(f"{self.name}: ended with {codes}")
+
+    def heal(self) -> None:
+        """Compare what it wrote with what it read."""
+        self.broken += [f"{what}: {count}" for what, count in self.check().items() if count]
+
+    # ---- for the kinds
+
+    def run(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start `enricher` behind the proxy, with these arguments."""
+        log = self.scene.folder / f"{self.topics.group}.log"
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tools.chaos.command", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**environment_of_workers(), **self._environment()},
+                cwd=self.scene.folder,
+            )
+
+    @property
+    @abstractmethod
+    def names(self) -> Names:
+        """The group and topics in the settings of the command."""
+
+    # ---- inside
+
+    @property
+    def _client(self) -> str:
+        return f"enricher-{self.topics.group}"
+
+    def _environment(self) -> Mapping[str, str]:
+        """The settings of a worker, as environment variables."""
+        settings = settings_of(self.scene.proxy.addresses, self.names, self.topics.group)
+        return {
+            f"ENRICHER_{group.upper()}__{name.upper()}": value
+            if isinstance(value, str)
+            else orjson.dumps(value).decode()
+            for group, values in settings.items()
+            for name, value in values.items()
+        }
+
+    def _kill(self, options: Sequence[str], api: Api) -> None:
+        """Kill a process in its second such request: by then it has committed something."""
+        self.scene.proxy.apply(watch := Watch(Match({api}, self._client), nth=2))
+        process = self.run(options)
+        wait_until(lambda: watch.caught.is_set() or process.poll() is not None, _END_S, 0.005)
+        process.kill()
+        process.wait()
+        self.scene.proxy.lift(watch)
+        if not watch.caught.is_set():
+            self.about += f", {api.name} did not come"
+
+    def _run_to_its_end(self, options: Sequence[str]) -> list[int]:
+        """Start it until it ends with 0 or in a way that no fault explains, as a supervisor would; returns its codes."""
+        codes: list[int] = []
+        while len(codes) < _STARTS and (not codes or codes[-1] in EXIT_CODES - {0}):
+            process = self.run(options)
+            try:
+                codes.append(process.wait(_END_S))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes.append(process.wait())
+                self.broken.append(f"{self.name}: it did not end")
+                break
+        return codes
+
+
+class ReplayKilled(CommandKilled):
+    """The last records of each partition of the live input, into a topic of its own."""
+
+    name = "replay killed (kill -9)"
+    command = ("replay",)
+
+    def prepare(self) -> Sequence[str]:
+        """Write down the offsets of the range, and what is in it."""
+        servers = self.scene.cluster.bootstrap_servers
+        make_topics(servers, self.topics.all[1:], self.scene.partitions, replicas=len(self.scene.cluster.nodes))
+        ends = self.scene.ends()
+        begins = {number: max(0, end - _RECORDS // len(ends)) for number, end in ends.items()}
+        files = {name: self.scene.folder / f"{self.topics.group}-{name}.json" for name in ("from", "to")}
+        for name, offsets in (("from", begins), ("to", ends)):
+            files[name].write_bytes(orjson.dumps({str(number): offset for number, offset in offsets.items()}))
+        self.range = begins, ends
+        bounds = ["--from", str(files["from"]), "--to", str(files["to"])]
+        return [
+            *bounds,
+            "--into",
+            self.topics.output,
+            "--dead-letters",
+            self.topics.dead_letters,
+            "--group",
+            self._group,
+        ]
+
+    def check(self) -> Counter[str]:
+        """Each committed record of the range has one output or dead letter."""
+        begins, ends = self.range
+        reader = Reader(self.scene.cluster.bootstrap_servers, self.topics.group)
+        read = reader.records(self.scene.names.input, begins=begins)
+        places = [(each.partition() or 0, each.offset() or 0) for each in read]
+        wanted = {place for place in places if place[1] < ends[place[0]]}
+        outputs = [each for topic in self.topics.all[1:] for each in reader.records(topic)]
+        found = Counter((each.partition, each.offset) for each in map(source_of, outputs))
+        return Counter(
+            lost=len(wanted - found.keys()),
+            invented=len(found.keys() - wanted),
+            doubled=sum(count > 1 for count in found.values()),
+        )
+
+    @property
+    def names(self) -> Names:
+        """Those of the live workers."""
+        return self.scene.names
+
+    @property
+    def _group(self) -> str:
+        return f"{self.topics.group}.replay"
+
+
+class RedriveKilled(CommandKilled):
+    """Dead letters without a key, which no newer record can supersede, that a worker made of unreadable inputs."""
+
+    name = "redrive killed (kill -9)"
+    command = ("dead-letters", "redrive")
+    _partitions = 3
+
+    def prepare(self) -> Sequence[str]:
+        """Publish inputs that are no articles, and let a replay of them make the dead letters."""
+        servers = self.scene.cluster.bootstrap_servers
+        make_topics(servers, self.topics.all, self._partitions, replicas=len(self.scene.cluster.nodes))
+        self.published = {(number % self._partitions, b"no article %d" % number) for number in range(_RECORDS)}
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0, "acks": "all"})
+        for number, value in sorted(self.published):
+            producer.produce(self.topics.input, value, partition=number)
+        assert producer.flush(_END_S) == 0
+        bounds = ["--from", "beginning", "--to", "end", "--group", f"{self.topics.group}.dead"]
+        topics = ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters, "--force"]
+        codes = self._run_to_its_end(["replay", *bounds, *topics])
+        if codes[-1] != 0:
+            self.broken.append(f"no dead letters to redrive: the replay ended with {codes}")
+        return ()
+
+    @property
+    def names(self) -> Names:
+        """Its own."""
+        return self.topics
+
+    def check(self) -> Counter[str]:
+        """Each input is in its partition twice: as it was, and once more with the count of its redrives."""
+        reader = Reader(self.scene.cluster.bootstrap_servers, self.topics.group)
+        found = Counter(
+            (each.partition() or 0, each.value(), headers_of(each).get("enricher.redrive.count"))
+            for each in reader.records(self.topics.input)
+        )
+        sent = Counter({place: count for place, count in found.items() if place[2] is not None})
+        wanted = {(number, value, b"1") for number, value in self.published}
+        return Counter(
+            lost=len(wanted - sent.keys()),
+            invented=len(sent.keys() - wanted),
+            doubled=sum(count > 1 for count in sent.values()),
+        )
