@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
@@ -32,6 +33,21 @@ def inspector_of(monkeypatch: pytest.MonkeyPatch, *offsets: int, timeout_s: floa
 def test_a_question_is_repeated_until_there_is_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """An election takes a moment."""
     with inspector_of(monkeypatch, OFFSET_INVALID, OFFSET_INVALID, 7, timeout_s=60) as inspector:
+        assert {0: 7} == inspector.ends("news", committed_only=True)
+
+
+def test_a_question_is_repeated_while_no_partition_has_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while the only broker starts again: the client itself answers, with an error that it does not call temporary."""
+
+    class Starting(Administrator):
+        def list_offsets(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401  the client's own signature
+            if next(answers):
+                return super().list_offsets(*arguments, **options)
+            raise KafkaException(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"))
+
+    answers = iter([False, False, True])
+    with inspector_of(monkeypatch, 7, timeout_s=60) as inspector:
+        monkeypatch.setattr(inspector, "_admin", Starting(repeat(7)))
         assert {0: 7} == inspector.ends("news", committed_only=True)
 
 

@@ -46,6 +46,8 @@ MOST_CANDIDATES = 100_000
 MOST_RECORDS = 500
 MOST_BYTES = 900_000
 """Most bytes of a transaction with several records: they fit into one batch of the client (`batch.size`)."""
+_AWAY_S = 60.0
+"""Once it has begun, a redrive waits so long for a broker that is away, as readers and the sender do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ class Redrive:
         while not self._is_full and self._judge_letters():
             self._read_input(self._newer.starts)
             # Asked behind the reading, which retention may have overtaken.
-            self._input_lows = self._inspector.beginnings(self._config.input_topic)
+            with self._inspector.within(_AWAY_S):
+                self._input_lows = self._inspector.beginnings(self._config.input_topic)
             for batch in self._batches():
                 self._send(batch)
                 if self._is_full:
@@ -210,7 +213,9 @@ class Redrive:
         """Read partitions of the input, as far as newer records matter there, to their present end."""
         wanted = sorted(self._newer.starts.keys() & set(numbers))
         if wanted:
-            self._newer.read_to(self._inspector.ends(self._config.input_topic, wanted, committed_only=True))
+            with self._inspector.within(_AWAY_S):
+                ends = self._inspector.ends(self._config.input_topic, wanted, committed_only=True)
+            self._newer.read_to(ends)
 
     # ---- 3: records
 

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 _ASK_AGAIN_S = 0.1
 # Temporary states of a broker that the client does not mark as retriable: during an election a partition has no leader.
 _TEMPORARY = {
+    KafkaError._NOENT,  # noqa: SLF001  the client's name: "No leaders found", of none of the partitions that it was asked for
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
