@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,35 @@ def test_a_run_that_is_killed_before_its_first_part_can_be_started_again(
     again = output(path)
     again.write(answers(*range(6)))
     again.finish()
+    assert [path] == [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_a_run_that_is_killed_while_it_finishes_can_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """Whatever it has renamed or removed by then: the next run has the same output."""
+    path, calls = tmp_path / "a.parquet", itertools.count(1)
+
+    def until_killed(as_shipped: Callable[..., Any]) -> Callable[..., Any]:
+        def dying(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  of any call
+            if next(calls) == nth:
+                raise KeyboardInterrupt
+            return as_shipped(*arguments, **options)
+
+        return dying
+
+    killed = output(path)
+    killed.write(answers(*range(6)))
+    with monkeypatch.context() as patched:
+        for module, name in ((Path, "replace"), (os, "unlink"), (os, "rmdir")):
+            patched.setattr(module, name, until_killed(getattr(module, name)))
+        with pytest.raises(KeyboardInterrupt):
+            killed.finish()
+    again = output(path)
+    again.write(answers(*range(again.first_row, 6)))
+    again.finish()
+    assert [str(number) for number in range(5)] == [row["id"] for row in rows_of(path) if "id" in row]
     assert [path] == [*tmp_path.iterdir()]
 
 

@@ -78,6 +78,7 @@ class ParquetOutput:
         self._path = path
         self._ends = group_ends
         self._folder = partial_name(path)
+        self._done = self._folder.with_name(f"{self._folder.name}.done")
         self._schema = output_schema()
         self._rows: list[dict[str, Any]] = []
         self._writer: pq.ParquetWriter | None = None
@@ -119,7 +120,9 @@ class ParquetOutput:
             if self._path.exists():
                 shutil.copymode(self._path, whole)
             whole.replace(self._path.resolve())
-            shutil.rmtree(self._folder)
+            # Under another name first: what is left after a kill is no part of an output that is not finished.
+            self._folder.replace(self._done)
+            shutil.rmtree(self._done)
 
     def close(self) -> None:
         """Close what is open; a part that is not complete is written again by the next run."""
@@ -128,6 +131,8 @@ class ParquetOutput:
 
     def _begin(self, identity: Mapping[str, Any]) -> None:
         """Make the folder, or make sure that it is of this run."""
+        if self._done.exists():
+            shutil.rmtree(self._done)
         mine = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
         file = self._folder / _IDENTITY
         if not file.is_file():
