@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from kafka.harness import worker
+from support.closing import leave_group
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -46,7 +47,7 @@ class Member:
 
     def close(self) -> None:
         """Leave the group."""
-        self._consumer.close()
+        leave_group(self._consumer)
 
 
 def join_all(config: KafkaConfig, members: list[Member]) -> None:

@@ -18,6 +18,7 @@ from commands.cli_runner import run
 from confluent_kafka import Consumer
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write
+from support.closing import leave_group
 from support.forked import Forked
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics, make_topics
@@ -132,7 +133,7 @@ def member_of(topics: Topics) -> Iterator[None]:
     member.subscribe([topics.input])
     wait_until(lambda: not member.poll(0.1) and len(member.assignment()) == 4, PATIENCE_S, "it has joined", 0.0)
     yield
-    member.close()
+    leave_group(member)
 
 
 @pytest.mark.broker
