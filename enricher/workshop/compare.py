@@ -216,11 +216,7 @@ def _answers(
 ) -> tuple[tuple[Answers, Answers], Sequence[str]]:
     """The answers of both about the same articles, and remarks on these. Raises FatalError."""
     with Ticker(remark_console()) as ticker:
-
-        def progress(doing: str, done: int, total: int) -> None:
-            ticker.tick(lambda: f"{doing}: {done:,} of {total:,}")
-
-        sample, written = _sample(settings, asked, progress)
+        sample, written = _sample(settings, asked, ticker.show_step)
     if not sample.records:
         raise SettingsError("; ".join(["there are no articles to compare", *sample.remarks]))
     # Lines of a file have neither keys nor headers.

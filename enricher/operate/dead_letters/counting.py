@@ -95,13 +95,9 @@ def count(messages: Iterable[Message]) -> Counts:
 def _read_letters(config: KafkaConfig, ticker: Ticker) -> Iterator[Message]:
     """The committed records of the dead-letter topic, to where it ends now."""
     topic = config.dead_letter_topic
-
-    def progress(doing: str, done: int, total: int) -> None:
-        ticker.tick(lambda: f"{doing}: {done:,} of {total:,}")
-
     with closing(Inspector(config)) as inspector:
         lows, ends = inspector.beginnings(topic), inspector.ends(topic, committed_only=True)
-    with closing(RangeReader(config, committed_only=True, progress=progress)) as reader:
+    with closing(RangeReader(config, committed_only=True, progress=ticker.show_step)) as reader:
         yield from reader.read(topic, {n: (lows[n], end) for n, end in ends.items()}, f"reading '{topic}'")
 
 

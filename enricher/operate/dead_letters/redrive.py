@@ -128,11 +128,8 @@ def _open_run(
     """A run with its clients, which are closed at the end."""
     group = replace(config, group_id=f"{config.group_id}.redrive")
 
-    def progress(doing: str, done: int, total: int) -> None:
-        ticker.tick(lambda: f"{doing}: {done:,} of {total:,}")
-
     def reader() -> RangeReader:
-        return stack.enter_context(closing(RangeReader(group, committed_only=True, progress=progress)))
+        return stack.enter_context(closing(RangeReader(group, committed_only=True, progress=ticker.show_step)))
 
     with ExitStack() as stack:
         watchdog = stack.enter_context(Watchdog())

@@ -16,10 +16,10 @@ from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_
 from enricher.worker.kafka.shared.metadata import (
     answer_to,
     listed_offsets,
+    offsets_at_time,
     partitions_of,
     settings_of,
     topic_id_of,
-    without_errors,
 )
 from enricher.worker.runtime.deadlines import Deadline
 
@@ -84,13 +84,11 @@ class Inspector:
 
         `time_s`: seconds since the epoch.
         """
-        tps = [TopicPartition(topic, number, int(time_s * 1000)) for number in numbers]
-
-        def ask(left_s: float) -> dict[int, int | None]:
-            found = without_errors(self._consumer.offsets_for_times(tps, timeout=left_s))
-            return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
-
-        return self._ask(f"asking for the offsets of '{topic}' at a time", ask, client=self._consumer)
+        doing = f"asking for the offsets of '{topic}' at a time"
+        consumer = self._consumer
+        return self._ask(
+            doing, lambda left_s: offsets_at_time(consumer, topic, numbers, time_s, left_s), client=consumer
+        )
 
     def is_compacted(self, topic: str) -> bool | None:
         """Whether the broker drops records for newer ones with the same key; None without the right to ask."""

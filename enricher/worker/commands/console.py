@@ -73,6 +73,10 @@ class Ticker:
         else:
             self._console.print(text())
 
+    def show_step(self, doing: str, done: int, total: int) -> None:
+        """Show how much of a step is done, as `tick` does."""
+        self.tick(lambda: f"{doing}: {done:,} of {total:,}")
+
     def __enter__(self) -> Self:
         if self._status:
             self._status.start()

@@ -6,13 +6,11 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from confluent_kafka import TopicPartition
-
 from enricher.errors import SettingsError
 from enricher.worker.kafka.shared.client_errors import Complaint
 from enricher.worker.kafka.shared.errors import broker_errors
 from enricher.worker.kafka.shared.lone_consumers import lone_consumer
-from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, partitions_of, without_errors
+from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, offsets_at_time, partitions_of
 from enricher.worker.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -68,8 +66,7 @@ def _at(consumer: Consumer, topic: str, numbers: list[int], time: datetime | Non
     """The first offset of each partition with this time or a later one; partitions without one are at their end."""
     if time is None:
         return {}
-    asked = [TopicPartition(topic, number, int(1000 * time.timestamp())) for number in numbers]
-    answered = answer_to(
-        lambda left_s: without_errors(consumer.offsets_for_times(asked, timeout=left_s)), Deadline(timeout_s)
+    found = answer_to(
+        lambda left_s: offsets_at_time(consumer, topic, numbers, time.timestamp(), left_s), Deadline(timeout_s)
     )
-    return {each.partition: each.offset if each.offset >= 0 else 2**63 - 1 for each in answered}
+    return {number: 2**63 - 1 if offset is None else offset for number, offset in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import methodcaller
 from typing import TYPE_CHECKING, TypeVar
@@ -97,6 +97,18 @@ def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tup
         return bounds
 
     return answer_to(ask, Deadline(timeout_s))
+
+
+def offsets_at_time(
+    consumer: Consumer, topic: str, numbers: Sequence[int], time_s: float, timeout_s: float
+) -> dict[int, int | None]:
+    """The offset of the first record with this timestamp or a later one; None if the partition has none.
+
+    `time_s`: seconds since the epoch.
+    """
+    asked = [TopicPartition(topic, number, int(time_s * 1000)) for number in numbers]
+    found = without_errors(consumer.offsets_for_times(asked, timeout=timeout_s))
+    return {each.partition: each.offset if each.offset >= 0 else None for each in found}
 
 
 def listed_offsets(
