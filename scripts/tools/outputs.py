@@ -16,7 +16,7 @@ class InputId(NamedTuple):
     """Identifies an input. A recreated topic has another id, and the same partitions and offsets."""
 
     topic_id: str | None
-    """None if the output does not name it."""
+    """It is None if the output does not name it."""
     partition: int
     offset: int
 

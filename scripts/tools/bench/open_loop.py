@@ -113,7 +113,7 @@ class Publisher:
     producer: Producer
     sent_s: list[float] = field(default_factory=list)
     acknowledged_s: dict[str, float] = field(default_factory=dict)
-    """By key; monotonic, as `sent_s`."""
+    """Times by key; monotonic, as `sent_s`."""
 
     def warm_up(self) -> None:
         """Publish a few uncounted articles: connections, metadata, the worker's group."""
@@ -169,7 +169,7 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
 
 @contextmanager
 def _traced(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
-    """For a traced job, read the input topic too, and let a separate thread take the acknowledgements at once."""
+    """Read the input topic too if the job is traced, and let a separate thread take the acknowledgements at once."""
     if not job.traced:
         yield None
         return

@@ -11,7 +11,7 @@ from enricher.errors import SettingsError
 from enricher.worker.settings import Settings
 
 OLD = "batching.early_overhead=0,worker.publish_share=0"
-"""As the worker was before it took what waits for an idle thread at once, and published as soon as it pays."""
+"""The worker as it was before it took what waits for an idle thread at once, and published as soon as it pays."""
 _NAMED = {"old": OLD}
 _GROUPS = ("batching", "worker")
 

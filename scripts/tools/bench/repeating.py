@@ -66,7 +66,7 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
     def as_dict(self) -> dict[str, float]:
-        """As JSON."""
+        """The figures as JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ class StageTimes:
         self._clock_ns = clock_ns
         self._ns: defaultdict[str, float] = defaultdict(float)
         self._nested_ns = [0.0]
-        """For each running stage, the time of the stages nested in it, clocks included."""
+        """Nanoseconds of the stages nested in each running stage, clocks included."""
         self._inner_ns = self._outer_ns = 0.0
         self._calibrate()
 

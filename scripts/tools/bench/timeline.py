@@ -84,9 +84,9 @@ class Timeline:
         self.passages: dict[bytes | None, Passage] = {}
         self._clock = clock
         self._articles: dict[int, Passage] = {}
-        """By `id()` of the article, which its ticket keeps alive until it is tokenised."""
+        """Articles by their `id()`; a ticket keeps its article alive until it is tokenised."""
         self._batches: dict[int, BatchTimes] = {}
-        """By `id()` of the batch, until its run begins."""
+        """Batches by their `id()`, until their runs begin."""
         self._transaction = TransactionTimes(0.0)
 
     @contextmanager

@@ -75,7 +75,7 @@ class StubTokenizer:
     max_window_tokens = WINDOW_TOKENS
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
-        """As the real one."""
+        """Answer as the real one does."""
         return [TokenizedArticle(tuple(_field(article, name) for name in _FIELDS)) for article in articles]
 
 
@@ -100,7 +100,7 @@ class StubEngine:
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
-        """As the real one."""
+        """Answer as the real one does."""
         hang_s, self.hang_s = self.hang_s, 0.0
         time.sleep(_RUN_S + hang_s)
         windows = batch.windows

@@ -52,7 +52,7 @@ class RatingEngine:
         self.lose = threading.Event()
 
     def run(self, batch: Batch) -> BatchResult:
-        """As the real one."""
+        """Answer as the real one does."""
         hang_s, self.hang_s = self.hang_s, 0.0
         time.sleep(_RUN_S + hang_s)
         bad = [window for window in batch.windows if (_owned(window) % BAD_EVERY == BAD_HASH).any()]

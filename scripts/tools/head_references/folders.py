@@ -83,7 +83,7 @@ def write_folder(family: str, head: HeadName, folder: Path) -> Path:
 
 
 def articles() -> dict[int, Cut]:
-    """By the number of their windows; the same for every family."""
+    """Texts by the number of their windows; the same for every family."""
     random = np.random.default_rng(SEED)
     cutter = WindowCutter(WINDOW_TOKENS, OVERLAP_TOKENS, BEFORE, AFTER)
     cuts = {}

@@ -1,4 +1,4 @@
-"""For maintainers (`scripts/lock`): resolve the jars of every version in `versions` and write its lock."""
+"""Resolves the jars of every version in `versions` and writes its lock, for maintainers (`scripts/lock`)."""
 
 from __future__ import annotations
 

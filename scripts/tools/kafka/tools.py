@@ -20,7 +20,7 @@ JAR = Jar(
     698_668,
     "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c",
 )
-"""Of version `DEFAULT`, whose lock has all other jars that the tools need."""
+"""The tools of version `DEFAULT`, whose lock has all other jars that the tools need."""
 
 _PACKAGE = "org.apache.kafka.tools"
 MAIN_CLASSES = {

@@ -1,4 +1,4 @@
-"""For maintainers (`scripts/lock`): download the archive of the chosen version and write its lock."""
+"""Downloads the archive of the chosen version and writes its lock, for maintainers (`scripts/lock`)."""
 
 from __future__ import annotations
 

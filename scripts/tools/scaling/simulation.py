@@ -52,7 +52,7 @@ class Outcome:
         return int(np.count_nonzero(np.diff(self.replicas)))
 
     def as_json(self, target_age_s: float) -> dict[str, float | int | str]:
-        """As JSON."""
+        """The figures as JSON."""
         quantiles = {name: self.topic.age_quantile_s(share) for name, share in _QUANTILES.items()}
         return {
             "metric": self.name,

@@ -28,7 +28,7 @@ THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))
 """Tokens of a window, windows of a batch: two of 8,192 tokens, one of 32,768."""
 RUNS_OF_A_PASS = 8
-"""By each thread."""
+"""Runs of each thread."""
 LEFT_GIB = 6
 """Enough for XLM-R-large and batches of about 65,536 tokens."""
 COMMAND_S = 120.0

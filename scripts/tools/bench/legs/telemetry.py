@@ -148,7 +148,7 @@ class _Result:
         return Spread.of([1 - run.rate / off.rate for run, off in pairs])
 
     def figures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The figures as JSON."""
         return {
             name: {"us_per_article": self.us(name).as_dict(), "share_of_throughput": self.share(name).as_dict()}
             for name in self.runs

@@ -58,7 +58,7 @@ class TorchModel(WindowModel):
         self._labels, self._device = labels, device
 
     def label(self, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
-        """As the base class says."""
+        """Run the model; see the base class."""
         with torch.inference_mode():
             tensors = (torch.from_numpy(feeds[name]).to(self._device) for name in ("input_ids", "attention_mask"))
             labels, scores = self._labels(*tensors)

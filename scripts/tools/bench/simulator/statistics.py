@@ -50,7 +50,7 @@ class Statistics:
     ended_s: float = 0.0
     waits_s: list[float] = field(default_factory=list)
     behind_s: list[float] = field(default_factory=list)
-    """For each of `waits_s`: how long the engine needs at best for the windows that came before."""
+    """Seconds that the engine needs at best for the windows before each one that waited."""
     arrived_s: list[float] = field(default_factory=list)
     """When each article arrived."""
     done_s: list[float] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Statistics:
     _empty_s: float = 0.0
     """When an engine at its best rate would be done with all that was admitted: a lower bound for any scheduler."""
     _behind_s: dict[Window, float] = field(default_factory=dict, compare=False)
-    """Of the windows that wait."""
+    """The same for the windows that wait now."""
 
     def admitted(self, windows: Sequence[Window]) -> None:
         """Note an article."""

@@ -33,7 +33,7 @@ _RATE = ("--rate", "50")
 """Slow enough for several transactions."""
 _RECORDS = 150
 _END_S = 120.0
-"""For one process: it may wait for the session and the transaction of a killed one."""
+"""Limit for one process, which may wait for the session and the transaction of a killed one."""
 _STARTS = 6
 
 

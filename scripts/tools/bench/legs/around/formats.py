@@ -35,7 +35,7 @@ class FormatCosts:
     record_bytes: Mapping[RecordFormat, float]
 
     def figures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The figures as JSON."""
         return {
             "entities_per_record": self.entities,
             "encode_us": {name: spread.as_dict() for name, spread in self.us.items()},

@@ -80,7 +80,7 @@ class Reading:
         return ratios(self.runs[UNMAPPED], self.runs[name])
 
     def figures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The figures as JSON."""
         return {
             name: {"us": self.cost_us(name).as_dict(), "over_json": self.ratio(name).as_dict()} for name in self.runs
         }

@@ -81,7 +81,7 @@ class Result:
         return float(getattr(counters, count) / counters.records)
 
     def figures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The figures as JSON."""
         return {
             "articles": self.worker[0].detail["work"].counters.records,
             "windows_per_article": self.per_article("windows"),

@@ -74,7 +74,7 @@ def claims_against(other: Policy, points: Sequence[Repeated], backlogs: Backlogs
 
 
 def figures_against(other: Policy, points: Sequence[Repeated], backlogs: Backlogs) -> dict[str, Any]:
-    """As JSON."""
+    """The figures as JSON."""
     found = [
         {"where": each.where, "what": each.what, "aim": each.aim, **each.spread.as_dict()}
         for each in _ratios(other, points, backlogs)

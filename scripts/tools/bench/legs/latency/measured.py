@@ -59,7 +59,7 @@ class Measured:
     others_cores: float
     publisher_late_p99_ms: float
     batching: Batching | None = None
-    """None for the naive loop."""
+    """It is None for the naive loop."""
     stages: StageTimes | None = None
     """Only if the repetition was traced."""
 
@@ -73,7 +73,7 @@ class Repeated:
 
     @property
     def latencies_ms(self) -> list[float]:
-        """Of all repetitions."""
+        """All repetitions together."""
         return [each for run in self.runs for each in run.latencies_ms]
 
     @property
@@ -93,7 +93,7 @@ class Repeated:
 
     @property
     def stages(self) -> StageTimes | None:
-        """Of all traced repetitions; None without one."""
+        """All traced repetitions together; None without one."""
         traced = [run.stages for run in self.runs if run.stages]
         return reduce(add, traced) if traced else None
 
@@ -106,7 +106,7 @@ class Repeated:
         return Spread.of([value(run) / value(base) for run, base in zip(self.runs, other.runs, strict=True)])
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, without the single latencies."""
+        """The figures as JSON, without the single latencies."""
         values = {name: self.spread(value).as_dict() for name, value in VALUES.items() if self._has(name)}
         return {
             "mix": self.point.mix,

@@ -69,7 +69,7 @@ class StageTimes:
         return _means(ordered[: max(1, round(SLOWEST * len(ordered)))])
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The figures as JSON."""
         by_stage = zip(STAGES, self.p50_ms(), self.mean_ms(), self.slowest_ms(), strict=True)
         stages = {name: {"p50_ms": p50, "mean_ms": mean, "slowest_ms": slow} for name, p50, mean, slow in by_stage}
         totals = self.totals_ms
@@ -145,7 +145,7 @@ def _engine_moments(passage: Passage) -> Iterator[float]:
 
 
 def _running_s(batches: Sequence[BatchTimes], start_s: float, stop_s: float) -> float:
-    """For how long at least one of these batches runs in [start_s, stop_s)."""
+    """Seconds for which at least one of these batches runs in [start_s, stop_s)."""
     running_s, counted_to_s = 0.0, start_s
     for batch in sorted(batches, key=lambda each: each.began_s):
         begin_s, end_s = max(batch.began_s, counted_to_s), min(batch.ended_s, stop_s)

@@ -102,7 +102,7 @@ class Result:
         return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
 
     def figures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The figures as JSON."""
         worker = self.worker[0].detail["work"].counters
         thread_parts, processor_parts = self.parts
         return {

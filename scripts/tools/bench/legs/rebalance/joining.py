@@ -51,7 +51,7 @@ class Change:
     others: Sequence[Moment]
     """Moments of the workers that stay."""
     recoveries: int
-    """Of all workers, while it happened."""
+    """All workers together, while it happened."""
 
 
 @dataclass(frozen=True, slots=True)
