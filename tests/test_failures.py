@@ -84,6 +84,7 @@ def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.slow
 def test_a_failure_shows_the_ends_of_the_logs_and_keeps_them(tmp_path: Path) -> None:
     """A worker's and a broker's, whose own folder is gone; nothing of those that had ended before."""
     ran = run(tmp_path, FAILS)
@@ -118,6 +119,7 @@ def test_a_run_ends_after_one_of_its_processes_has_died(tmp_path: Path) -> None:
     assert "worker 'gw0' crashed while running 'test_tiny.py::test_dies'" in ran.stdout
 
 
+@pytest.mark.slow
 def test_only_a_long_test_has_more_time(tmp_path: Path) -> None:
     """Its process is ended a minute after its own limit; another test that asks for more fails."""
     ran = run(tmp_path, ASKS, "-s")

@@ -157,6 +157,7 @@ def test_the_verifier_shares_no_code_with_what_it_verifies() -> None:
     assert_none(name for name in sorted(found) if not name.startswith(SHARED_WITH_THE_VERIFIER))
 
 
+@pytest.mark.slow
 def test_everything_public_is_explained() -> None:
     """Modules, which say what their job is, classes, functions and methods have a docstring."""
     assert_none(f"{name_of(path)}: {each}" for path in FILES for each in shape_of(path).unexplained)

@@ -74,6 +74,7 @@ def collected_from(path: Path) -> set[str]:
     return {node.name for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)}
 
 
+@pytest.mark.slow
 def test_what_the_page_names_exists() -> None:
     """Its tests, settings, metrics and guards."""
     assert [] == list(unknown(PAGE.read_text("utf-8")))

@@ -58,6 +58,7 @@ def instead_of(word: str) -> str:
     return next(better for pattern, better in REPLACED.items() if re.fullmatch(pattern, word, re.IGNORECASE))
 
 
+@pytest.mark.slow
 def test_replaced_words_do_not_come_back() -> None:
     """In code, settings, metrics, logs and documentation."""
     assert_none(

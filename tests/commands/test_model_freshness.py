@@ -44,7 +44,7 @@ def test_a_lone_window_takes_the_timer_and_its_run() -> None:
     assert 28 <= early.thread_ms <= 68
 
 
-@pytest.mark.parametrize("run_s", [1e-4, 30.0, 3_000.0])
+@pytest.mark.parametrize("run_s", [1e-3, 30.0, 3_000.0])
 def test_rows_are_numbers_however_slow_the_machine_was(run_s: float) -> None:
     """Seen, measured beside a load: too few windows came in a minute for a median, and no worker took the file."""
     share, rows = early_overhead(RULES, EngineModel(1, thread_tokens_per_s=1_000 / run_s, run_overhead_tokens=1_000))

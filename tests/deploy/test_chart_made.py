@@ -40,6 +40,7 @@ def with_setting(group: str, field: str, value: object) -> dict[str, Any]:
     return {"settings": {group: {field: value}}}
 
 
+@pytest.mark.slow
 def test_nothing_is_stale() -> None:
     """Schema, defaults and table are what `scripts/chart` would write now."""
     assert [str(path.relative_to(ROOT)) for path in stale()] == []

@@ -41,6 +41,7 @@ def unknown_in(expression: str) -> set[str]:
     return labels | (used - exported.keys() - set(recorded_names())) or (set() if used else {"no metric"})
 
 
+@pytest.mark.slow
 def test_a_query_reads_only_what_there_is() -> None:
     """Metrics are exported or recorded, and labels are theirs."""
     assert_none(f"{expression}: {name}" for expression in EXPRESSIONS for name in unknown_in(expression))

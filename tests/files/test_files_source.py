@@ -245,6 +245,7 @@ def test_reader_stays_within_its_bound_and_ends_when_closed(tmp_path: Path) -> N
     assert (6, False, True) == (taken, thread.is_alive(), stream.closed)
 
 
+@pytest.mark.slow
 def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
     """A packed file of long lines: one poll and the queue behind it hold no more than their bounds, and a line each."""
     size, count, bound = 1_000_000, 60, 4_000_000

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.broker
 
 PEAK_MB = 1_500
 """Of the worker's resident memory, with the settings' defaults."""
-PER_RECORD_S = 0.1
+PER_RECORD_S = 0.2
 """Against hanging; not a claim about speed."""
 
 

@@ -35,6 +35,7 @@ def test_the_default_overlap_suits_short_windows(tmp_path: Path) -> None:
     assert Advice(100, 60) == advice_for(write(tmp_path, max_window_tokens=100, overlap_tokens=60), 512)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_a_task", [False, True], ids=["without tasks", "in a task"])
 def test_advice_is_cut_to_what_the_tokenizer_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_a_task: bool

@@ -66,6 +66,7 @@ class CountHead(Head):
         return ", ".join(f"{each['tokens']} tokens" for each in listed)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shared_models")
 def test_a_new_kind_of_head_goes_from_its_checkpoint_into_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

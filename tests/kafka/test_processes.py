@@ -39,6 +39,13 @@ def children_of(process: Forked) -> Sequence[psutil.Process]:
     return psutil.Process(process.pid).children()
 
 
+def after_restart(log: Path) -> str:
+    """What the process that was started again has logged."""
+    lines = log.read_text().partition("restarting it")[2].splitlines()
+    index = re.search(r"process (\d) ended with", log.read_text())
+    return "\n".join(line for line in lines if index and f'"process":{index[1]}' in line)
+
+
 def assert_gone(processes: Sequence[psutil.Process]) -> None:
     """Wait until none of them is left."""
     _, alive = psutil.wait_procs(processes, timeout=WORK_S)
@@ -81,6 +88,7 @@ def test_a_child_killed_without_a_word_is_started_again(topics: Topics, tmp_path
         children_of(parent)[0].kill()
         places |= publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100, seed=8)))
         wait_until(lambda: is_all_committed(topics), WORK_S, "all is published")
+        wait_until(lambda: "partitions assigned" in after_restart(log), WORK_S, "the new process has joined")
         parent.terminate()
         assert parent.wait(WORK_S) == 0
     assert_all_is_there_once(topics, places)

@@ -111,6 +111,7 @@ def no_room_for_poison(batch: Batch) -> BatchResult:
     return in_halves(attempt, batch, tokens_of=attrgetter("padded_tokens"))
 
 
+@pytest.mark.slow
 def test_an_article_that_never_fits_is_one_dead_letter_however_often_batches_grow() -> None:
     """It lowers the budget of all, which rises again until the next one comes; the others are all answered."""
     world = World(partitions=1)

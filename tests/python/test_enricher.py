@@ -133,6 +133,7 @@ def test_a_single_article_is_refused_at_once(enricher: Enricher, single: Any) ->
         enricher.enrich(single)
 
 
+@pytest.mark.slow
 def test_a_consumer_that_stops_early_leaves_no_thread(enricher: Enricher) -> None:
     """However it stops; the fixture looks for threads too."""
     before = set(threading.enumerate())
@@ -146,6 +147,7 @@ def test_a_consumer_that_stops_early_leaves_no_thread(enricher: Enricher) -> Non
     assert before != set(threading.enumerate())
 
 
+@pytest.mark.slow
 def test_articles_are_taken_by_the_caller_and_not_far_ahead() -> None:
     """In its own thread, which a database connection may need, and some hundred before those in flight."""
     taken = 0
@@ -263,6 +265,7 @@ def test_an_error_of_the_model_reaches_the_caller() -> None:
     assert before == set(threading.enumerate())
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs_is_an_error_and_not_the_end_of_the_process() -> None:
     """The worker of a topic would end its process; here the caller decides."""
     engine = StubEngine()
@@ -326,6 +329,7 @@ def test_findings_of_every_kind_of_task_are_objects() -> None:
     assert Regression("mood", 0.5) == Record(0, b'{"regressions":[{"task":"mood","value":0.5}]}').regressions[0]
 
 
+@pytest.mark.slow
 def test_importing_the_package_is_cheap() -> None:
     """Commands import it too; only `Enricher` is public, and it loads the worker."""
     code = (

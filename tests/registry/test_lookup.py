@@ -26,6 +26,7 @@ except RegistryUnavailable as error:
 """
 
 
+@pytest.mark.slow
 def test_a_resolver_that_hangs_does_not_keep_the_process() -> None:
     """The request is given up in its time, and the look-up with it."""
     done = subprocess.run(

@@ -47,6 +47,7 @@ def test_todays_schemas_keep_what_was_released() -> None:
         assert accepted.keys() == found.keys(), (path.name, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema_type", FILES)
 def test_the_promise_tells_allowed_changes_from_breaking_ones(schema_type: SchemaType) -> None:
     """Green on what version 1 may gain, red on what would need version 2, six of each."""
