@@ -38,6 +38,7 @@ def _exiting_on_ctrl_c() -> Iterator[None]:
 
 with _exiting_on_ctrl_c():
     import logging
+    from pathlib import Path
 
     import typer
     from typer.core import TyperCommand, TyperGroup
@@ -70,9 +71,23 @@ EXIT_CODES = {
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
     "Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.\n\n"
-    "Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that ENRICHER_CONFIG names); "
-    "`enricher settings` lists them."
+    "Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that --config or ENRICHER_CONFIG "
+    "names); `enricher settings` lists them."
 )
+
+
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at debug level too.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
+_Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="The TOML file of settings, instead of the one that ENRICHER_CONFIG names. Variables are stronger.",
+    ),
+]
 
 
 class _LazyCommand(TyperCommand):
@@ -86,8 +101,22 @@ class _LazyCommand(TyperCommand):
         with _exiting_on_ctrl_c():
             function = resolve_name(self._target)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(self.name)(function)
+        alone.command(self.name, cls=_Command)(function)
         return get_command(alone).make_context(info_name, args, parent, **extra)
+
+
+class _Command(TyperCommand):
+    """A command that also takes the options of `enricher` itself, wherever they stand."""
+
+    def __init__(self, *, params: list[Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
+        common = typer.Typer(add_completion=False)
+        common.command()(_apply)
+        self._common = get_command(common).params
+        super().__init__(params=[*params, *self._common], **settings)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  classes of typer that it does not export
+        _apply(**{str(option.name): ctx.params.pop(option.name) for option in self._common})
+        return super().invoke(ctx)
 
 
 class _LazyGroup(TyperGroup):
@@ -127,20 +156,32 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
 @app.callback()
 def _options(
     *,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at debug level too.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
+    verbose: _Verbose = False,
+    quiet: _Quiet = False,
+    config: _Config = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logs.TextLines())
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     # The client repeats itself while a broker is away; our own errors carry its latest reason.
-    logging.getLogger("librdkafka").setLevel(logging.DEBUG if verbose else logging.ERROR)
-    for noisy in ("httpx", "transformers", "urllib3"):
+    for noisy in ("httpx", "librdkafka", "transformers", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    _apply(verbose=verbose, quiet=quiet, config=config)
+
+
+def _apply(*, verbose: _Verbose = False, quiet: _Quiet = False, config: _Config = None) -> None:
+    """Obey the options that stand before or behind the command."""
+    if verbose or quiet:
+        logging.getLogger().setLevel(logging.DEBUG if verbose else logging.WARNING)
+    if verbose:
+        logging.getLogger("librdkafka").setLevel(logging.DEBUG)
+    if config:
+        from enricher.worker.settings.files import name_config_file  # noqa: PLC0415  --help need not wait for pydantic
+
+        name_config_file(config)
 
 
 def main() -> None:

@@ -116,6 +116,59 @@ def test_an_unknown_field_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch
     assert SECRET not in mistake()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("KAFKA__GRUP_ID", "KAFKA__GROUP_ID"),
+        ("KAFKA_GROUP_ID", "KAFKA__GROUP_ID"),
+        ("GROUP_ID", "KAFKA__GROUP_ID"),
+        ("kafkaa__group_id", "KAFKA__GROUP_ID"),
+        ("KAFKA__DEVICE", "MODEL__DEVICE"),
+    ],
+)
+def test_an_unknown_variable_is_told_which_one_was_meant(
+    monkeypatch: pytest.MonkeyPatch, wrong: str, meant: str
+) -> None:
+    """A wrong letter, one underscore instead of two, no group, another group."""
+    monkeypatch.setenv(f"ENRICHER_{wrong}", "cpu")
+    message = f"ENRICHER_{wrong.upper()}: no such setting; did you mean ENRICHER_{meant}? (see 'enricher settings')"
+    assert message.lower() == mistake().lower()
+
+
+@pytest.mark.parametrize("name", ["ENRICHER_KAFKA__SASL_PASSWORD", "ENRICHER_FORMAT", "ENRICHER_CRASH"])
+def test_nothing_is_guessed_of_a_name_that_is_like_none_or_like_several(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A wrong guess would be followed."""
+    monkeypatch.setenv(name, "x")
+    assert "did you mean" not in mistake()
+
+
+def test_unknown_names_of_the_toml_file_are_told_which_were_meant() -> None:
+    """A table, and a name in a table, as they are written there."""
+    write("enricher.toml", "[kafkaa]\n")
+    assert "enricher.toml: there is no table 'kafkaa'; did you mean kafka?" == mistake()
+    write("enricher.toml", '[kafka]\ngrup_id = "g"\n')
+    assert "(ENRICHER_KAFKA__GRUP_ID): no such setting; did you mean kafka.group_id?" in mistake()
+
+
+@pytest.mark.parametrize(
+    ("servers", "instead"),
+    [
+        (f"SASL_SSL://user:{SECRET}@a:9093", ', and {"security.protocol": "SASL_SSL"} in kafka.properties'),
+        ("a:9092, plaintext://b:9092", ', and {"security.protocol": "PLAINTEXT"} in kafka.properties'),
+        ("http://a:9092", ""),
+    ],
+)
+def test_brokers_with_a_scheme_are_refused_with_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, servers: str, instead: str
+) -> None:
+    """The client would look for a host of that name until its time is over."""
+    monkeypatch.setenv("ENRICHER_KAFKA__BOOTSTRAP_SERVERS", servers)
+    expected = f"ENRICHER_KAFKA__BOOTSTRAP_SERVERS: write host:port without a scheme, such as broker:9092{instead}"
+    assert expected == mistake()
+
+
 @pytest.mark.parametrize("line", ['grup_id = "g"', "request_timeout_s = -1", 'request_timeout_s = "soon"'])
 def test_a_mistake_in_the_toml_file_is_told_with_the_file_and_the_name_there(line: str) -> None:
     """Its author looks for that name, and not for a variable that was never set."""

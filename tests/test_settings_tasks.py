@@ -90,7 +90,10 @@ def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.M
     ("task", "said"),
     [
         ({}, "a.source: required"),
-        ({"source": "/a", "treshold": 0.5}, "a.treshold: no such setting (see 'enricher settings')"),
+        (
+            {"source": "/a", "treshold": 0.5},
+            "a.treshold: no such setting; did you mean threshold? (see",
+        ),
         ({"source": "/a", "threshold": 1}, "a.threshold: Input should be less than 1"),
         ({"source": "/a", "kind": "translation"}, f"a.kind: Input should be {KINDS_IN_WORDS}"),
         ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -163,3 +165,60 @@ def test_the_shell_completes_commands_and_their_options(line: str, completed: st
         check=False,
     )
     assert [completed] == done.stdout.split()
+
+
+@pytest.fixture
+def levels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], tuple[int, int]]]:
+    """The levels of the log and of the Kafka client's part of it, which are as before after the test."""
+    root, client = logging.getLogger(), logging.getLogger("librdkafka")
+    monkeypatch.setattr(root, "level", root.level)
+    yield lambda: (root.level, client.level)
+    client.setLevel(logging.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("settings", "-q"), (logging.WARNING, logging.ERROR)),
+        (("-q", "settings"), (logging.WARNING, logging.ERROR)),
+        (("settings", "--verbose"), (logging.DEBUG, logging.DEBUG)),
+        (("-q", "settings", "-v"), (logging.DEBUG, logging.DEBUG)),
+    ],
+)
+def test_options_of_the_log_work_before_and_behind_the_command(
+    levels: Callable[[], tuple[int, int]], words: Sequence[str], expected: tuple[int, int]
+) -> None:
+    """Behind it they are stronger."""
+    assert 0 == run(*words).exit_code
+    assert expected == levels()
+
+
+@pytest.fixture
+def config_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three TOML files: the default one, the one that `ENRICHER_CONFIG` names, and another."""
+    for name in ("enricher", "named", "given"):
+        Path(f"{name}.toml").write_text(f'[kafka]\ngroup_id = "{name}"\n', "utf-8")
+    monkeypatch.setenv("ENRICHER_CONFIG", "named.toml")
+
+
+@pytest.mark.usefixtures("config_files")
+@pytest.mark.parametrize(
+    ("words", "group"),
+    [
+        (("settings",), "named"),
+        (("settings", "--config", "given.toml"), "given"),
+        (("--config", "given.toml", "settings"), "given"),
+        (("--config", "enricher.toml", "settings", "--config", "given.toml"), "given"),
+    ],
+)
+def test_the_option_for_the_settings_file_is_stronger_than_the_variable(words: Sequence[str], group: str) -> None:
+    """From weakest to strongest: enricher.toml, ENRICHER_CONFIG, --config before the command, --config behind it."""
+    assert f"GROUP_ID={group}" in run(*words).stdout
+
+
+@pytest.mark.usefixtures("config_files")
+def test_a_variable_is_stronger_than_any_settings_file() -> None:
+    """Also than the one that --config names; and no file of that name is a mistake of usage."""
+    variable = {"ENRICHER_KAFKA__GROUP_ID": "variable"}
+    assert "GROUP_ID=variable" in run("settings", "--config", "given.toml", env=variable).stdout
+    assert 2 == run("settings", "--config", "missing.toml").exit_code

@@ -109,3 +109,26 @@ def test_tasks_are_listed_by_their_names() -> None:
         "tasks.names.languages=automatic\n",
     ):
         assert line in printed
+
+
+def test_only_changed_settings_are_listed_if_asked() -> None:
+    """What was set to something else than its default; neither what depends on the machine, nor what was set to it."""
+    environment = {
+        "ENRICHER_KAFKA__GROUP_ID": "other-group",
+        "ENRICHER_KAFKA__INPUT_TOPIC": "articles",
+        "ENRICHER_TASKS": '{"topic": {"source": "/models/topic"}}',
+    }
+    printed = run("settings", "--changed", env=environment).stdout
+    assert ["ENRICHER_KAFKA__GROUP_ID=other-group", "tasks.topic.source=/models/topic"] == [
+        line.split()[0] for line in printed.splitlines() if "=" in line.split(" ")[0]
+    ]
+    assert "" == run("settings", "--changed").stdout
+
+
+def test_settings_can_be_looked_for() -> None:
+    """By a word of the name or the reason, in any case; one that is in none is refused."""
+    printed = run("settings", "--filter", "Bootstrap").stdout
+    assert "ENRICHER_KAFKA__BOOTSTRAP_SERVERS=localhost:9092" in printed
+    assert "GROUP_ID" not in printed
+    assert "ENRICHER_HEALTH__LABELS_BASELINE=" in run("settings", "--filter", "enricher labels").stdout
+    assert "--filter bootstrab: no setting has that" in str(run("settings", "--filter", "bootstrab").exception)

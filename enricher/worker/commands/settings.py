@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
+from enricher.errors import SettingsError
 from enricher.worker.commands.console import data_console
 from enricher.worker.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CONFIG_FILE, Settings, load_settings
 from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, masked_text
@@ -24,10 +27,11 @@ _PAGE_HEAD = f"""\
 <!-- Written by `{COMMAND}`; a test compares. Change `enricher/worker/settings/` instead. -->
 
 Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
-`{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `{CONFIG_VARIABLE}` names. From weakest to strongest:
-defaults, the TOML file, a `.env` file in the working folder, environment variables. Unknown names are refused.
+`{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `--config` or else `{CONFIG_VARIABLE}` names. From weakest
+to strongest: defaults, the TOML file, a `.env` file in the working folder, environment variables. Unknown names are refused.
 Tasks are tables `[tasks.NAME]`, and in the environment one JSON object for all of them, see the end.
-`enricher settings` shows the values in force; `enricher doctor` tests them. Every command logs the files that it reads
+`enricher settings` shows the values in force (`--changed`: those that differ from their defaults; `--filter WORD`: those
+with the word in name or reason); `enricher doctor` tests them. Every command logs the files that it reads
 settings from, because a `.env` in a working folder that others can write to decides which brokers are used.
 
 | variable | type | default | what it is for |
@@ -62,6 +66,10 @@ def show_settings(
         bool, typer.Option("--markdown", help="Print the page deploy/settings.md, without current values.")
     ] = False,
     json_schema: Annotated[bool, typer.Option("--json-schema", help="Print a JSON Schema of the TOML file.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only those that differ from their defaults.")] = False,
+    word: Annotated[
+        str, typer.Option("--filter", metavar="WORD", help="Only those that have this in their name or reason.")
+    ] = "",
 ) -> None:
     """Show every setting: its variable, type and unit, default, value in force and reason. Secrets are masked."""
     if markdown:
@@ -69,42 +77,53 @@ def show_settings(
     elif json_schema:
         sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
     else:
-        _list(data_console())
+        _list(data_console(), word.lower(), changed=changed)
 
 
-def _list(console: Console) -> None:
+def _list(console: Console, word: str, *, changed: bool) -> None:
     """Lists them also if they are wrong, because error messages refer to this list."""
     settings = None
     try:
         settings = load_settings()
     finally:
-        console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}", soft_wrap=True)
-        for group, rows in groupby(all_rows(), key=lambda row: row.group):
-            console.print(f"\n[bold]\\[{heading(group)}][/]  {escape(group_reason(group))}")
-            for row in rows:
-                _print_row(console, row, settings)
+        if not (word or changed):
+            console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}\n", soft_wrap=True)
+        wanted = [row for row in all_rows() if word in f"{row.variable} {row.group}.{row.name} {row.reason}".lower()]
+        for group, rows in groupby(wanted, key=lambda row: row.group):
+            shown = [(row, values) for row in rows if (values := _values(row, settings, changed=changed))]
+            if shown:
+                console.print(f"[bold]\\[{heading(group)}][/]  {escape(group_reason(group))}")
+            for row, values in shown:
+                _print_row(console, row, values)
+            if shown:
+                console.print()
+    if not wanted:
+        raise SettingsError(f"--filter {word}: no setting has that in its name or reason")
 
 
-def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
-    if row.group == TASKS:
-        values = {} if settings is None else {name: getattr(task, row.name) for name, task in settings.tasks.items()}
-        for name, value in values.items():
-            _print_value(console, row, f"tasks.{name}.{row.name}", masked_text(row.name, value))
-        if not values:
-            _print_value(console, row, row.variable, row.default)
+def _values(row: Row, settings: Settings | None, *, changed: bool) -> Mapping[str, str]:
+    """The value in force by name, several of a setting of tasks. `changed`: only those that were set to something else."""
+    if settings is None:
+        groups: Mapping[str, BaseModel] = {}
+    elif row.group == TASKS:
+        groups = {f"tasks.{name}.{row.name}": task for name, task in settings.tasks.items()}
     else:
-        value = (
-            row.default if settings is None else masked_text(row.name, getattr(getattr(settings, row.group), row.name))
-        )
-        _print_value(console, row, row.variable, value)
+        groups = {row.variable: getattr(settings, row.group)}
+    values = {name: masked_text(row.name, getattr(group, row.name)) for name, group in groups.items()}
+    if not changed:
+        return values or {row.variable: row.default}
+    return {
+        name: text for name, text in values.items() if row.name in groups[name].model_fields_set and text != row.default
+    }
+
+
+def _print_row(console: Console, row: Row, values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        differs = value != row.default
+        default = f"  [dim](default: {escape(row.default)})[/]" if differs and row.default != REQUIRED else ""
+        style = "bold yellow" if differs else "green"
+        console.print(f"[cyan]{name}[/]=[{style}]{escape(value)}[/]{default}", soft_wrap=True)
     console.print(Padding(f"[dim]{escape(row.kind)}.[/] {escape(row.reason)}", (0, 0, 0, 4)))
-
-
-def _print_value(console: Console, row: Row, variable: str, value: str) -> None:
-    changed = value != row.default
-    default = f"  [dim](default: {escape(row.default)})[/]" if changed and row.default != REQUIRED else ""
-    style = "bold yellow" if changed else "green"
-    console.print(f"[cyan]{variable}[/]=[{style}]{escape(value)}[/]{default}", soft_wrap=True)
 
 
 def settings_page() -> str:

@@ -17,7 +17,8 @@ PREFIX = "ENRICHER_"
 CONFIG_VARIABLE = "ENRICHER_CONFIG"
 DEFAULT_CONFIG_FILE = "enricher.toml"
 CONFIG_REASON = (
-    f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. Only as an environment variable."
+    f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. Only as an environment variable; the "
+    "option `--config FILE`, before or behind any command, is stronger."
 )
 DOTENV = ".env"
 
@@ -45,6 +46,11 @@ def log_files() -> None:
     """Log the settings files, because anyone who may write to the working folder could have put them there."""
     if files := settings_files():
         log.info("settings come from %s", " and ".join(map(str, files)))
+
+
+def name_config_file(file: Path) -> None:
+    """Read this TOML file, in this process and in those that it starts, whatever `ENRICHER_CONFIG` named before."""
+    os.environ[CONFIG_VARIABLE] = str(file)
 
 
 def config_file() -> Path | None:

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from enricher.errors import SettingsError
 from enricher.worker.settings.group import Group
@@ -31,7 +31,8 @@ class KafkaSettings(Group):
     """Cluster, topics and group of a worker."""
 
     bootstrap_servers: str = Field(
-        "localhost:9092", description="Brokers to connect to first, `host:port`, comma separated."
+        "localhost:9092",
+        description="Brokers to connect to first, `host:port`, comma separated, without a scheme such as `SASL_SSL://`.",
     )
     group_id: str = Field("enricher", min_length=1, description="Consumer group; all workers of one pipeline share it.")
     input_topic: str = Field("articles", min_length=1, description="Topic that articles are read from.")
@@ -98,6 +99,18 @@ class KafkaSettings(Group):
         "`{\"sasl.password\": {\"file\": "
         "\"/run/secrets/password\"}}`.",
     )  # fmt: skip
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _has_no_scheme(cls, text: str) -> str:
+        """Refuse a URL; the message must not repeat it, because it may contain a password."""
+        scheme, found, _rest = text.partition("://")
+        if found:
+            protocol = scheme.rpartition(",")[2].strip().upper()
+            known = protocol in {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+            also = f', and {{"security.protocol": "{protocol}"}} in kafka.properties' if known else ""
+            raise ValueError(f"write host:port without a scheme, such as broker:9092{also}")
+        return text
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""

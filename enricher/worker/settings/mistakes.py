@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
 import orjson
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from enricher.errors import SettingsError
+from enricher.worker.settings.closest import Groups, did_you_mean, setting_names, variable_names
 from enricher.worker.settings.files import (
     CONFIG_VARIABLE,
     DOTENV,
@@ -21,10 +21,7 @@ from enricher.worker.settings.files import (
     variable_name,
     variables,
 )
-from enricher.worker.settings.tasks import NAME_RULE, TASKS
-
-Groups = Mapping[str, FieldInfo]
-"""The groups of the settings by name."""
+from enricher.worker.settings.tasks import NAME_RULE, TASKS, TaskSettings
 
 
 def refuse_unknown_groups(groups: Groups) -> None:
@@ -32,7 +29,8 @@ def refuse_unknown_groups(groups: Groups) -> None:
     file = config_file()
     for table in tables(file) if file else ():
         if table not in groups:
-            message = f"{file}: there is no table '{table}'; the tables are {', '.join(groups)}"
+            meant = did_you_mean(table, list(groups)) or f"; the tables are {', '.join(groups)}"
+            message = f"{file}: there is no table '{table}'{meant}"
             raise SettingsError(message)
     in_file = dotenv()
     if CONFIG_VARIABLE in in_file and CONFIG_VARIABLE not in os.environ:
@@ -51,7 +49,8 @@ def _refuse_unknown(name: str, groups: Groups) -> None:
         return
     if group not in groups or not delimiter:
         known = [f"{variable_name(group)}{'' if group == TASKS else '__...'}" for group in groups]
-        message = f"{name}: no such setting; the names are {', '.join(known)} (see 'enricher settings')"
+        meant = did_you_mean(name, variable_names(groups)) or f"; the names are {', '.join(known)}"
+        message = f"{name}: no such setting{meant} (see 'enricher settings')"
         raise SettingsError(message)
 
 
@@ -83,7 +82,7 @@ def _is_json(annotation: object) -> bool:
     return any(get_origin(each) in {dict, tuple} for each in (annotation, *get_args(annotation)))
 
 
-def explain(problem: ErrorDetails) -> str:
+def explain(problem: ErrorDetails, groups: Groups) -> str:
     """A mistake that pydantic found."""
     location = [str(part) for part in problem["loc"]]
     if location[:1] == [TASKS]:
@@ -91,17 +90,23 @@ def explain(problem: ErrorDetails) -> str:
     name = _name_of(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
     if location[1:2] == ["properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
-    return f"{name}: {_words_of(problem)}"
+    known = variable_names(groups) if name.startswith(PREFIX) else setting_names(groups)
+    return f"{name}: {_words_of(problem, '.'.join(location), known)}"
 
 
-def explain_plainly(problem: ErrorDetails) -> str:
+def explain_plainly(problem: ErrorDetails, groups: Groups) -> str:
     """A mistake in settings that a program gave, by the setting's name there."""
-    return f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {_words_of(problem)}"
+    location = [str(part) for part in problem["loc"]]
+    if location[:1] == [TASKS] and len(location) > 2:
+        return f"{'.'.join(location)}: {_words_of(problem, location[2], list(TaskSettings.model_fields))}"
+    known = setting_names(groups) if len(location) > 1 else list(groups)
+    return f"{'.'.join(location) or 'settings'}: {_words_of(problem, '.'.join(location), known)}"
 
 
-def _words_of(problem: ErrorDetails) -> str:
+def _words_of(problem: ErrorDetails, name: str, known: Sequence[str]) -> str:
+    """Say what is wrong. `known`: what an unknown `name` may have been meant to be."""
     if problem["type"] == "extra_forbidden":
-        return "no such setting (see 'enricher settings')"
+        return f"no such setting{did_you_mean(name, known)} (see 'enricher settings')"
     return problem["msg"].removeprefix("Value error, ")
 
 
@@ -127,7 +132,12 @@ def _explained_task(location: Sequence[str], problem: ErrorDetails) -> str:
         return f"{name}: must be {what}, such as a task with a source"
     if problem["type"] == "string_pattern_mismatch":
         return f"{name}: language tags (BCP 47) are expected, such as en or en-GB"
-    return f"{name}: {'required' if problem['type'] == 'missing' else _words_of(problem)}"
+    words = (
+        "required"
+        if problem["type"] == "missing"
+        else _words_of(problem, location[-1], list(TaskSettings.model_fields))
+    )
+    return f"{name}: {words}"
 
 
 def _named_task(path: Sequence[str]) -> str:

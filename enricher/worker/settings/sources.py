@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from enricher.errors import SettingsError
 from enricher.worker.settings.articles import ArticleSettings, OutputSettings
+from enricher.worker.settings.closest import Groups
 from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
 from enricher.worker.settings.groups import BatchingSettings, DeadLetterSettings, ModelSettings, WorkerSettings
 from enricher.worker.settings.kafka import KafkaSettings
@@ -155,7 +156,8 @@ def given_settings(groups: Mapping[str, Any]) -> Settings:
         raise _mistakes(error, explain_plainly) from error
 
 
-def _mistakes(error: ValidationError, words_of: Callable[[ErrorDetails], str]) -> SettingsError:
+def _mistakes(error: ValidationError, words_of: Callable[[ErrorDetails, Groups], str]) -> SettingsError:
     # pydantic reports a value of a union once per type, with the same words.
-    found = dict.fromkeys(map(words_of, error.errors(include_url=False, include_input=False)))
+    problems = error.errors(include_url=False, include_input=False)
+    found = dict.fromkeys(words_of(problem, Settings.model_fields) for problem in problems)
     return SettingsError("\n".join(found))
