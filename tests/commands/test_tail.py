@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import orjson
 import pytest
@@ -15,6 +15,7 @@ from support.operating import write
 from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
+from enricher.operate.tail.command import follow
 from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
 from enricher.operate.tail.show import as_line, enriched_lines, highlight
 from enricher.worker.articles import encode_record, record_writer
@@ -30,6 +31,8 @@ from enricher.worker.records import (
 
 if TYPE_CHECKING:
     from support.topics import Topics
+
+    from enricher.operate.inspect.follow import TopicReader
 
 FROM_ALL = ("tail", "--from-beginning", "--until-end")
 
@@ -175,6 +178,38 @@ def test_a_tombstone_is_shown_as_a_deletion(topics: Topics) -> None:
     """An output without a value deletes its key downstream, and is shown as a deletion."""
     write(topics.bootstrap_servers, topics.output, [{"key": b"a", "value": None}])
     assert "deleted: a" in run(*FROM_ALL, env=topics.environment).stdout
+
+
+class ScriptedReader:
+    """A topic that delivers this many records per poll, each of which takes a second of the clock."""
+
+    def __init__(self, *counts: int) -> None:
+        self._counts = list(counts)
+        self.now_s = 0.0
+        self.ends = {0: sum(counts)}
+
+    @property
+    def finished(self) -> bool:
+        """As of `TopicReader`."""
+        return not self._counts
+
+    def poll(self, _timeout_s: float) -> list[RawRecord]:
+        """As of `TopicReader`."""
+        self.now_s += 1
+        return [RawRecord(Partition("t", 0), 0, None, b"")] * self._counts.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "explained"), [((0, 0, 0, 0, 0), [2]), ((0, 1, 0, 0, 0), []), ((0, 0, 1, 0, 0), [2]), ((0,), [])]
+)
+def test_silence_is_explained_once_after_two_seconds(counts: tuple[int, ...], explained: list[int]) -> None:
+    """Whoever sees nothing learns that old records are not shown; but not who has seen one."""
+    reader, at_s = ScriptedReader(*counts), list[float]()
+    found = follow(
+        cast("TopicReader", reader), lambda: at_s.append(reader.now_s), until_end=True, clock=lambda: reader.now_s
+    )
+    assert sum(counts) == len(list(found))
+    assert explained == at_s
 
 
 def test_only_sentences_with_entities_are_shown() -> None:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext, suppress
+from functools import partial
+from math import inf
 from typing import Annotated
 
 import orjson
@@ -22,6 +24,8 @@ from enricher.worker.records import Article, Partition, RawRecord
 from enricher.worker.settings import load_settings
 
 _POLL_S = 0.2
+_SILENT_S = 2.0
+"""After this, a person at a terminal wonders whether it works."""
 
 
 def tail(
@@ -52,7 +56,7 @@ def tail(
         draw = viewer.draw_dead_letter if dead_letters else viewer.draw
         if not (as_json or until_end):
             remark_console().print(f"following {topic}; Ctrl-C ends")
-        for count, record in enumerate(_records(reader, until_end=until_end), start=1):
+        for count, record in enumerate(follow(reader, partial(_explain_silence, topic), until_end=until_end), start=1):
             if as_json:
                 write_line(show.as_line(record))
             else:
@@ -61,11 +65,28 @@ def tail(
                 break
 
 
-def _records(reader: TopicReader, *, until_end: bool) -> Iterator[RawRecord]:
+def follow(
+    reader: TopicReader,
+    explain_silence: Callable[[], None],
+    *,
+    until_end: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[RawRecord]:
+    """The records of a topic. If none has come 2 s after the start, `explain_silence` is called, once."""
+    silent_s = clock() + _SILENT_S
     while not (until_end and reader.finished):
         for record in reader.poll(_POLL_S):
+            silent_s = inf
             if not until_end or record.offset < reader.ends[record.partition.number]:
                 yield record
+        if clock() >= silent_s:
+            silent_s = inf
+            explain_silence()
+
+
+def _explain_silence(topic: str) -> None:
+    old = "to see those that are there already: enricher tail --from-beginning --until-end"
+    remark_console().print(f"waiting for new records in {topic}; {old}")
 
 
 class _Viewer:
