@@ -12,7 +12,7 @@ from commands.cli_runner import article, json_lines, run
 from confluent_kafka import Message
 from support.reading import read_all
 
-from enricher.errors import BrokerError, FatalError, SettingsError
+from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.operate.publish.command import _Sending
 from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
 from enricher.worker.articles import FieldMapping
@@ -35,13 +35,15 @@ def test_every_line_is_published_under_its_id(topics: Topics, tmp_path: Path) ->
 
 
 @pytest.mark.broker
-def test_malformed_lines_are_published_as_they_are(topics: Topics) -> None:
-    """A line that is not an article is published without a key, for the worker to dead-letter; blank lines are skipped."""
-    result = run("publish", "-", env=topics.environment, stdin='not json\n\n[1]\n{"id": 7}\n')
-    assert result.exit_code == 0, result.output
+def test_lines_without_an_id_are_left_out_and_named(topics: Topics) -> None:
+    """They would be published without a key. Others are published, valid or not; blank lines are skipped."""
+    result = run("publish", "-", env=topics.environment, stdin='{"id": "a"}\n\nnot json\n{"id": 7}\n{"id": "b"}\n')
+    assert isinstance(result.exception, FatalError)
+    assert "2 lines were not published: standard input, line 3: value is not valid JSON" in str(result.exception)
+    assert ", 2 refused\n" in result.stderr
     published = read_all(topics.bootstrap_servers, topics.input)
     assert {(message.key(), message.value()) for message in published} == {
-        (None, b"not json"), (None, b"[1]"), (None, b'{"id": 7}')
+        (b"a", b'{"id": "a"}'), (b"b", b'{"id": "b"}')
     }  # fmt: skip
 
 
@@ -139,16 +141,32 @@ def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None
 
 
 def test_keys_are_ids_of_objects_only() -> None:
-    """Only an object's string id is a key; the first round changes no byte."""
+    """The first round changes no byte."""
     usual = FieldMapping()
     assert key_and_value(b'{ "id":"x" }', 1, usual) == (b"x", b'{ "id":"x" }')
     assert key_and_value(b'\xef\xbb\xbf{"id":"x"}', 1, usual) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
     deep = b'{"id":"x","more":' + b"[" * 900 + b"]" * 900 + b"}"
     assert key_and_value(deep, 2, usual) == (b"x", deep)
-    assert key_and_value(b'{"id": 1}', 2, usual) == (None, b'{"id": 1}')
-    assert key_and_value(b"{", 2, usual) == (None, b"{")
-    assert key_and_value(b"[1]", 2, usual) == (None, b"[1]")
     assert key_and_value(b'{"id":"\xc3\xa4"}', 2, usual) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
+
+
+@pytest.mark.parametrize(
+    ("line", "round_number", "reason"),
+    [
+        (b'{"id": 1}', 1, "id is not a string: articles.scalar_ids=true accepts"),
+        (b'{"id": ""}', 1, "id is empty"),
+        (b'{"id": "' + b"x" * 513 + b'"}', 1, "id has 513 characters, at most 512"),
+        (b'{"id": "' + b"x" * 511 + b'"}', 2, "id has 513 characters, at most 512"),
+        (b'{"body": "x"}', 1, "id is missing"),
+        (b"[1]", 1, "value is not a JSON object"),
+        (b"{", 1, "value is not valid JSON"),
+    ],
+    ids=lambda value: value[:15] if isinstance(value, bytes) else None,
+)
+def test_what_a_worker_accepts_as_no_id_is_no_key(line: bytes, round_number: int, reason: str) -> None:
+    """With the worker's reason; also an id that only its suffix makes too long."""
+    with pytest.raises(InvalidArticle, match=reason):
+        key_and_value(line, round_number, FieldMapping())
 
 
 def test_keys_are_ids_wherever_the_mapping_finds_them() -> None:
@@ -157,7 +175,8 @@ def test_keys_are_ids_wherever_the_mapping_finds_them() -> None:
     assert (b"x#3", b'{"meta":{"ids":[0,"x#3"]}}') == key_and_value(b'{"meta": {"ids": [0, "x"]}}', 3, deep)
     assert (b"7#2", b'{"meta":{"ids":[0,"7#2"]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 2, deep)
     assert (b"7", b'{"meta": {"ids": [0, 7]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 1, deep)
-    assert (None, b'{"id": "x"}') == key_and_value(b'{"id": "x"}', 2, deep)
+    with pytest.raises(InvalidArticle, match="id is missing at /meta/ids/1"):
+        key_and_value(b'{"id": "x"}', 2, deep)
 
 
 def test_a_check_reads_articles_where_the_settings_say_that_they_are(

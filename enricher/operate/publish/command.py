@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from enricher.errors import BrokerError, SettingsError
-from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
+from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
+from enricher.operate.publish.lines import Inputs, check_lines, key_and_value, place_of
 from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.token_bucket import TokenBucket
 from enricher.worker.articles import FieldMapping
@@ -49,8 +49,9 @@ def publish(
 ) -> None:
     """Publish articles to the input topic, with the article's id as key; `articles.fields` says where the id is.
 
-    Without --check, lines that are not valid articles are published too; the worker makes dead letters of them. With
-    --check or --repeat, standard input is first copied to a temporary file.
+    A line without an id that the worker accepts is left out and named at the end, with exit code 1. Otherwise, without
+    --check, lines that are not valid articles are published too; the worker makes dead letters of them. With --check or
+    --repeat, standard input is first copied to a temporary file.
     """
     settings = load_settings()
     mapping = line_mapping(settings)
@@ -75,6 +76,8 @@ def publish(
         raise BrokerError(
             f"{failures.total():,} of {sending.sent:,} articles were not published to '{config.input_topic}': {reasons}"
         )
+    if sending.refused:
+        raise FatalError(f"{sending.refused:,} lines were not published: {sending.first_refused}")
 
 
 def _require_id(settings: Settings) -> None:
@@ -96,13 +99,23 @@ class _Sending:
         self._transactional = transactional
         self._began_s = time.monotonic()
         self.sent = 0
+        self.refused = 0
+        """Lines that were left out, because they have no id that a worker accepts."""
+        self.first_refused = ""
+        """Where the first of them is, and why it was left out."""
         self._committed = 0
 
     def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
         """Send each line, which comes with the number of its round, from 1."""
         for round_number, line in lines:
+            try:
+                key, value = key_and_value(line.value, round_number, self._mapping)
+            except InvalidArticle as error:
+                self.first_refused = self.first_refused or f"{place_of(line)}: {error}"
+                self.refused += 1
+                continue
             self._wait_for_turn(ticker)
-            self._publisher.send(*key_and_value(line.value, round_number, self._mapping))
+            self._publisher.send(key, value)
             self.sent += 1
             if self._transactional and self.sent % _LINES_PER_TRANSACTION == 0:
                 self._commit()
@@ -119,6 +132,7 @@ class _Sending:
         text = f"{done:,} articles, {megabytes:,.1f} MB, {done / elapsed_s:,.0f}/s, {elapsed_s:.1f} s"
         if self._transactional and done > self._committed:
             text += f", {done - self._committed:,} of them not committed"
+        text += f", {self.refused:,} refused" if self.refused else ""
         return f"{text}, {failed:,} failed" if failed else text
 
     def _commit(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import orjson
 
 from enricher.errors import FatalError, InvalidArticle
 from enricher.worker.articles import ArticleReader, FieldMapping
+from enricher.worker.articles.articles import check_id, read_document
 from enricher.worker.files import STDIN, Line, read_lines
 from enricher.worker.records import Partition, RawRecord
 
@@ -81,27 +81,28 @@ def check_lines(inputs: Inputs, reader: ArticleReader) -> int:
         try:
             reader.read(_record(line.value))
         except InvalidArticle as error:
-            raise FatalError(f"{line.source}, line {line.number + 1}: {error}. Nothing was published") from error
+            raise FatalError(f"{place_of(line)}: {error}. Nothing was published") from error
         count += 1
     return count
 
 
-def key_and_value(value: bytes, round_number: int, mapping: FieldMapping) -> tuple[bytes | None, bytes]:
-    """Key and value to publish: the key is the id where there is one; malformed lines stay as they are.
+def place_of(line: Line) -> str:
+    """Where a line is, for messages."""
+    return f"{line.source}, line {line.number + 1}"
+
+
+def key_and_value(value: bytes, round_number: int, mapping: FieldMapping) -> tuple[bytes, bytes]:
+    """Key and value to publish: the key is the id. Raises InvalidArticle for a line without an id that a worker accepts.
 
     From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique; only what is nested
     deeper than 254 levels stays as it is.
     """
-    try:
-        document = orjson.loads(value.removeprefix(BOM_UTF8))  # which a reader skips, too
-        name = mapping.id_text(document, _record(value)) if isinstance(document, dict) else None
-    except (orjson.JSONDecodeError, InvalidArticle):
-        return None, value
-    if name is None:
-        return None, value
+    document = read_document(value, sys.maxsize)
+    name = mapping.id_text(document, _record(value))
     if round_number == 1:
         return name.encode(), value
     again = f"{name}#{round_number}"
+    check_id(again)
     mapping.put_id(document, again)
     try:
         return again.encode(), orjson.dumps(document)

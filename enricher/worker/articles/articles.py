@@ -123,7 +123,7 @@ def string(name: str, value: object, *, at: str = "") -> str:
 
 def check_article(article: Article, max_article_chars: int) -> None:
     """Check the bounds of all fields. Raises InvalidArticle."""
-    _check_id(article.id)
+    check_id(article.id)
     for name, text in article.metadata.items():
         if len(text) > MAX_CHARS[name]:
             raise _too_long(name, text)
@@ -163,7 +163,8 @@ def not_an_id(value: object, *, at: str = "") -> str:
     return f"id is not a string{at}{hint}"
 
 
-def _check_id(text: str) -> None:
+def check_id(text: str) -> None:
+    """Raise InvalidArticle for an id that is empty or too long."""
     if not text:
         raise InvalidArticle("id is empty")
     if len(text) > MAX_ID_CHARS:

@@ -15,6 +15,7 @@ from enricher.worker.articles.articles import (
     METADATA_FIELDS,
     PARAGRAPH_SEPARATOR,
     check_article,
+    check_id,
     join_paragraphs,
     not_an_id,
     string,
@@ -134,9 +135,11 @@ class FieldMapping:
         return article
 
     def id_text(self, document: dict[str, Any], raw: RawRecord) -> str:
-        """The id alone. Raises InvalidArticle if there is none, or of the wrong type."""
+        """The id alone. Raises InvalidArticle if there is none that an article may have."""
         value = self._id(document, raw)
-        return value if isinstance(value, str) else self._other_id(document, raw, None)
+        text = value if isinstance(value, str) else self._other_id(document, raw, None)
+        check_id(text)
+        return text
 
     def put_id(self, document: dict[str, Any], text: str) -> None:
         """Change the id of a document that has one. Does nothing if ids are beside documents."""

@@ -6,17 +6,19 @@ Registers the schema, and prefixes each value with its id, as Confluent's serial
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import orjson
-from google.protobuf.json_format import ParseDict
+from fastavro.validation import ValidationError, validate
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message_factory import GetMessageClass
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.operate.publish.lines import Inputs, key_and_value
+from enricher.operate.publish.lines import Inputs, key_and_value, place_of
 from enricher.operate.publish.publisher import Publisher
 from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from enricher.worker.registry.client import RegistryClient
 
 Encode = Callable[[bytes], bytes]
-"""A line of JSON to the value to publish. Raises FatalError if it does not fit the schema."""
+"""A line of JSON to the value to publish. Raises InvalidArticle, with the field, if it does not fit the schema."""
 
 _TYPES: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _DRAIN_STEP_S = 0.5
@@ -49,8 +51,11 @@ def publish_lines(files: Sequence[Path], schema_file: Path) -> int:
     encode = registered_encoder(schema_file, client, f"{config.input_topic}-value")
     try:
         for line in inputs.lines():
-            key, value = key_and_value(line.value, 1, mapping)
-            publisher.send(key, encode(value))
+            try:
+                key, value = key_and_value(line.value, 1, mapping)
+                publisher.send(key, encode(value))
+            except InvalidArticle as error:
+                raise FatalError(f"{place_of(line)}: {error}. The lines before it were published") from error
     finally:
         while publisher.drain(_DRAIN_STEP_S):
             pass
@@ -80,9 +85,11 @@ def registered_encoder(file: Path, client: RegistryClient, subject: str) -> Enco
     def encode(line: bytes) -> bytes:
         try:
             return prefix + write(line)
-        except Exception as error:
-            # What the libraries raise is not listed anywhere; their messages tell which field is wrong.
-            raise FatalError(f"a line does not fit the schema in {file}: {type(error).__name__}: {error}") from error
+        except InvalidArticle as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001  what the libraries raise is not listed anywhere
+            reason = type(error).__name__  # the message may contain the article
+        raise InvalidArticle(f"it does not fit the schema in {file}: {reason}")
 
     return encode
 
@@ -121,11 +128,24 @@ def _avro(schema: Schema) -> Encode:
         raise InvalidArticle(f"this is no Avro schema: {type(error).__name__}: {error}") from error
 
     def write(line: bytes) -> bytes:
-        written = io.BytesIO()
-        fastavro.schemaless_writer(written, parsed, orjson.loads(line))
+        written, document = io.BytesIO(), orjson.loads(line)
+        try:
+            fastavro.schemaless_writer(written, parsed, document)
+        except (TypeError, ValueError):
+            _name_wrong_field(document, parsed)
+            raise
         return written.getvalue()
 
     return write
+
+
+def _name_wrong_field(document: Any, schema: Any) -> None:  # noqa: ANN401  JSON, and what fastavro made of a schema
+    """Raise InvalidArticle with the field that does not fit; the writer's message has its value, but not always its name."""
+    try:
+        validate(document, schema)
+    except ValidationError as error:
+        wrong = error.errors[0]
+        raise InvalidArticle(f"{wrong.field or 'the line'} is of type {type(wrong.datum).__name__}") from None
 
 
 def _protobuf(schema: Schema) -> Encode:
@@ -136,7 +156,12 @@ def _protobuf(schema: Schema) -> Encode:
     message_class: Any = GetMessageClass(pool.FindMessageTypeByName(full_name))
 
     def write(line: bytes) -> bytes:
-        message = ParseDict(orjson.loads(line), message_class(), ignore_unknown_fields=True)
+        try:
+            message = ParseDict(orjson.loads(line), message_class(), ignore_unknown_fields=True)
+        except ParseError as error:
+            # The rest of the message may contain the value.
+            field = ".".join(re.findall(r"Failed to parse (\S+) field", str(error)))
+            raise InvalidArticle(f"{field or 'some field'} has another type") from None
         written: bytes = message.SerializeToString()
         return FIRST_MESSAGE + written
 

@@ -13,7 +13,7 @@ from support.reading import read_all
 from support.schema_registry import Registry, serving
 from typer.testing import CliRunner
 
-from enricher.errors import BrokerError, FatalError, SettingsError
+from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Schema, SchemaRef
@@ -74,15 +74,42 @@ def test_a_line_is_written_by_its_schema_behind_the_id(
     assert article("a") == decode(frame.payload)
 
 
-@pytest.mark.parametrize("name", ["article.avsc", "article.proto"])
-def test_a_line_that_does_not_fit_is_refused_with_the_reason(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+@pytest.mark.parametrize(
+    ("name", "line", "wrong"),
+    [
+        ("article.avsc", b'{"id": "a", "title": 4711, "body": "x"}', r"Article\.title is of type int"),
+        ("article.avsc", b'{"id": "a"}', r"Article\.body is of type NoneType"),
+        ("article.avsc", b"[4711]", "the line is of type list"),
+        ("article.proto", b'{"id": "a", "title": 4711}', "title has another type"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_refused_with_its_field(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, line: bytes, wrong: str
 ) -> None:
-    """A first try should end with an error, not with a record that nobody can read."""
+    """A first try should end with an error, not with a record that nobody can read; the value is not repeated."""
     client = client_of(registry, monkeypatch)
     encode = registered_encoder(schema_file(name, tmp_path), client, "articles-value")
-    with pytest.raises(FatalError, match="does not fit the schema"):
-        encode(b'{"id": 7, "body": ["x"]}')
+    with pytest.raises(InvalidArticle, match=f"does not fit the schema in .*{name}: {wrong}$") as refused:
+        encode(line)
+    assert "4711" not in str(refused.value)
+
+
+@pytest.mark.broker
+def test_a_line_that_does_not_fit_is_named_by_its_place(
+    registry: Registry, topics: Topics, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """File, line and field, for a wrong field as for a wrong id."""
+    file = tmp_path / "articles.jsonl"
+    for name, value in topics.environment.items():
+        monkeypatch.setenv(name, value)
+    client_of(registry, monkeypatch)
+    for line, wrong in (
+        ({"id": "b", "title": 1, "body": "x"}, r".*\.title is of type int"),
+        ({"id": ""}, "id is empty"),
+    ):
+        file.write_text(json_lines(article("a"), line))
+        with pytest.raises(FatalError, match=rf"articles\.jsonl, line 2: {wrong}"):
+            publish_lines([file], schema_file("article.avsc", tmp_path))
 
 
 @pytest.mark.parametrize(("suffix", "text"), [(".avsc", '{"type": "recordd"}'), (".proto", "message {")])
