@@ -22,6 +22,13 @@ def test_the_page_in_deploy_is_true() -> None:
     assert PAGE.read_text(encoding="utf-8") == settings_page(), f"out of date; run: {COMMAND}"
 
 
+def test_every_setting_is_one_row_of_the_page() -> None:
+    """Also one whose default is two line breaks."""
+    rows = [line for line in settings_page().splitlines() if line.startswith("| `") and line.endswith(" |")]
+    assert len(list(all_rows())) + 1 == len(rows)
+    assert any("PARAGRAPH_SEPARATOR` | text | `\"\\n\\n\"` |" in row for row in rows)
+
+
 def test_the_command_prints_the_page() -> None:
     """The command that the page names writes that page."""
     assert run("settings", "--markdown").stdout == settings_page()

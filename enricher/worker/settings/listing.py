@@ -88,7 +88,10 @@ def masked_text(name: str, value: object) -> str:
         return json.dumps(shown_properties(value) if name == "properties" else value)
     if isinstance(value, Path):
         return str(value)
-    return json.dumps(value) if isinstance(value, tuple | list) else shown_text(str(value))
+    if isinstance(value, tuple | list):
+        return json.dumps(value)
+    text = shown_text(str(value))
+    return text if text.isprintable() else json.dumps(text)  # a line break would break the list, and the table of the page
 
 
 def _kind(name: str, field: FieldInfo) -> str:
