@@ -128,6 +128,11 @@ class Record:
         return self._list_of("regressions", Regression)
 
     @property
+    def dropped_fields(self) -> tuple[str, ...]:
+        """The optional fields of the article that were wrong, and without which it was enriched."""
+        return tuple(self.fields.get("dropped_fields", ()))
+
+    @property
     def coverage(self) -> Coverage:
         """How much of the article the model saw."""
         return Coverage(**self.fields["coverage"])

@@ -86,6 +86,8 @@ def parsed(values: dict[str, Any]) -> dict[str, Any]:
             fields.pop("regressions", None)
         fields["tasks"] = [task_of(each) for each in fields["tasks"]]
         fields["embeddings"] = [embedding_of(each) for each in fields["embeddings"]]
+    if not fields.get("dropped_fields"):
+        fields.pop("dropped_fields", None)
     metadata = {name: json.loads(text) for name, text in fields.pop("metadata", {}).items()}
     article = {"article": json.loads(fields.pop("article"))} if "article" in fields else {}
     return fields | article | ({"metadata": metadata} if metadata else {})

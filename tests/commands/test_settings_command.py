@@ -26,7 +26,7 @@ def test_every_setting_is_one_row_of_the_page() -> None:
     """Also one whose default is two line breaks."""
     rows = [line for line in settings_page().splitlines() if line.startswith("| `") and line.endswith(" |")]
     assert len(list(all_rows())) + 1 == len(rows)
-    assert any("PARAGRAPH_SEPARATOR` | text | `\"\\n\\n\"` |" in row for row in rows)
+    assert any('PARAGRAPH_SEPARATOR` | text | `"\\n\\n"` |' in row for row in rows)
 
 
 def test_the_command_prints_the_page() -> None:

@@ -31,7 +31,7 @@ BAD = {
     "JSON but no object": (b'["xylophonist"]', "decode"),
     "body missing": (b'{"id": "a", "title": "xylophonist"}', "decode"),
     "id of the wrong type": (b'{"id": 7, "body": "xylophonist"}', "decode"),
-    "title of the wrong type": (b'{"id": "a", "title": 5, "body": "xylophonist"}', "decode"),
+    "body of the wrong type": (b'{"id": "a", "body": 5, "title": "xylophonist"}', "decode"),
     "invalid UTF-8": (b'{"id": "a", "body": "xylophonist \xff"}', "decode"),
     "a lone surrogate": (b'{"id": "a", "body": "xylophonist \\ud800"}', "decode"),
     "no text": (b'{"id": "a", "body": ""}', "decode"),
@@ -40,8 +40,9 @@ BAD = {
     "10 MB of text": (orjson.dumps({"id": "a", "body": "xylophonist " * 840_000}), "decode"),
     "an id of 10 kB": (orjson.dumps({"id": "x" * 10_000, "body": "xylophonist"}), "decode"),
 }
-FINE = {
+FINE: dict[str, dict[str, object]] = {
     "no entities": {"id": "plain", "body": "it rained all day and nothing happened."},
+    "optional fields of the wrong type": {"id": "wrong", "title": 5, "url": [CANARY], "body": "It rained in Berlin."},
     "emoji": {"id": "emoji", "body": "\U0001f600\U0001f680 \U0001f1eb\U0001f1f7"},
     "combining characters": {"id": "combining", "body": "Zoe\u0308 Bru\u0308ck lives in Sa\u0303o Paulo."},
     "right to left": {"id": "rtl", "body": "\u0623\u0646\u062c\u064a\u0644\u0627 in Berlin"},
@@ -74,7 +75,7 @@ def test_each_kind_of_bad_input_gives_one_dead_letter(
     for kind, (value, _) in BAD.items():
         inputs += [Sent(kind.encode(), value, headers), as_sent(GOOD)]
     places = publish(topics.bootstrap_servers, topics.input, [*inputs, *map(as_sent, FINE.values())])
-    run_worker(topics, monkeypatch, model)
+    counters = run_worker(topics, monkeypatch, model)
     records = read_all(topics.bootstrap_servers, topics.output)
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *dead], places)
@@ -89,6 +90,9 @@ def test_each_kind_of_bad_input_gives_one_dead_letter(
         ours = b" ".join(value or b"" for name, value in reason.items() if name.startswith("enricher.dlq."))
         assert CANARY.encode() not in ours, kind
     assert len(records) == len(BAD) + len(FINE)
+    values = [orjson.loads(message.value() or b"") for message in records]
+    assert [("wrong", ["title", "url"])] == [(v["id"], v["dropped_fields"]) for v in values if "dropped_fields" in v]
+    assert {"title": 1, "url": 1} == counters.dropped_fields
 
 
 def test_tombstones_pass_through_in_order(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model) -> None:

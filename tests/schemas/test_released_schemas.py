@@ -16,6 +16,7 @@ from enricher.worker.contracts import SchemaType, record_schema
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 RELEASED = sorted(path for path in (SCHEMAS / "released").glob("*/*") if path.is_file())
 _BODY = "an array of paragraphs was accepted, too: a text still is"
+_TIMES = "times as numbers were accepted, too: a text still is"
 _ON_REQUEST = "other content types, and headers of events, come only if an operator asks for them"
 ACCEPTED = {
     ("before-0.1.0", f"enriched-record-headers.v{version}.schema.json"): dict.fromkeys(
@@ -28,6 +29,7 @@ ACCEPTED = {
         for name in ("title", "language", "source", "url", "published_at")
     }
     | dict.fromkeys(("/properties/body/type", "/properties/body/items", "/anyOf"), _BODY)
+    | dict.fromkeys([f"/properties/published_at/{each}" for each in ("type", "minimum", "maximum")], _TIMES)
 }
 """Differences that were decided on, with the reason, by release and file. Nobody depends on an unreleased format."""
 

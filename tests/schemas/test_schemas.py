@@ -180,7 +180,7 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     """A field that only one side knows is a field that somebody waits for in vain."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
-    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}")
+    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}", ("title",))
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
     coverage, number = Coverage(1, 1, truncated=False), TaskCard("mood", "regression", CARD, "mean")

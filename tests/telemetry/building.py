@@ -45,6 +45,7 @@ def some_counters() -> Counters:
         "topics": TaskCounts(windows=30, real_tokens=3_000, busy_s=3.0, outcomes=Counter(ran=30, skipped=9, failed=1)),
     }
     counters.labels = Counter({("ner", "ORG"): 300, ("ner", "PER"): 100, ("topics", "Sport"): 30})
+    counters.dropped_fields.update(["url", "url"])
     counters.rebalances.update(["assigned", "revoked"])
     for value in (0.003, 0.2, 0.2, 4.0):
         counters.latency_s.add(value)

@@ -108,6 +108,12 @@ THROUGHPUT = Row(
             ),
         ),
         lines(
+            "Optional fields dropped",
+            Unit.PER_SECOND,
+            ("sum by (enricher_field) (rate(enricher_articles_fields_dropped_total{@}[~]))", "{{enricher_field}}"),
+            note="The articles are enriched without them; a publisher writes another type, or too much.",
+        ),
+        lines(
             "Limits of dead letters",
             Unit.SHARE,
             (

@@ -102,7 +102,7 @@ class _Sending:
         self.refused = 0
         """Lines that were left out, because they have no id that a worker accepts."""
         self.first_refused = ""
-        """Where the first of them is, and why it was left out."""
+        """The first of them: its place, and why it was left out."""
         self._committed = 0
 
     def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:

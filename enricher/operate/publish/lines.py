@@ -87,7 +87,7 @@ def check_lines(inputs: Inputs, reader: ArticleReader) -> int:
 
 
 def place_of(line: Line) -> str:
-    """Where a line is, for messages."""
+    """The place of a line, for messages."""
     return f"{line.source}, line {line.number + 1}"
 
 

@@ -70,6 +70,8 @@ def _as_json(record: Document) -> Document:
     else:
         for name in (*_LISTS, REGRESSIONS):  # Protobuf cannot tell an empty list from none
             document.pop(name, None)
+    if not document.get("dropped_fields"):
+        document.pop("dropped_fields", None)  # the same
     metadata = {name: orjson.loads(text) for name, text in document.pop("metadata", {}).items()}
     return document | ({"metadata": metadata} if metadata else {})
 

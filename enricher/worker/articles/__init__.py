@@ -6,7 +6,7 @@ events, `encoder` makes the message of a finished ticket; `written` reads record
 files but those that protoc reads; the wall clock is an argument.
 """
 
-from enricher.worker.articles.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.worker.articles.articles import MAX_ID_CHARS, decode_article
 from enricher.worker.articles.cloudevents import EventHeaders, default_source
 from enricher.worker.articles.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
 from enricher.worker.articles.enriched import (
@@ -26,6 +26,7 @@ from enricher.worker.articles.headers import (
     record_headers,
 )
 from enricher.worker.articles.mapping import FieldMapping
+from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS
 from enricher.worker.articles.reader import ArticleReader
 from enricher.worker.articles.record_formats import FORMATS
 from enricher.worker.articles.writers import RecordWriter, record_writer

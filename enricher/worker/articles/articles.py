@@ -8,7 +8,6 @@ read than the articles.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 from unicodedata import category
 
@@ -16,22 +15,11 @@ import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.framing import ID_MAGIC, ID_PREFIX_BYTES
+from enricher.worker.articles.optional import OPTIONAL_FIELDS, optional_texts
 from enricher.worker.records import Article
 
 MAX_ID_CHARS = 512
 """Long enough for any URL or hash in use as an id, short enough for a log line and an index key."""
-
-METADATA_FIELDS = ("language", "source", "url", "published_at")
-"""The fields of an article that its enriched record repeats."""
-
-MAX_CHARS: Mapping[str, int] = {
-    "title": 100_000,
-    "language": 256,
-    "source": 2_048,
-    "url": 8_192,
-    "published_at": 256,
-}
-"""Longest optional fields. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
 
 PARAGRAPH_SEPARATOR = "\n\n"
 """The text that joins a body that is an array of strings, unless the settings say otherwise."""
@@ -50,32 +38,30 @@ def decode_article(
     max_article_chars: int,
     max_value_bytes: int = sys.maxsize,
     paragraph_separator: str = PARAGRAPH_SEPARATOR,
+    drop_wrong: bool = False,
 ) -> Article:
     """Read one article; title and body together may have `max_article_chars` Unicode code points.
 
     A value above `max_value_bytes` is not parsed: nested arrays take 0.15 s and 50 MB of memory per megabyte. A schema id
     prefix of Confluent and a UTF-8 byte order mark (RFC 8259, section 8.1) are skipped. The last of duplicate keys counts.
+    `drop_wrong`: read the article without the optional fields that are wrong.
     NaN, infinite numbers, lone surrogates and more than 1024 levels are not JSON, in any field.
 
     Raises only InvalidArticle; its message names the rule and the field, never the content.
     """
     document = read_document(value, max_value_bytes)
     # Each field is nearly always a string, and a call costs more than the question whether it is one.
-    id_text, title, body, separator = document.get("id"), document.get("title"), document.get("body"), None
+    id_text, body, separator = document.get("id"), document.get("body"), None
     if type(id_text) is not str:
         raise InvalidArticle(not_an_id(id_text) if "id" in document else "id is missing")
-    if type(title) is not str:
-        title = "" if title is None else string("title", title)
     if type(body) is not str:
         if "body" not in document:
             raise InvalidArticle("body is missing")
         body, separator = join_paragraphs(body, paragraph_separator, max_article_chars), paragraph_separator
-    metadata = {
-        name: text if type(text) is str else string(name, text)
-        for name in METADATA_FIELDS
-        if (text := document.get(name)) is not None  # null counts as absent: many serialisers write every field
-    }
-    article = Article(id_text, title, body, metadata, None, separator)
+    # Null counts as absent: many serialisers write every field.
+    optional = {name: found for name in OPTIONAL_FIELDS if (found := document.get(name)) is not None}
+    texts, dropped = optional_texts(optional, drop_wrong=drop_wrong)
+    article = Article(id_text, texts.pop("title", ""), body, texts, None, separator, dropped=dropped)
     check_article(article, max_article_chars)
     return article
 
@@ -114,21 +100,9 @@ def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "
     return separator.join(body)
 
 
-def string(name: str, value: object, *, at: str = "") -> str:
-    """The value, which must be a string. Raises InvalidArticle."""
-    if not isinstance(value, str):
-        raise InvalidArticle(f"{name} is not a string{at}")
-    return value
-
-
 def check_article(article: Article, max_article_chars: int) -> None:
-    """Check the bounds of all fields. Raises InvalidArticle."""
+    """Check the bounds of id, title and body. Raises InvalidArticle."""
     check_id(article.id)
-    for name, text in article.metadata.items():
-        if len(text) > MAX_CHARS[name]:
-            raise _too_long(name, text)
-    if len(article.title) > MAX_CHARS["title"]:
-        raise _too_long("title", article.title)
     _check_texts(article, max_article_chars)
 
 
@@ -169,10 +143,6 @@ def check_id(text: str) -> None:
         raise InvalidArticle("id is empty")
     if len(text) > MAX_ID_CHARS:
         raise InvalidArticle(f"id has {len(text)} characters, at most {MAX_ID_CHARS} are allowed")
-
-
-def _too_long(name: str, text: str) -> InvalidArticle:
-    return InvalidArticle(f"{name} has {len(text)} characters, at most {MAX_CHARS[name]} are allowed")
 
 
 def _check_texts(article: Article, max_article_chars: int) -> None:

@@ -110,6 +110,8 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
         fields["metadata"] = orjson.Fragment(article.further)
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
+    if article.dropped:
+        fields["dropped_fields"] = list(article.dropped)
     fields["entities"] = written
     fields["model"] = _model_values(principal(record.tasks).task.model)
     fields["coverage"] = _coverage_values(record.coverage)

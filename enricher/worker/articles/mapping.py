@@ -12,14 +12,13 @@ import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.articles import (
-    METADATA_FIELDS,
     PARAGRAPH_SEPARATOR,
     check_article,
     check_id,
     join_paragraphs,
     not_an_id,
-    string,
 )
+from enricher.worker.articles.optional import METADATA_FIELDS, OPTIONAL_FIELDS, optional_texts
 from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, put
 from enricher.worker.records import Article
 
@@ -67,7 +66,8 @@ class FieldMapping:
     """Finds the fields of articles. Fields that are not named are where `schemas/article.v1.schema.json` says.
 
     `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to more values to keep,
-    by the name to keep them under. `scalar_ids`: accept numbers and booleans as ids. Raises ValueError.
+    by the name to keep them under. `scalar_ids`: accept numbers and booleans as ids. `drop_wrong`: read articles without
+    the optional fields that are wrong. Raises ValueError.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class FieldMapping:
         metadata: Mapping[str, str] | None = None,
         paragraph_separator: str = PARAGRAPH_SEPARATOR,
         scalar_ids: bool = False,
+        drop_wrong: bool = False,
     ) -> None:
         fields, metadata = fields or {}, metadata or {}
         check_fields(fields)
@@ -84,6 +85,7 @@ class FieldMapping:
         where = {name: fields.get(name, f"/{name}") for name in FIELDS}
         names = {name: parse_pointer(each) for name, each in where.items() if not is_beside(each)}
         self.paragraph_separator = paragraph_separator
+        self.drop_wrong = drop_wrong
         self.is_default = not (fields or metadata or scalar_ids)
         """True if articles are where `decode_article` reads them, and nothing more is kept."""
         self._mapped = frozenset(fields)
@@ -91,12 +93,12 @@ class FieldMapping:
         self._id_names = names.get("id")
         self._beside = None if "id" in names else _finder_beside(where["id"])
         self._finders = {name: finder(each) for name, each in names.items()}
-        self._find_title, self._find_body = self._finders["title"], self._finders["body"]
+        self._find_body = self._finders["body"]
         # A value at the top level of a document, as most are, is found by its key: a third of the time of a call.
         self._keys = {name: each[0] for name, each in names.items() if len(each) == 1}
-        self._id_key, self._title_key, self._body_key = map(self._keys.get, ("id", "title", "body"))
-        self._flat = tuple((name, self._keys[name]) for name in METADATA_FIELDS if name in self._keys)
-        self._deep = tuple(name for name in METADATA_FIELDS if name not in self._keys)
+        self._id_key, self._body_key = self._keys.get("id"), self._keys.get("body")
+        self._flat = tuple((name, self._keys[name]) for name in OPTIONAL_FIELDS if name in self._keys)
+        self._deep = tuple(name for name in OPTIONAL_FIELDS if name not in self._keys)
         self._further = tuple((name, finder(parse_pointer(each))) for name, each in metadata.items())
         self._more = bool(self._deep or self._further)
         self._scalar_ids = scalar_ids
@@ -115,22 +117,16 @@ class FieldMapping:
         id_text = document.get(self._id_key) if self._id_key else self._id(document, raw)
         if type(id_text) is not str:
             id_text = self._other_id(document, raw, defaults)
-        title = document.get(self._title_key) if self._title_key else self._find_title(document)
-        if type(title) is not str:
-            title = "" if title is None or title is MISSING else string("title", title, at=self._at["title"])
         body, separator = document.get(self._body_key) if self._body_key else self._find_body(document), None
         if type(body) is not str:
             body, separator = self._body_text(document, max_article_chars), self.paragraph_separator
-        metadata = {
-            name: text if type(text) is str else string(name, text, at=self._at[name])
-            for name, key in self._flat
-            if (text := document.get(key)) is not None
-        }
+        optional = {name: value for name, key in self._flat if (value := document.get(key)) is not None}
         further = None
         if defaults or self._more:
-            metadata = self._all_metadata(document, metadata, defaults or {})
+            optional = self._all_optional(document, optional, defaults or {})
             further = self._further_json(document)
-        article = Article(id_text, title, body, metadata, further, separator)
+        texts, dropped = optional_texts(optional, drop_wrong=self.drop_wrong, at=self._at)
+        article = Article(id_text, texts.pop("title", ""), body, texts, further, separator, dropped=dropped)
         check_article(article, max_article_chars)
         return article
 
@@ -174,18 +170,14 @@ class FieldMapping:
             raise InvalidArticle(f"body is missing{self._at['body']}")
         return join_paragraphs(body, self.paragraph_separator, max_chars, at=self._at["body"])
 
-    def _all_metadata(
-        self, document: dict[str, Any], flat: Mapping[str, str], defaults: Mapping[str, str | None]
-    ) -> dict[str, str]:
-        """The metadata, with values from deeper in the document and with the defaults, in the usual order."""
+    def _all_optional(
+        self, document: dict[str, Any], flat: Mapping[str, object], defaults: Mapping[str, str | None]
+    ) -> dict[str, object]:
+        """The optional fields, with values from deeper in the document and with the defaults, in the usual order."""
         every: dict[str, object] = {name: text for name, text in defaults.items() if name not in self._mapped}
         every |= flat
         every |= {name: value for name in self._deep if (value := self._value_of(name, document)) is not None}
-        return {
-            name: string(name, value, at=self._at[name])
-            for name in METADATA_FIELDS
-            if (value := every.get(name)) is not None
-        }
+        return {name: value for name in OPTIONAL_FIELDS if (value := every.get(name)) is not None}
 
     def _further_json(self, document: dict[str, Any]) -> bytes | None:
         """The values of `articles.metadata` as a JSON object; None if the document has none of them.

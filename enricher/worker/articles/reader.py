@@ -73,6 +73,7 @@ class ArticleReader:
                 max_article_chars=self._max_article_chars,
                 max_value_bytes=self._max_value_bytes,
                 paragraph_separator=self._mapping.paragraph_separator,
+                drop_wrong=self._mapping.drop_wrong,
             )
         # Calls that do nothing would take a twentieth of the time.
         frame = None if self._decoders is None else self._frame(value, raw.headers)

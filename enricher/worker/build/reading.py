@@ -44,6 +44,7 @@ def _mapping(settings: Settings, fields: dict[str, str]) -> FieldMapping:
         metadata=articles.metadata,
         paragraph_separator=articles.paragraph_separator,
         scalar_ids=articles.scalar_ids,
+        drop_wrong=articles.wrong_optional == "drop",
     )
 
 

@@ -15,12 +15,13 @@ log = logging.getLogger("enricher.worker.commands.run")
 
 def describe(counters: Counters) -> str:
     """The counts in one line."""
-    seconds = counters.working_s
+    seconds, dropped = counters.working_s, dict(counters.dropped_fields)
     return (
         f"{counters.published} published ({counters.records} enriched, {counters.dead_letters.total()} dead letters, "
         f"{counters.tombstones} tombstones) in {seconds:.1f} s, {counters.published / max(seconds, 1e-9):.1f}/s; "
         f"{counters.windows} windows in {counters.batches} batches, {100 * counters.padding_share:.1f} % padding; "
         f"{counters.transactions} transactions, {counters.recoveries} recoveries"
+        + (f"; optional fields dropped: {', '.join(f'{n} {name}' for name, n in dropped.items())}" if dropped else "")
     )
 
 

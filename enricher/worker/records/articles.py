@@ -100,6 +100,8 @@ class Article:
     """The separator of the body's parts, if it was an array of strings."""
     document: bytes | None = None
     """The whole document as JSON, kept if the record is to contain it."""
+    dropped: tuple[str, ...] = ()
+    """The optional fields that it had, but not as text within their bounds."""
     language: str | None = None
     """Its language, as far as tasks are chosen by it; set only for a worker with such tasks."""
 

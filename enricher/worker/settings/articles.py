@@ -62,6 +62,13 @@ class ArticleSettings(Group):
         "are refused: they are rounded when they are read, so two of them could become one id.",
     )
 
+    wrong_optional: Literal["drop", "dead_letter"] = Field(
+        "drop",
+        description="What becomes of an article with an optional field (`title`, `language`, `source`, `url`, "
+        "`published_at`) of another type than text, or beyond its bound. `drop`: it is enriched without the field, which "
+        "the record names in `dropped_fields`, and which is counted. A `published_at` may be a whole number: seconds since "
+        "1970 below 100,000,000,000, else milliseconds; 0 counts as absent.",
+    )
     max_value_bytes: int = Field(
         4_194_304,
         ge=1_000,

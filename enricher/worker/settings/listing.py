@@ -91,7 +91,9 @@ def masked_text(name: str, value: object) -> str:
     if isinstance(value, tuple | list):
         return json.dumps(value)
     text = shown_text(str(value))
-    return text if text.isprintable() else json.dumps(text)  # a line break would break the list, and the table of the page
+    return (
+        text if text.isprintable() else json.dumps(text)
+    )  # a line break would break the list, and the table of the page
 
 
 def _kind(name: str, field: FieldInfo) -> str:

@@ -52,6 +52,8 @@ class Counters:
     records: int = 0
     entities: int = 0
     tombstones: int = 0
+    dropped_fields: Counter[str] = field(default_factory=Counter)
+    """Optional fields of committed articles that were wrong and dropped, by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Counts by `stage:error_type`."""
     windows: int = 0
@@ -183,9 +185,11 @@ class Counters:
 
     def _count_outcome(self, outcome: Outcome | None) -> None:
         match outcome:
-            case EnrichedRecord(entities=entities, labels=labels):
+            case EnrichedRecord(article=article, entities=entities, labels=labels):
                 self.records += 1
                 self.entities += len(entities)
+                if article.dropped:
+                    self.dropped_fields.update(article.dropped)
                 for key, count in labels.items():
                     self._count_label(key, count)
             case Tombstone():

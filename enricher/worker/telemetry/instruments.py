@@ -87,6 +87,9 @@ INSTRUMENTS: tuple[Instrument, ...] = (
            "How much of each limit in `dead_letters` is used up, with what earlier processes counted. At 1 the worker ends "
            "before the next dead letter.",
            lambda seen: by(seen.snapshot().dead_letter_limits), ("enricher.limit",)),
+    _counter("enricher.articles.fields.dropped", "{field}",
+             "Optional fields of committed articles that were of another type or too long, and were dropped, by name.",
+             lambda seen: by(seen.counters.dropped_fields.copy()), ("enricher.field",)),
     _counter("enricher.entities", "{entity}", "Entities in committed records.",
              lambda seen: one(seen.counters.entities)),
     _histogram("enricher.article.latency", "s",

@@ -53,6 +53,8 @@ def json_of(values: Mapping[str, Any]) -> bytes:
         record.pop("tasks", None)
     if metadata := record.pop("metadata", None):
         record["metadata"] = {name: _fragment(text) for name, text in metadata.items()}
+    if not record.get("dropped_fields"):
+        record.pop("dropped_fields", None)
     if "article" in record:
         record["article"] = _fragment(record["article"])
     return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)

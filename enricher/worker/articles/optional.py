@@ -1,0 +1,76 @@
+"""Reads the optional fields of an article: what each may be, and what becomes of one that is something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import TypeGuard
+
+from enricher.errors import InvalidArticle
+
+METADATA_FIELDS = ("language", "source", "url", "published_at")
+"""The fields of an article that its enriched record repeats."""
+
+OPTIONAL_FIELDS = ("title", *METADATA_FIELDS)
+
+MAX_CHARS: Mapping[str, int] = {
+    "title": 100_000,
+    "language": 256,
+    "source": 2_048,
+    "url": 8_192,
+    "published_at": 256,
+}
+"""Longest optional fields. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
+
+_1970 = datetime(1970, 1, 1)  # noqa: DTZ001  without a zone, whose text would be +00:00
+_SECONDS_BELOW = 100_000_000_000
+"""A smaller number is a time in seconds, until the year 5138; a larger one in milliseconds, from 1973 on."""
+
+
+def optional_texts(
+    values: Mapping[str, object], *, drop_wrong: bool, at: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The texts of these fields, and the names of those that were dropped because they can be none.
+
+    Without `drop_wrong` it raises InvalidArticle instead. `at`: where each was found, for messages. A `published_at` of 0
+    is neither: serializers write it for a time that is not set.
+    """
+    texts: dict[str, str] = {}
+    dropped: list[str] = []
+    for name, value in values.items():
+        if type(value) is str and len(value) <= MAX_CHARS[name]:
+            texts[name] = value
+        elif not (name == "published_at" and _is_whole(value) and value == 0):
+            try:
+                texts[name] = _text(name, value, at.get(name, ""))
+            except InvalidArticle:
+                if not drop_wrong:
+                    raise
+                dropped.append(name)
+    return texts, tuple(dropped)
+
+
+def _text(name: str, value: object, at: str) -> str:
+    """The text of a field, of a time also if it is a number. Raises InvalidArticle."""
+    if name == "published_at" and _is_whole(value):
+        return _time_text(int(value), at)
+    if not isinstance(value, str):
+        raise InvalidArticle(f"{name} is not a string{at}")
+    if len(value) > MAX_CHARS[name]:
+        raise InvalidArticle(f"{name} has {len(value)} characters, at most {MAX_CHARS[name]} are allowed")
+    return value
+
+
+def _is_whole(value: object) -> TypeGuard[int | float]:
+    """Whether a value is what JSON calls an integer, which `1.0` is, too."""
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def _time_text(number: int, at: str) -> str:
+    """A time since 1970 as RFC 3339 in UTC, like that of Avro's logical types. Raises InvalidArticle."""
+    try:
+        time = _1970 + (timedelta(seconds=number) if abs(number) < _SECONDS_BELOW else timedelta(milliseconds=number))
+    except OverflowError:
+        raise InvalidArticle(f"published_at is outside of the years 1 to 9999{at}") from None
+    return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds") + "Z"
