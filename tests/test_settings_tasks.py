@@ -94,7 +94,7 @@ def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.M
             {"source": "/a", "treshold": 0.5},
             "a.treshold: no such setting; did you mean threshold? (see",
         ),
-        ({"source": "/a", "threshold": 1}, "a.threshold: Input should be less than 1"),
+        ({"source": "/a", "threshold": 1}, "a.threshold: a threshold is above 0 and below 1"),
         ({"source": "/a", "kind": "translation"}, f"a.kind: Input should be {KINDS_IN_WORDS}"),
         ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),
         ({"source": "/a", "languages": ["e n"]}, "a.languages: language tags (BCP 47) are expected"),
@@ -119,7 +119,7 @@ def test_a_field_that_is_wrong_in_the_file_is_told_by_its_file(monkeypatch: pyte
     """Also if the environment sets another field of the task."""
     Path("enricher.toml").write_text('[tasks.a]\nsource = "/a"\nthreshold = 2\n', "utf-8")
     in_environment(monkeypatch, {"a": {"default": False}})
-    assert "enricher.toml: tasks.a.threshold: Input should be less than 1" == mistake()
+    assert "enricher.toml: tasks.a.threshold: a threshold is above 0 and below 1" == mistake()
 
 
 @pytest.mark.parametrize("name", ["Topic", "my topic", "", "-a", "tópico", "a" * 41, "a.b", "a\n"])
@@ -171,7 +171,8 @@ def test_settings_without_effect_beside_tasks_are_refused(
         ("mean", "pooling", "max", True),
         (None, "pooling", "mean", True),
         (None, "pooling", "max", False),
-        (None, "threshold", 0.3, False),
+        (None, "threshold", 0.3, True),
+        (None, "threshold", {"PER": 0.3}, True),
         ("single", "threshold", 0.3, False),
         ("single", "vector", "float16", False),
         ("mean", "threshold", 0.3, False),
@@ -192,3 +193,18 @@ def test_settings_without_effect_on_what_the_checkpoint_finds_are_refused(
             SettingsError, match=rf"tasks\.a\.{setting} (has no effect|is 161, but .* takes 160 at most)"
         ):
             plan_tasks(load_settings())
+
+
+def test_a_threshold_for_a_label_that_the_model_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have no effect; the names are those of records, without the prefixes of the model's."""
+    in_environment(monkeypatch, {"a": {"source": str(REFERENCE / "bert"), "threshold": {"PER": 0.3, "B-PER": 0.3}}})
+    with pytest.raises(SettingsError, match=r"tasks\.a\.threshold names B-PER, but the labels of .* are .*PER"):
+        plan_tasks(load_settings())
+
+
+def test_a_threshold_may_be_a_table_of_the_toml_file() -> None:
+    """One for each label, within the same bounds."""
+    Path("enricher.toml").write_text('[tasks.a]\nsource = "/a"\n[tasks.a.threshold]\nPER = 0.9\n', "utf-8")
+    assert {"PER": 0.9} == load_settings().tasks["a"].threshold
+    Path("enricher.toml").write_text('[tasks.a]\nsource = "/a"\n[tasks.a.threshold]\nPER = 0\n', "utf-8")
+    assert "enricher.toml: tasks.a.threshold: a threshold is above 0 and below 1" == mistake()

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from enricher.operate.verify import command as verify
+from enricher.operate.verify.command import recompute_with
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
@@ -20,10 +20,9 @@ def raw(document: object, **fields: Any) -> RawRecord:  # noqa: ANN401  what a r
     return RawRecord(Partition("articles", 3), 1042, value=orjson.dumps(document), **{"key": None, **fields})
 
 
-def test_recomputing_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recomputing_leaves_no_thread_behind() -> None:
     """Each batch has a worker between two files; its threads, the watchdog's among them, end with it."""
-    monkeypatch.setattr(verify, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
-    recomputed = verify.recompute_with(Settings())
+    recomputed = recompute_with(Settings(), tasks_of(Settings(), stub_model(StubEngine())))
     before = set(threading.enumerate())
     for article_id in ("1", "2"):
         (record,) = recomputed([raw({"id": article_id, "body": "It rained all day."})])
@@ -33,9 +32,8 @@ def test_recomputing_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_records_are_recomputed_with_their_keys_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where ids are beside the value, the value alone is no article; what was no article has no record."""
-    monkeypatch.setattr(verify, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "header:name", "body": "/text"}')
-    recomputed = verify.recompute_with(Settings())
+    recomputed = recompute_with(Settings(), tasks_of(Settings(), stub_model(StubEngine())))
     document = {"text": ["It rained", "all day."]}
     named = raw(document, headers=(("name", b"a"), ("name", b"b")))
     values = recomputed([raw(document, key=b"k"), named, named])
@@ -44,9 +42,8 @@ def test_records_are_recomputed_with_their_keys_and_headers(monkeypatch: pytest.
 
 def test_a_whole_article_with_line_ends_is_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values are not lines: a publisher may indent its JSON, and the record repeats it as it is."""
-    monkeypatch.setattr(verify, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
     monkeypatch.setenv("ENRICHER_OUTPUT__ARTICLE", "whole")
-    recomputed = verify.recompute_with(Settings())
+    recomputed = recompute_with(Settings(), tasks_of(Settings(), stub_model(StubEngine())))
     indented = RawRecord(Partition("articles", 0), 0, None, b'{\n  "id": "1",\r\n  "body": "It rained."\n}')
     values = recomputed([indented, indented])
     assert ["1", "1"] == [value and orjson.loads(value)["id"] for value in values]

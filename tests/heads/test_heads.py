@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rules.building import P0, raw
+from rules.building import P0, answer, part_of, raw, spans_of_words
 
-from enricher.worker.heads import ClassHead, EmbeddingHead
+from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.pooling import pool
-from enricher.worker.records import ModelCard, OwnedRow, Part, Pooling, TaskCard, Ticket
+from enricher.worker.heads.thresholds import Threshold
+from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Part, Pooling, TaskCard, Ticket
 
 MODEL = ModelCard("model", "0", "fp32")
 PART = Part(Ticket(raw(0), 0.0))
@@ -66,6 +67,37 @@ def test_labels_that_may_hold_together_are_all_those_above_the_threshold() -> No
     answers = rows((2, [0.1, -0.1, 3.0]))
     assert ["c", "a"] == [each["label"] for each in head.find(PART, answers)]
     assert [] == ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.99).find(PART, answers)
+
+
+def test_each_of_several_labels_may_have_its_own_threshold() -> None:
+    """A label that is not named has the default of the kind."""
+    head = ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold={"a": 0.9, "b": 0.4})
+    assert ["c", "b"] == [each["label"] for each in head.find(PART, rows((2, [0.1, -0.1, 3.0])))]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "kept"),
+    [
+        (None, ["Ada", "Oslo"]),
+        (0.5, ["Ada"]),
+        (0.95, []),
+        ({"PER": 0.95}, ["Oslo"]),
+        ({"LOC": 0.3}, ["Ada"]),
+        ({"LOC": 0.2}, ["Ada", "Oslo"]),
+        ({}, ["Ada", "Oslo"]),
+    ],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_entities_below_the_threshold_are_left_out(threshold: Threshold, kept: list[str], *, several: bool) -> None:
+    """One for all labels, or one for each; a score that is equal to it is enough. Also where tasks are named."""
+    part = part_of("", "Ada Oslo", spans_of_words(""), spans_of_words("Ada Oslo"))
+    answer(part, [1, 2], scores=[0.9, 0.2])
+    head = EntityHead.of(("O", "B-PER", "B-LOC"), MEAN, names_task=several, threshold=threshold)
+    [[labels]] = part.answers
+    assert isinstance(labels, OwnedLabels)
+    found = head.find(part, [labels])
+    assert kept == [entity["text"] for entity in found]
+    assert {"task"} <= {*found[0]} if found and several else all("task" not in entity for entity in found)
 
 
 def test_extreme_logits_have_probabilities_too() -> None:

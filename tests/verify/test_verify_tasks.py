@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,26 @@ def test_small_differences_of_another_batch_are_alike() -> None:
     other["classifications"][0]["score"] = 0.7507
     other["embeddings"][0]["vector"] = [each * 1.001 for each in vector_of(wanted["embeddings"][0])]
     assert alike(other, wanted)
+
+
+def always(least: float, _finding: object) -> float:
+    """One threshold for every finding."""
+    return least
+
+
+def test_a_finding_at_its_threshold_may_be_missing_in_one_record() -> None:
+    """Another batch gives it a score just below; a finding that is clearly above may not be missing."""
+    wanted = document(record_of_tasks())
+    (entity,), (found,) = wanted["entities"], wanted["classifications"]
+    for listed, score in (("entities", entity["score"]), ("classifications", found["score"])):
+        other = copy.deepcopy(wanted)
+        other[listed] = []
+        for least, may_miss in ((score, True), (score - 0.0019, True), (score - 0.01, False), (0.0, False)):
+            assert may_miss is alike(other, wanted, partial(always, least))
+            assert may_miss is alike(wanted, other, partial(always, least))
+        nearly = copy.deepcopy(wanted)
+        nearly[listed][0]["score"] = score - 0.001
+        assert alike(nearly, wanted, partial(always, score - 0.0015))
 
 
 def test_a_record_of_other_models_is_not_compared() -> None:

@@ -8,13 +8,14 @@ need another Kafka client, so tests/kafka/test_unreadable_batch.py compares it w
 """
 
 from enricher.operate.verify.findings import EARLIER, Check, Place, Report
-from enricher.operate.verify.payload import Recompute
+from enricher.operate.verify.payload import LeastScore, Recompute
 from enricher.operate.verify.verification import VerifyOptions, verify
 from enricher.operate.verify.waiting import watching
 
 __all__ = [
     "EARLIER",
     "Check",
+    "LeastScore",
     "Place",
     "Recompute",
     "Report",

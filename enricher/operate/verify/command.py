@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
@@ -13,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.operate.verify import EARLIER, Check, Recompute, Report, VerifyOptions
+from enricher.operate.verify import EARLIER, Check, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.recomputing import recompute
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.tasks import Tasks, load_tasks
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import Settings, load_settings
@@ -77,9 +78,11 @@ def verify(
         settle_s=config.transaction_timeout_s + _SWEEP_S,
         wait_s=wait_s,
         watch_s=watch_s,
-        recompute=recompute_with(settings) if recompute else None,
         sample=recompute,
     )
+    if recompute:
+        tasks = load_tasks(settings)
+        options = replace(options, recompute=recompute_with(settings, tasks), least_score=least_score_of(tasks))
     report = _verify(config, options)
     if as_json:
         write_line(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
@@ -131,7 +134,18 @@ def _verdict(report: Report) -> str:
     return f"[green]the promise holds[/]{doubts}"
 
 
-def recompute_with(settings: Settings) -> Recompute:
-    """Load the configured model and return a function that enriches inputs with it. Raises ModelError."""
-    tasks = load_tasks(settings)
+def recompute_with(settings: Settings, tasks: Tasks) -> Recompute:
+    """Return a function that enriches inputs with these tasks."""
     return partial(recompute, settings, tasks)
+
+
+def least_score_of(tasks: Tasks) -> LeastScore:
+    """Return a function that knows the thresholds of these tasks. An entity without a task is of the only one."""
+    heads = {head.task.name: head for each in tasks.passes for head in each.heads}
+    of_entities = next((head for head in heads.values() if head.listed_in == "entities"), None)
+
+    def least_score(finding: Mapping[str, Any]) -> float:
+        head = heads.get(finding["task"]) if "task" in finding else of_entities
+        return head.least_score(finding["label"]) if head else 0.0
+
+    return least_score

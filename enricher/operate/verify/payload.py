@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, cast
 
+import orjson
 from confluent_kafka import Message
 
 from enricher.operate.verify.committed import same_topic
@@ -23,6 +24,9 @@ from enricher.worker.records import RawRecord
 Recompute = Callable[[Sequence[RawRecord]], Sequence[bytes | None]]
 """Inputs to the JSON of their enriched records, in the same order; None if there should be none."""
 
+LeastScore = Callable[[Mapping[str, Any]], float]
+"""The least score that an entity or class of a record needs by the threshold of its task; 0 without one."""
+
 _CHUNK = 500
 
 
@@ -30,11 +34,13 @@ _CHUNK = 500
 class PayloadCheck:
     """Compares records with what `recompute` returns for their inputs. Needs two readers, which are in use at once.
 
+    `least_score`: a finding just above it may be in one of the two records alone.
     `topic_id`: that of the input topic now; records that name another one are not compared.
     """
 
     check: Check
     recompute: Recompute
+    least_score: LeastScore
     records: RangeReader
     articles: RangeReader
     input_topic: str
@@ -104,7 +110,7 @@ class PayloadCheck:
         if seen and wanted and not same_model(seen, wanted):
             self.other_models += 1
             return
-        self.check.note(place, ok=seen is not None and wanted is not None and alike(seen, wanted))
+        self.check.note(place, ok=seen is not None and wanted is not None and alike(seen, wanted, self.least_score))
 
 
 def _ignore(_number: int, _offsets: range) -> None:
@@ -116,8 +122,8 @@ def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
     return None if sample >= total else set(random.Random(seed).sample(range(total), sample))  # noqa: S311  not a secret
 
 
-def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """True if everything is equal, scores and vectors within the tolerance."""
+def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any], least_score: LeastScore = lambda _finding: 0.0) -> bool:
+    """True if everything is equal, scores and vectors within the tolerance, findings at a threshold left out."""
     ours, theirs = dict(seen), dict(wanted)
     entities, others = ours.pop("entities", None), theirs.pop("entities", None)
     classes, other_classes = ours.pop("classifications", []), theirs.pop("classifications", [])
@@ -125,11 +131,31 @@ def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     numbers, other_numbers = ours.pop("regressions", None), theirs.pop("regressions", None)
     return (
         ours == theirs
-        and _alike_lists(entities, others)
-        and _alike_lists(_in_order(classes), _in_order(other_classes))
+        and _alike_lists(_certain(entities, others, least_score), _certain(others, entities, least_score))
+        and _alike_lists(
+            _in_order(_certain(classes, other_classes, least_score)),
+            _in_order(_certain(other_classes, classes, least_score)),
+        )
         and alike_vectors(vectors, other_vectors)
         and alike_numbers(numbers, other_numbers)
     )
+
+
+def _certain(findings: Any, others: Any, least_score: LeastScore) -> Any:  # noqa: ANN401  lists, if the record is right
+    """The findings without those at their threshold that the other record lacks: another batch may have moved them below."""
+    if not isinstance(findings, list) or not isinstance(others, list):
+        return findings
+    shared = set(map(_identity, others))
+    return [each for each in findings if _identity(each) in shared or not _is_at_threshold(each, least_score(each))]
+
+
+def _is_at_threshold(finding: Mapping[str, Any], least: float) -> bool:
+    return least > 0 and finding["score"] - least <= SCORE_TOLERANCE
+
+
+def _identity(finding: Mapping[str, Any]) -> bytes:
+    """The finding without its score, as bytes that are equal for equal ones."""
+    return orjson.dumps({**finding, "score": None}, option=orjson.OPT_SORT_KEYS)
 
 
 def _in_order(classes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ from enricher.operate.verify.inputs import Doubts, Inputs, Judge, JudgedRange
 from enricher.operate.verify.ledger import PartitionLedger
 from enricher.operate.verify.order import ByKey, ByPartition
 from enricher.operate.verify.outputs import Outputs
-from enricher.operate.verify.payload import PayloadCheck, Recompute, chosen_of
+from enricher.operate.verify.payload import LeastScore, PayloadCheck, Recompute, chosen_of
 from enricher.operate.verify.waiting import stable_ends, wait_for_group, watch_for
 from enricher.operate.verify.watch import OffsetWatch
 from enricher.worker.kafka.reading.ranges import Progress, RangeReader
@@ -40,13 +40,14 @@ class VerifyOptions:
 
     `settle_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges what
     it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with what
-    this function returns for their inputs.
+    this function returns for their inputs. `least_score`: see `PayloadCheck`.
     """
 
     settle_s: float = 25.0
     wait_s: float | None = None
     watch_s: float = 0.0
     recompute: Recompute | None = None
+    least_score: LeastScore = lambda _finding: 0.0
     sample: int = _EVERYTHING
 
 
@@ -214,6 +215,7 @@ class _Verification:
             payload = PayloadCheck(
                 check=self._checks.payload,
                 recompute=recompute,
+                least_score=self._options.least_score,
                 records=records,
                 articles=articles,
                 input_topic=self._topic,

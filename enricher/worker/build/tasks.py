@@ -135,12 +135,23 @@ def _open(name: str, task: TaskSettings) -> Checkpoint:
             raise SettingsError(
                 f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; it is for {_uses(setting)}"
             )
+    _check_labels(name, task, checkpoint)
     if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
         raise SettingsError(
             f"tasks.{name}.max_window_tokens is {task.max_window_tokens}, but {checkpoint.folder} takes "
             f"{checkpoint.max_window_tokens} at most"
         )
     return checkpoint
+
+
+def _check_labels(name: str, task: TaskSettings, checkpoint: Checkpoint) -> None:
+    """Refuse a threshold for a label that the model does not give: it would have no effect."""
+    known = KINDS[checkpoint.head.kind].labels_of(checkpoint.head)
+    unknown = [label for label in task.threshold if label not in known] if isinstance(task.threshold, dict) else ()
+    if unknown:
+        raise SettingsError(
+            f"tasks.{name}.threshold names {unknown[0]}, but the labels of {checkpoint.folder} are {', '.join(known)}"
+        )
 
 
 def _useless(head: HeadSpec) -> set[str]:

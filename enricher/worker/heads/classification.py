@@ -15,20 +15,23 @@ from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
 from enricher.worker.heads.label_names import class_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
+from enricher.worker.heads.thresholds import Threshold, least_of
 from enricher.worker.records import Classification, Float32Array, OwnedRow, Part, TaskCard, TaskKind
 
 ARCHITECTURE = "ForSequenceClassification"
+_LEAST = 0.5
+"""The default threshold."""
 _SEVERAL = "multi_label_classification"
 _PROBLEM_TYPES = (None, "single_label_classification", _SEVERAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassHead(Head):
-    """Finds classes. `multi_label`: every label above `threshold` holds; else the most probable one does."""
+    """Finds classes. `multi_label`: every label above `threshold` (default: 0.5) holds; else the most probable one does."""
 
     labels: tuple[str, ...]
     multi_label: bool = False
-    threshold: float = 0.5
+    threshold: Threshold = None
 
     kind: ClassVar[TaskKind] = "classification"
     listed_in: ClassVar[str] = "classifications"
@@ -83,6 +86,10 @@ class ClassHead(Head):
         del several
         return cls(task, spec.labels, spec.multi_label, settings.threshold, languages=languages)
 
+    def least_score(self, label: str) -> float:
+        """The threshold, where several labels may hold."""
+        return least_of(self.threshold, label, _LEAST) if self.multi_label else 0.0
+
     def find(self, part: Part, answers: list[OwnedRow]) -> list[Classification]:
         """The classes of an article, the most probable first; none if it has no tokens."""
         del part
@@ -91,7 +98,7 @@ class ClassHead(Head):
             return []
         shares = probabilities(row, multi_label=self.multi_label)
         ranked = sorted(zip(shares, self.labels, strict=True), key=lambda each: -each[0])
-        chosen = [each for each in ranked if each[0] >= self.threshold] if self.multi_label else ranked[:1]
+        chosen = [each for each in ranked if each[0] >= self.least_score(each[1])] if self.multi_label else ranked[:1]
         return [
             {"task": self.task.name, "label": label, "score": round(share * SCORE_STEPS) / SCORE_STEPS}
             for share, label in chosen

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.pooling import pool
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
+from enricher.worker.heads.thresholds import Threshold
 from enricher.worker.records import Article, Float32Array, OwnedRow, Part, TaskCard, TaskKind
 
 Findings = Sequence[Any]
@@ -25,8 +26,8 @@ class HeadSettings(Protocol):
     """The settings of a task that heads read."""
 
     @property
-    def threshold(self) -> float:
-        """Least probability of a label, where several may hold."""
+    def threshold(self) -> Threshold:
+        """Least probability of a finding."""
         ...
 
 
@@ -90,6 +91,11 @@ class Head(ABC):
         return frozenset(cls.settings)
 
     @classmethod
+    def labels_of(cls, spec: HeadSpec) -> tuple[str, ...]:
+        """The labels of its findings, each of which may have a threshold."""
+        return spec.labels
+
+    @classmethod
     @abstractmethod
     def serving(
         cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
@@ -97,6 +103,11 @@ class Head(ABC):
         """The head of a task. `several`: more than one task of the worker is of this kind."""
 
     # ---- articles
+
+    def least_score(self, label: str) -> float:
+        """The least score of a finding with this label; 0 if there is no threshold."""
+        del label
+        return 0.0
 
     @abstractmethod
     def find(self, part: Part, answers: list[Any]) -> Findings:

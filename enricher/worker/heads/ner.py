@@ -14,6 +14,7 @@ from enricher.worker.heads.head import Findings, Head, HeadSettings
 from enricher.worker.heads.label_names import label_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
+from enricher.worker.heads.thresholds import Threshold, least_of
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, Part, TaskCard, TaskKind
 
 ARCHITECTURE = "ForTokenClassification"
@@ -25,14 +26,19 @@ _NO_TASK = TaskCard(NER, NER, ModelCard("", "", ""), named=False)
 
 @dataclass(frozen=True, slots=True)
 class EntityHead(Head):
-    """Finds entities. `names_task`: each carries the name of the task, because the worker has several that find entities."""
+    """Finds entities. `names_task`: each carries the name of the task, because the worker has several that find entities.
+
+    `threshold`: the least score of an entity; None: entities are what the model calls one, whatever the score.
+    """
 
     scheme: LabelScheme
     names_task: bool = False
+    threshold: Threshold = None
 
     kind: ClassVar[TaskKind] = NER
     listed_in: ClassVar[str] = "entities"
     layers: ClassVar[Layers] = "labels"
+    settings: ClassVar[Mapping[str, str]] = {"threshold": "entities"}
     every_record: ClassVar[bool] = True
     leads: ClassVar[bool] = True
     labelled: ClassVar[bool] = True
@@ -47,9 +53,10 @@ class EntityHead(Head):
         languages: Languages | None = None,
         *,
         names_task: bool = False,
+        threshold: Threshold = None,
     ) -> EntityHead:
         """The head with these label names. Without a task: for runs whose records nobody writes."""
-        return cls(task, LabelScheme.from_labels(labels), names_task, languages=languages)
+        return cls(task, LabelScheme.from_labels(labels), names_task, threshold, languages=languages)
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
@@ -76,8 +83,16 @@ class EntityHead(Head):
         cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
     ) -> EntityHead:
         """The head of a task; entities name it if several tasks find some."""
-        del settings
-        return cls.of(spec.labels, task, languages, names_task=several)
+        return cls.of(spec.labels, task, languages, names_task=several, threshold=settings.threshold)
+
+    @classmethod
+    def labels_of(cls, spec: HeadSpec) -> tuple[str, ...]:
+        """The types of entities, without the prefixes of IOB2."""
+        return tuple(dict.fromkeys(kind for kind, _ in LabelScheme.from_labels(spec.labels).meanings if kind))
+
+    def least_score(self, label: str) -> float:
+        """The threshold; without one, the score of an entity does not matter."""
+        return least_of(self.threshold, label, 0.0)
 
     def find(self, part: Part, answers: list[OwnedLabels]) -> list[Entity]:
         """The entities of an article whose windows are all labelled."""
@@ -85,6 +100,8 @@ class EntityHead(Head):
         assert article is not None
         assert tokens is not None
         found = decode_entities(article, tokens, answers, self.scheme)
+        if self.threshold is not None:
+            found = [entity for entity in found if entity["score"] >= self.least_score(entity["label"])]
         if self.names_task:
             for entity in found:
                 entity["task"] = self.task.name

@@ -107,7 +107,7 @@ def _type(annotation: Any) -> str:  # noqa: ANN401  any annotation
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
     if get_origin(annotation) in {Union, UnionType}:
-        return _type(next(part for part in get_args(annotation) if part is not NoneType))
+        return " or ".join(_type(part) for part in get_args(annotation) if part is not NoneType)
     if get_origin(annotation) is tuple:
         return f"JSON list of {_type(get_args(annotation)[0])}s"
     if get_origin(annotation) is dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from enricher.worker.heads import KINDS
 from enricher.worker.settings.group import Group
@@ -52,8 +52,11 @@ class TaskSettings(Group):
         description="How the answer for an article follows from those for its windows: their mean weighted by the tokens "
         "that each owns, the first window's, or the largest value of each. Not for `ner`.",
     )
-    threshold: float = Field(
-        0.5, gt=0, lt=1, description="Least probability of a label, where several labels may hold at once."
+    threshold: float | dict[str, float] | None = Field(
+        None,
+        description="Least probability of a finding, above 0 and below 1: of a class where several may hold at once "
+        '(default: 0.5), or of an entity (default: none). One number, or one for each label, e.g. `{"PER": 0.9}`; labels '
+        "that are not named have the default.",
     )
     vector: Literal["list", "float16"] = Field(
         "list",
@@ -67,6 +70,14 @@ class TaskSettings(Group):
     overlap_tokens: int | None = Field(
         None, ge=0, description="As `batching.overlap_tokens`, for this task. Default: that setting, then the model's."
     )
+
+    @field_validator("threshold")
+    @classmethod
+    def _is_probability(cls, value: float | dict[str, float] | None) -> float | dict[str, float] | None:
+        numbers = value.values() if isinstance(value, dict) else [] if value is None else [value]
+        if not all(0 < number < 1 for number in numbers):
+            raise ValueError("a threshold is above 0 and below 1")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> TaskSettings:
