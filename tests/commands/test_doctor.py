@@ -22,8 +22,10 @@ from support.operating import alter, commit, write
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 
+from enricher.errors import BrokerError
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
+from enricher.operate.topics.admin import Admin, ClusterView
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.settings import ArticleSettings, load_settings
 from tools.kafka import Cluster
@@ -62,7 +64,7 @@ def test_a_healthy_set_up_fails_in_nothing(topics: Topics) -> None:
     assert set(rights.values()) == {"ok"}
     assert checks["broker version"]["verdict"] == "ok"
     assert checks[f"topic {topics.output}"]["verdict"] == "warn"
-    assert "Berlin LOC" in checks["one sentence"]["seen"]
+    assert "Angela Merkel PER, United Nations ORG, Berlin LOC" in checks["one sentence"]["seen"]
 
 
 @pytest.mark.broker
@@ -99,6 +101,30 @@ def test_no_broker_is_exit_code_4_with_the_reason() -> None:
     assert result.exit_code == 4, result.output
     assert "Connection refused" in " ".join(result.stdout.split())
     assert "one sentence" in result.stdout
+
+
+def test_parts_can_be_chosen_and_an_absent_broker_is_told_at_once() -> None:
+    """Without the model, and without asking the absent broker for articles; a part that there is not is refused."""
+    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
+    result = run("doctor", "--only", "settings,broker", "--json", env=environment)
+    assert ["settings", "broker"] == [check["check"] for check in json.loads(result.stdout)["checks"]]
+    assert "FAIL broker: asking 127.0.0.1:1" in result.stderr
+    refused = run("doctor", "--only", "brokers").exception
+    assert "no part 'brokers'; the parts are settings, broker, registry, model" in str(refused)
+
+
+def test_a_broker_has_three_seconds_for_its_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the request timeout of the worker is, unless it is less."""
+    asked_s: list[float | None] = []
+
+    def cluster(_admin: Admin, timeout_s: float | None = None) -> ClusterView:
+        asked_s.append(timeout_s)
+        raise BrokerError("away")
+
+    monkeypatch.setattr(Admin, "cluster", cluster)
+    for request_timeout_s in ("10", "0.5"):
+        assert ["broker"] == failed(findings({"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": request_timeout_s}, monkeypatch))
+    assert [3.0, 0.5] == asked_s
 
 
 def test_wrong_settings_are_exit_code_2() -> None:

@@ -54,6 +54,13 @@ def test_what_becomes_a_dead_letter_is_counted_by_its_reason(monkeypatch: pytest
     assert "ok" == found([ELSEWHERE], monkeypatch, FIELDS)["the newest articles"].verdict
 
 
+def test_optional_fields_that_are_dropped_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The articles are enriched, but not as their publisher thinks."""
+    wrong = [article("a") | {"url": 5}, article("b") | {"url": 5, "language": []}, article("c")]
+    finding = found(wrong, monkeypatch)["optional fields"]
+    assert ("warn", "wrong in some of 3 articles: 2 x url, 1 x language") == (finding.verdict, finding.seen)
+
+
 def test_a_pointer_that_finds_nothing_anywhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Optional fields may be absent from an article, but hardly from all."""
     wrong = FIELDS | {"title": "/headlin", "language": "/lang"}

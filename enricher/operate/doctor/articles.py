@@ -46,6 +46,12 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
         yield _report.warn(check, f"{seen}; {reasons}", advice)
     else:
         yield _report.ok(check, seen if total else f"'{settings.kafka.input_topic}' has no records yet")
+    if dropped := Counter(name for article in articles for name in article.dropped):
+        seen = f"wrong in some of {len(articles)} articles: {', '.join(f'{n} x {name}' for name, n in dropped.items())}"
+        advice = (
+            "They are of another type or too long; the articles are enriched without them (articles.wrong_optional)."
+        )
+        yield _report.warn("optional fields", seen, advice)
     if articles:
         yield from _absent(settings.articles.fields, settings.articles.metadata, articles)
 

@@ -11,6 +11,8 @@ from enricher.operate.topics.admin import Admin, TopicView
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import ArticleSettings
 
+_ANSWERS_WITHIN_S = 3.0
+"""A person waits for this; a broker that takes longer for its first answer is as good as away."""
 _TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
 _CLIENT_BATCH_BYTES = 1_000_000  # librdkafka's own default of batch.size
 _KAFKA_DEFAULTS = {
@@ -32,7 +34,7 @@ def broker_findings(config: KafkaConfig, articles: ArticleSettings) -> Iterator[
     """All checks of the broker, in the order of a worker's start. Raises SettingsError."""
     admin = Admin(config)
     try:
-        cluster = admin.cluster()
+        cluster = admin.cluster(min(config.request_timeout_s, _ANSWERS_WITHIN_S))
     except BrokerError as error:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return

@@ -3,11 +3,13 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from enricher.errors import SettingsError
 from enricher.operate.doctor.articles import article_findings
@@ -22,6 +24,8 @@ from enricher.worker.commands.console import Ticker, data_console, remark_consol
 from enricher.worker.settings import Settings, load_settings, settings_files
 
 _report = Reporter("settings")
+_PARTS = ("settings", "broker", "registry", "model")
+"""The settings are always checked; the model is loaded for what is said about the machine."""
 _TRANSACTIONS = (
     "Try the broker's promises that exactly-once depends on, in topics that are created for this and deleted; under a "
     "minute. Needs rights that a worker does not need."
@@ -30,12 +34,18 @@ _TRANSACTIONS = (
 
 def doctor(
     *,
+    only: Annotated[
+        str,
+        typer.Option(
+            "--only", metavar="PARTS", help=f"Check only these, e.g. settings,broker; of {', '.join(_PARTS)}."
+        ),
+    ] = "",
     transactions: Annotated[bool, typer.Option("--transactions", help=_TRANSACTIONS)] = False,
     as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check whether a worker can run here: settings, broker, topics, rights, schema registry, model, device.
 
-    Changes nothing.
+    Changes nothing. What fails is printed at once, the broker's part first; the model is loaded last.
 
     No record is written, not even an aborted one: the broker is asked whether writing is allowed. A worker may be running
     meanwhile. Exit code: 0 if nothing failed, 2 for settings, 4 for the broker or the registry, 3 for the model.
@@ -43,6 +53,7 @@ def doctor(
     With --transactions only the broker is checked, in more depth: exit code 4 if a promise that exactly-once depends on
     does not hold or could not be tried. The topics and groups it creates are deleted, also after Ctrl-C.
     """
+    parts = _parts_of(only)
     found: list[Finding] = []
     facts: dict[str, object] = {}
     remarks = remark_console()
@@ -56,8 +67,10 @@ def doctor(
                 remarks.print(as_line(finding))
     else:
         with Ticker(remarks) as ticker:
-            for finding in _findings(_start):
+            for finding in _findings(partial(_start, parts=parts)):
                 found.append(finding)
+                if finding.verdict == "FAIL":
+                    remarks.print(f"{as_line(finding)}: {escape(finding.seen)}")
                 ticker.tick(lambda: f"{len(found)} checks done")
     if as_json_:
         sys.stdout.write(json.dumps(facts | as_json(found), indent=2) + "\n")
@@ -87,10 +100,26 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
         yield _report.fail("settings", str(error), "'enricher settings' lists them all.")
 
 
-def _start(settings: Settings) -> Iterator[Finding]:
-    """Every other check, in the order of a worker's start."""
-    yield from broker_findings(kafka_config(settings), settings.articles)
-    yield from registry_findings(settings)
-    yield from article_findings(settings)
-    yield from model_findings(settings)
-    yield from machine_findings(settings)
+def _parts_of(only: str) -> Collection[str]:
+    """The parts that `--only` names; all without it. Raises SettingsError."""
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in _PARTS:
+            raise SettingsError(f"--only: there is no part '{name}'; the parts are {', '.join(_PARTS)}")
+    return names or _PARTS
+
+
+def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
+    """Every other check of these parts, in the order of a worker's start."""
+    is_there = "broker" in parts
+    if "broker" in parts:
+        for finding in broker_findings(kafka_config(settings), settings.articles):
+            is_there = is_there and (finding.check, finding.verdict) != ("broker", "FAIL")
+            yield finding
+    if "registry" in parts:
+        yield from registry_findings(settings)
+    if is_there:
+        yield from article_findings(settings)
+    if "model" in parts:
+        yield from model_findings(settings)
+        yield from machine_findings(settings)

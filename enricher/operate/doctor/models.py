@@ -19,7 +19,7 @@ from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partit
 from enricher.worker.rules.assembly import settle
 from enricher.worker.settings import Settings
 
-_SENTENCE = "Angela Merkel met Siemens engineers in Berlin."
+_SENTENCE = "Angela Merkel spoke to the United Nations in Berlin."
 _GPU = Path("/dev/nvidia0")
 
 _report = Reporter("model")

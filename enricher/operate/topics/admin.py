@@ -82,10 +82,10 @@ class Admin:
         self._complaint = _ApiVersions()
         self._client = new_client(AdminClient, config.client("admin") | {"debug": "feature"}, self._complaint)
 
-    def cluster(self) -> ClusterView:
-        """The cluster's id, and how many brokers it has now."""
+    def cluster(self, timeout_s: float | None = None) -> ClusterView:
+        """The cluster's id, and how many brokers it has now. `timeout_s`: instead of the request timeout."""
         with self._errors(f"asking {self._config.bootstrap_servers} for the cluster"):
-            metadata = self._client.list_topics(timeout=self._config.request_timeout_s)
+            metadata = self._client.list_topics(timeout=timeout_s or self._config.request_timeout_s)
         return ClusterView(metadata.cluster_id, len(metadata.brokers))
 
     def api_versions(self) -> Mapping[str, int]:
