@@ -42,6 +42,7 @@ def test_the_age_is_that_of_the_record_at_the_committed_offset(topics: Topics) -
     commit(topics, {0: 1})
     seen = looked(topics)
     first = seen["partitions"][0]
+    assert (first["start"], first["worker_start"]) == (0, 1)
     assert (first["committed"], first["end"], first["behind"]) == (1, 4, 3), (
         "the transaction's marker has an offset too"
     )
@@ -102,7 +103,11 @@ def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(to
     output = enriched_record("k", (topics.input, 1, 1)) | {"partition": 1}
     operating.write(topics.bootstrap_servers, topics.output, [output])
     partition = looked(topics)["partitions"][1]
-    assert (partition["committed"], partition["start"], partition["behind"]) == (None, 2, 2)  # a marker is behind it
+    assert (partition["committed"], partition["worker_start"], partition["behind"]) == (
+        None,
+        2,
+        2,
+    )  # a marker is behind it
     assert "no committed offset: a worker starts at 2" in partition["remark"]
     doctored = run("doctor", "--json", env=topics.environment).stdout
     [start] = [each for each in json.loads(doctored)["checks"] if each["check"] == "start without offsets"]
@@ -117,7 +122,7 @@ def test_if_retention_deleted_the_committed_offset_the_oldest_record_left_counts
     commit(topics, {3: 1})
     delete_records(topics.bootstrap_servers, topics.input, {3: 3})
     last = looked(topics)["partitions"][3]
-    assert (last["committed"], last["start"], last["behind"]) == (1, 3, 2)
+    assert (last["committed"], last["start"], last["worker_start"], last["behind"]) == (1, 3, 3, 2)
     assert HOUR_S <= last["age_s"] < HOUR_S + _SLACK_S
     assert "2 offsets were deleted unread" in last["remark"]
 
@@ -128,7 +133,7 @@ def test_a_committed_offset_beyond_the_end_means_that_the_topic_was_created_agai
     write(topics, 0, HOUR_S)
     commit(topics, {0: 500})
     first = looked(topics)["partitions"][0]
-    assert (first["start"], first["behind"]) == (0, 2)
+    assert (first["start"], first["worker_start"], first["behind"]) == (0, 0, 2)
     assert "created again" in first["remark"]
 
 
@@ -226,7 +231,7 @@ def test_an_absent_broker_is_reported_within_the_timeout() -> None:
 
 def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
     """A record without a timestamp may be of any age."""
-    backlog = Backlog("group", "topic", [PartitionBacklog(0, 0, 0, 5, 5, None)], 1)
+    backlog = Backlog("group", "topic", [PartitionBacklog(0, 0, 0, 0, 5, 5, None)], 1)
     assert limits_exceeded(backlog, 1e9, None) != []
     assert limits_exceeded(backlog, None, 5) == []
     assert "unknown" in summary(backlog)

@@ -14,6 +14,8 @@ class PartitionBacklog:
     committed: int | None
     """The group's offset here; None if it never committed one, or if that has expired."""
     start: int
+    """The first offset that the partition still has, as Kafka's tools call it."""
+    worker_start: int
     """The offset at which a worker that starts now begins."""
     end: int
     """The last stable offset: a worker may read up to here."""
@@ -34,10 +36,10 @@ class PartitionBacklog:
         """Says what is unusual about it, for people; empty if nothing is."""
         remarks = []
         if self.committed is None:
-            remarks.append(f"no committed offset: a worker starts at {self.start}")
-        elif self.committed < self.start:
-            remarks.append(f"{self.start - self.committed} offsets were deleted unread")
-        elif self.committed > self.start:
+            remarks.append(f"no committed offset: a worker starts at {self.worker_start}")
+        elif self.committed < self.worker_start:
+            remarks.append(f"{self.worker_start - self.committed} offsets were deleted unread")
+        elif self.committed > self.worker_start:
             remarks.append(
                 "the committed offset lies beyond the end: the topic was created again, a worker starts at its beginning"
             )

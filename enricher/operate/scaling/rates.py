@@ -110,6 +110,6 @@ def _arrivals(before: Backlog, after: Backlog) -> int:
 
 def _done(before: Backlog, after: Backlog) -> int:
     """Offsets that were committed, without those that retention deleted."""
-    starts = {each.number: each.start for each in before.partitions}
-    moved = (each for each in after.partitions if each.committed == each.start)
-    return sum(max(0, each.start - starts.get(each.number, each.start)) for each in moved)
+    starts = {each.number: each.worker_start for each in before.partitions}
+    moved = (each for each in after.partitions if each.committed == each.worker_start)
+    return sum(max(0, each.worker_start - starts.get(each.number, each.worker_start)) for each in moved)

@@ -71,7 +71,8 @@ class BacklogReader:
             PartitionBacklog(
                 number=n,
                 committed=committed[n],
-                start=start,
+                start=firsts[n],
+                worker_start=start,
                 end=ends[n],
                 behind=max(0, ends[n] - record.offset) if (record := oldest.get(n)) else 0,
                 age_s=_age_s(record, now_s),
