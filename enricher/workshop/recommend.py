@@ -21,6 +21,23 @@ def recommended(measurements: Sequence[TuningRow], window_tokens: int) -> Tuning
     return min(fast, key=lambda each: (each.batch_tokens, each.concurrency))
 
 
+def why_not_fastest(measurements: Sequence[TuningRow], best: TuningRow) -> str | None:
+    """Why the recommended row is not the fastest one of the table, in a sentence; None if it is."""
+    fastest = max(measurements, key=lambda each: each.tokens_per_s)
+    if best.tokens_per_s >= fastest.tokens_per_s:
+        return None
+    if fastest.length_tokens != best.length_tokens:
+        length = (
+            f"on windows of {fastest.length_tokens} tokens; a long article is cut into windows of {best.length_tokens}"
+        )
+        return f"The fastest row is {length}, for which the advice is."
+    lead = 100 * (fastest.tokens_per_s / best.tokens_per_s - 1)
+    return (
+        f"The fastest row, {fastest.batch_tokens} tokens and {fastest.concurrency} at once, is {lead:.1f} % faster, no more "
+        f"than two measurements differ; {best.batch_tokens} tokens and {best.concurrency} at once return sooner."
+    )
+
+
 def overhead_tokens(measurements: Sequence[TuningRow], concurrency: int) -> int:
     """The fixed cost of a run, in tokens: time over tokens is a line, extended to where it meets zero.
 

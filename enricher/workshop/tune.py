@@ -33,7 +33,7 @@ from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.kept import keep, remove_kept
 from enricher.workshop.pages.tuning import COLUMNS, cells_of, tuning_page
-from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended
+from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended, why_not_fastest
 from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
 from enricher.workshop.targets import Target, targets
@@ -213,7 +213,10 @@ def _print(tuning: Tuning) -> None:
     console.print(table)
     for name, value in tuning.settings.items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)
-    remark_console().print(tuning.early_batches)
+    best = recommended(tuning.rows, tuning.window_tokens)
+    for sentence in (why_not_fastest(tuning.rows, best), tuning.early_batches):
+        if sentence:
+            remark_console().print(sentence)
 
 
 def _progress(cell: Cell, done: int, of: int) -> str:

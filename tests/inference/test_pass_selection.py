@@ -18,7 +18,7 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import prepare_pass
-from enricher.worker.inference.run.selection import choose, choose_for, missing_reports, obstacle_to
+from enricher.worker.inference.run.selection import Precision, choose, choose_for, missing_reports, obstacle_to
 from tools.head_references.folders import REFERENCE, write_folder
 
 BERT = REFERENCE / "bert"
@@ -210,3 +210,16 @@ def test_the_log_warns_of_reports_that_an_operator_can_make(
         "missing": {"padded-quantised": logging.INFO, "padded-twin": logging.WARNING},
         "failed": {"padded-quantised": logging.INFO, "padded-twin": logging.INFO},
     } == prepare_and_level
+
+
+def test_missing_reports_are_one_warning_and_none_where_float32_was_chosen(
+    heads: list[Checkpoint], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many variants lack one; whoever asked for fp32 lacks nothing."""
+    asked: list[tuple[Precision, int]] = [("auto", 1), ("fp32", 0)]
+    for precision, expected in asked:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="enricher"):
+            prepare_pass(heads[:1], device="cpu", precision=precision, cache_dir=tmp_path / "cache")
+        warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert expected == len(warnings)

@@ -139,12 +139,16 @@ def prepare_pass(
     choice = choose_for(checkpoints, chosen, precision, cache_dir=cache_dir)
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoints, chosen, cache_dir)
+    unproven: list[str] = []
     for variant, why in choice.rejected:
-        # A warning where fp32 serves only because a report or a recipe is missing: the operator can make both.
         commands = {check_command(checkpoint, chosen, variant) for checkpoint in checkpoints}
-        unproven = not commands.isdisjoint(missing) and not choice.variant.reduced
-        level, lost = (logging.WARNING, f". {lost_without_report(chosen)}") if unproven else (logging.INFO, "")
-        _log.log(level, "not %s: %s%s", variant.name, why, lost)
+        if commands.isdisjoint(missing) or choice.variant.reduced:
+            _log.info("not %s: %s", variant.name, why)
+        else:
+            unproven.append(f"not {variant.name}: {why}")
+    if unproven:
+        # One warning where fp32 serves only because reports or recipes are missing: the operator can make them.
+        _log.warning("%s. %s", "; ".join(unproven), lost_without_report(chosen))
     first, *others = checkpoints
     prepared = prepare_variant(first, choice.variant, chosen, cache_dir=cache_dir, others=others)
     return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
