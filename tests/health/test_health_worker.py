@@ -13,10 +13,13 @@ from loop.world import INVALID, LONG, POISONED, SHORT, Process, World
 from enricher.errors import TransactionTrouble
 from enricher.worker.health.liveness import TURN
 from enricher.worker.health.routes import ProbeResult
-from enricher.worker.health.samples import EVERY_S, KEPT_S, lag_of
+from enricher.worker.health.samples import EVERY_S, KEPT_S, Interval, lag_of, look
+from enricher.worker.health.status import status_of
 from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.records import Partition
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.counters import TaskCounts
+from enricher.worker.stats.snapshot import SchemaState
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,33 @@ def test_a_worker_that_is_built_has_started_and_speaks_for_itself() -> None:
     assert here.health.live().ok
     assert b'enricher_state{enricher_state="working"} 1.0\n' in here.health.metrics("")[0]
     assert "newswire-minilm" == here.health.status()["model"]["name"]
+
+
+def test_a_worker_with_nothing_to_do_is_idle() -> None:
+    """For people; probes and metrics still call it working, which it would do if there were anything."""
+    here = scene()
+    assert ("idle", "working") == (here.health.status()["state"], here.health.ready().reason)
+    here.process.engine.hangs = True
+    here.world.put(SHORT)
+    here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
+    assert "working" == here.health.status()["state"]
+
+
+def test_the_status_knows_the_registry_and_which_partitions_lag_most() -> None:
+    """Since when it is away, and what waits for it; None where articles need no schemas."""
+    here = scene()
+    parts = [Partition("articles", number) for number in range(3)]
+    snapshot = replace(
+        view_of(here.process).observed.snapshot(),
+        lags=dict(zip(parts, (5, 70, 5), strict=True)),
+        schemas=SchemaState(away_s=12.5, wanted=2),
+        waiting_articles=9,
+    )
+    view, now = view_of(here.process), look(here.process.worker.counters, snapshot, 0.0, 0.0)
+    status = status_of(view, snapshot, now, Interval(now, now))
+    assert status_of(view, replace(snapshot, schemas=None), now, Interval(now, now))["registry"] is None
+    assert {"away_s": 12.5, "wanted_schemas": 2, "waiting_articles": 9} == status["registry"]
+    assert [(1, 70), (0, 5), (2, 5)] == [(each["number"], each["lag"]) for each in status["partitions"]]
 
 
 def test_it_is_ready_as_a_member_and_not_while_it_drains() -> None:

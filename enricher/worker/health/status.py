@@ -12,7 +12,7 @@ from enricher.worker.loop.recovery import RecoveryNote
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.counters import Counters
 from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
-from enricher.worker.stats.snapshot import Snapshot
+from enricher.worker.stats.snapshot import Snapshot, WorkerState
 from enricher.worker.telemetry.baseline import bound_labels, shares_of
 from enricher.worker.telemetry.observed import Observed
 from enricher.worker.telemetry.readings import TASK_OUTCOMES
@@ -57,6 +57,7 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
             "queued_windows": snapshot.queued_windows,
             "queued_tokens": snapshot.queued_tokens,
         },
+        "registry": _registry(snapshot),
         "partitions": _partitions(snapshot),
         "lag": lag_of(snapshot),
         "assigned": snapshot.partitions,
@@ -80,6 +81,25 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
     }
 
 
+def state_of(snapshot: Snapshot | None) -> str:
+    """The state of a worker, `idle` for one that has nothing to do. None: it is not built yet."""
+    state = snapshot.state if snapshot else WorkerState.STARTING
+    if snapshot and state is WorkerState.WORKING and lag_of(snapshot) == 0 and not snapshot.in_flight_articles:
+        return "idle"
+    return state.value
+
+
+def _registry(snapshot: Snapshot) -> dict[str, float] | None:
+    """Whether the registry answers, and what waits for it; None if articles need no schemas."""
+    if snapshot.schemas is None:
+        return None
+    return {
+        "away_s": snapshot.schemas.away_s,
+        "wanted_schemas": snapshot.schemas.wanted,
+        "waiting_articles": snapshot.waiting_articles,
+    }
+
+
 def _totals(counters: Counters) -> dict[str, int]:
     names = ["read", "records", "published", "entities", "tombstones", "windows", "batches"]
     names += ["forgotten", "repeated", "out_of_memory"]
@@ -99,7 +119,8 @@ def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
 
 
 def _partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
-    lags = sorted(snapshot.lags.items(), key=lambda pair: (pair[0].topic, pair[0].number))
+    """Our partitions, those that lag most first."""
+    lags = sorted(snapshot.lags.items(), key=lambda pair: (-pair[1], pair[0]))
     return [
         {
             "topic": partition.topic,

@@ -12,7 +12,7 @@ from enricher.worker.health.charts import COLUMNS, rows
 from enricher.worker.health.liveness import stuck
 from enricher.worker.health.routes import ProbeResult
 from enricher.worker.health.samples import EVERY_S, KEPT_S, OVER_S, Sample, interval_to, look
-from enricher.worker.health.status import View, status_of
+from enricher.worker.health.status import View, state_of, status_of
 from enricher.worker.stats.snapshot import WorkerState
 from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.telemetry.prometheus import exposition, starting_exposition
@@ -92,7 +92,7 @@ class WorkerHealth:
         status: dict[str, Any] = {
             "now": epoch_s,
             "uptime_s": self._clock() - self._began_s,
-            "state": (snapshot.state if snapshot else WorkerState.STARTING).value,
+            "state": state_of(snapshot),
             "live": asdict(self.live()),
             "ready": asdict(self.ready()),
             "worker": asdict(self._facts),

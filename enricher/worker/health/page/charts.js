@@ -1,4 +1,4 @@
-// Small charts of the last 15 minutes, drawn as SVG at their actual size.
+// Small charts of the last 15 minutes or of as much time as there is, drawn as SVG at their actual size.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 118, LEFT = 46, RIGHT = 6, TOP = 10, BOTTOM = 20;
@@ -22,7 +22,7 @@ function roundUp(value, as) {
 class Chart {
   // `lines`: [column, name, class of the colour]; `top`: least maximum of the scale.
   constructor(host, {title, lines, as, top = 0}) {
-    Object.assign(this, {title, lines, as, top, rows: [], columns: [], nowS: 0});
+    Object.assign(this, {title, lines, as, top, rows: [], columns: [], nowS: 0, spanS: KEPT_S});
     this.figure = document.createElement('figure');
     const caption = document.createElement('figcaption');
     this.key = made('span', NONE, 'key');
@@ -36,7 +36,7 @@ class Chart {
   }
 
   show(columns, rows, nowS) {
-    Object.assign(this, {columns, rows, nowS});
+    Object.assign(this, {columns, rows, nowS, spanS: spanOf(rows, nowS)});
     this.draw();
   }
 
@@ -51,7 +51,7 @@ class Chart {
     const width = Math.max(200, this.figure.clientWidth), series = this.series();
     const highest = Math.max(0, ...series.flat().map(([, value]) => value ?? 0));
     const top = roundUp(Math.max(this.top, highest), this.as);
-    const x = unixS => LEFT + (width - LEFT - RIGHT) * (1 - (this.nowS - unixS) / KEPT_S);
+    const x = unixS => LEFT + (width - LEFT - RIGHT) * (1 - (this.nowS - unixS) / this.spanS);
     const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(value, top) / top);
     this.svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
     this.svg.replaceChildren(...this.frame(width, top, y), ...series.flatMap((points, i) => this.line(points, i, x, y)));
@@ -64,10 +64,10 @@ class Chart {
       drawn('line', {class: value ? 'grid' : 'axis', x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value)}),
       drawn('text', {x: LEFT - 7, y: y(value) + 4, 'text-anchor': 'end'}, FORMATS[this.as](value)),
     ]);
-    const times = [15, 10, 5, 0].map(minutes => drawn('text', {
-      x: LEFT + (width - LEFT - RIGHT) * (1 - minutes * 60 / KEPT_S), y: HEIGHT - 4,
-      'text-anchor': minutes === 15 ? 'start' : minutes ? 'middle' : 'end',
-    }, minutes === 15 ? '−15 min' : minutes ? `−${minutes}` : 'now'));
+    const times = [3, 2, 1, 0].map(thirds => drawn('text', {
+      x: LEFT + (width - LEFT - RIGHT) * (1 - thirds / 3), y: HEIGHT - 4,
+      'text-anchor': thirds === 3 ? 'start' : thirds ? 'middle' : 'end',
+    }, thirds ? `−${FORMATS.seconds(this.spanS * thirds / 3)}` : 'now'));
     return [...levels, ...times];
   }
 
@@ -100,12 +100,12 @@ class Chart {
     }));
     if (pointed) this.key.append(made('span', `at ${clock(pointed[0])}`));
     const now = said.map(({name, text}) => said.length > 1 ? `${name} ${text}` : text).join(', ');
-    this.svg.setAttribute('aria-label', `${this.title}, last 15 minutes: now ${now}; highest ${shown(highest, this.as)}`);
+    this.svg.setAttribute('aria-label', `${this.title}, last ${FORMATS.seconds(this.spanS)}: now ${now}; highest ${shown(highest, this.as)}`);
   }
 
   point(event) {
     const box = this.svg.getBoundingClientRect(), inside = (event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT);
-    const unixS = this.nowS - KEPT_S * (1 - inside);
+    const unixS = this.nowS - this.spanS * (1 - inside);
     const near = (a, b) => Math.abs(a[0] - unixS) <= Math.abs(b[0] - unixS) ? a : b;
     if (this.rows.length) this.draw(this.rows.reduce(near));
   }

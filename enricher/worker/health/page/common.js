@@ -71,7 +71,7 @@ function fillTable(id, rows, none) {
   }
 }
 
-const TONES = {working: 'good', ready: 'good', done: 'good', dead: 'bad', silent: 'bad', 'no answer': 'bad'};
+const TONES = {working: 'good', idle: 'good', ready: 'good', done: 'good', dead: 'bad', silent: 'bad', 'no answer': 'bad'};
 
 function badge(element, state) {
   put(element, state);
@@ -96,6 +96,11 @@ function probes(status) {
 function joined(kept, history, nowS) {
   const newest = kept.length ? kept[kept.length - 1][0] : 0;
   return kept.concat(history.rows.filter(row => row[0] > newest)).filter(row => row[0] > nowS - KEPT_S);
+}
+
+// The time that a chart shows: what there is, from a minute to all that is kept.
+function spanOf(rows, nowS) {
+  return Math.min(KEPT_S, Math.max(60, rows.length ? nowS - rows[0][0] : 0));
 }
 
 // Poll the status and show it; `newest()` is the time of the charts' last row.

@@ -49,6 +49,12 @@ function gpus(status) {
   byId('gpus').replaceChildren(...entries);
 }
 
+function registryText(registry) {
+  if (!registry) return 'not needed';
+  if (!registry.away_s) return registry.wanted_schemas ? `asked for ${FORMATS.count(registry.wanted_schemas)} schemas` : 'answers';
+  return `away for ${FORMATS.seconds(registry.away_s)}, ${FORMATS.count(registry.waiting_articles)} articles wait`;
+}
+
 function about({model, worker, uptime_s}) {
   const runs = model ? `${model.name} (${model.precision}) on ${model.device}` : 'no model yet';
   return `${runs} · enricher ${worker.version} · up ${FORMATS.seconds(uptime_s)}`;
@@ -57,6 +63,7 @@ function about({model, worker, uptime_s}) {
 function show(status) {
   rows = joined(rows, status.history, status.now);
   status.rebalanced = Object.entries(status.rebalances ?? {}).map(([how, count]) => `${count} ${how}`).join(', ') || '0';
+  status.registry_answers = registryText(status.registry);
   fill(status);
   badge(byId('state'), status.state);
   probes(status);
@@ -65,6 +72,7 @@ function show(status) {
   document.title = `${status.worker.instance}: ${status.state}`;
   tables(status);
   gpus(status);
+  put(byId('lately'), `The last ${FORMATS.seconds(spanOf(rows, status.now))}`);
   for (const chart of CHARTS) chart.show(status.history.columns, rows, status.now);
 }
 
