@@ -24,10 +24,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="A real schema registry (Apicurio, Confluent's API) on this machine. Schemas are lost when it stops.",
+    help="A real schema registry (Apicurio, Confluent's API) on this machine. It keeps its schemas.",
 )
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Folder for its log and settings; pass the same one to every command.")
+    Path | None,
+    typer.Option("--data", help="Folder for its schemas, log and settings; pass the same one to every command."),
 ]
 Port = Annotated[int | None, typer.Option("--port", help="Port [default: 8081, or a free one if that is taken].")]
 
@@ -50,10 +51,17 @@ def start(port: Port = None, data: Data = None) -> None:
 
 
 @app.command()
-def stop(data: Data = None) -> None:
-    """Stop the registry; its schemas are lost. Does nothing if none runs."""
-    stopped = _service(data).stop()
+def stop(
+    data: Data = None,
+    erase: Annotated[bool, typer.Option("--erase", help="Remove its schemas too.")] = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Stop the registry; its schemas are kept unless --erase is given. Does nothing if none runs."""
+    service = _service(data)
+    stopped = service.stop()
     remark("The registry has been stopped." if stopped else "No registry is running; nothing to do.")
+    if erase:
+        service.erase()
+        remark(f"The schemas under {service.folder} have been removed.")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Runs the registry's server on loopback, with its schemas in memory.
+"""Runs the registry's server on loopback.
 
 `tools.kafka.keeper` ends the process if the parent dies.
 """
@@ -42,12 +42,15 @@ quarkus.banner.enabled=false
 quarkus.http.access-log.enabled=false
 quarkus.log.level=WARN
 """
+SCHEMAS_FILE = "schemas.mv.db"
+_KEPT_SCHEMAS = "apicurio.datasource.url=jdbc:h2:file:{file};WRITE_DELAY=0\n"
+"""H2, the server's own database, in a file instead of in memory. It survives that the server is killed."""
 
 
 class Registry:
-    """One server. Its schemas, ids and rules are lost when it stops.
+    """One server.
 
-    `data`: a folder for its log and settings, which is kept; without it a temporary one, removed at the end.
+    `data`: a folder for its schemas, log and settings, which is kept; without it, all of them are gone at the end.
     `port`: without it a free one.
 
     The server ends with this process, however it ends, unless `detach` is called.
@@ -84,7 +87,7 @@ class Registry:
     def stop(self) -> None:
         """End the server and remove temporary files; may be called twice."""
         if self._process is not None and self._process.poll() is None:
-            self._process.kill()  # nothing in memory needs a graceful end, and a suspended process would not see SIGTERM
+            self._process.kill()  # nothing needs a graceful end, and a suspended process would not see SIGTERM
             self._process.wait(STOP_TIMEOUT_S)
         self._folder.close()
 
@@ -113,7 +116,10 @@ class Registry:
         """Start Java in a new session, so that Ctrl-C in a terminal reaches only the parent."""
         (folder / "tmp").mkdir(exist_ok=True)
         properties = folder / SERVER_PROPERTIES
-        properties.write_text(_SERVER_PROPERTIES.format(host=HOST, port=self.port), encoding="utf-8")
+        settings = _SERVER_PROPERTIES.format(host=HOST, port=self.port)
+        if not self._folder.temporary:
+            settings += _KEPT_SCHEMAS.format(file=(folder / SCHEMAS_FILE.removesuffix(".mv.db")).as_posix())
+        properties.write_text(settings, encoding="utf-8")
         # The properties come last too, because the keeper finds a process by this argument; the server ignores it.
         options = (*_HEAP, *JVM_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}", f"-XX:ErrorFile={folder / 'error.log'}")
         with self._log_path.open("wb") as log:

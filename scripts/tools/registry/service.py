@@ -12,7 +12,7 @@ from platformdirs import user_state_path
 from tools.kafka.keeper import SERVER_PROPERTIES, end, processes_of
 from tools.ports import is_free
 from tools.registry.errors import RegistryError
-from tools.registry.server import Registry, url_of
+from tools.registry.server import SCHEMAS_FILE, Registry, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +51,10 @@ class Service:
         ran = any(processes_of(self.folder))
         end(self.folder)
         return ran
+
+    def erase(self) -> None:
+        """Remove the schemas of a registry that does not run."""
+        (self.folder / SCHEMAS_FILE).unlink(missing_ok=True)
 
 
 def _choose_port(wanted: int | None) -> int | None:

@@ -23,6 +23,7 @@ from tools.kafka.keeper import end, processes_of
 from tools.ports import free_ports
 from tools.registry import FaultProxy, Registry
 from tools.registry.__main__ import main
+from tools.registry.service import Service
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -91,6 +92,16 @@ def test_the_proxy_adds_the_guids_that_serializers_write_into_headers(registry_p
     assert {"id": "article"} == AvroDeserializer(SchemaRegistryClient({"url": registry_proxy.url}))(payload, context)
     unknown = httpx2.get(f"{registry_proxy.url}/schemas/guids/{uuid.uuid4()}")
     assert (404, 40403) == (unknown.status_code, unknown.json()["error_code"])
+
+
+def test_schemas_and_their_ids_outlive_a_server_with_a_folder(tmp_path: Path) -> None:
+    """It is killed, as at the end of every run: records in topics that are kept still name a schema."""
+    with Registry(data=tmp_path) as before, httpx2.Client(base_url=before.url) as client:
+        number = registered(client, "kept-value", ARTICLE)
+    with Registry(data=tmp_path) as after:
+        assert json.loads(ARTICLE) == json.loads(httpx2.get(f"{after.url}/schemas/ids/{number}").json()["schema"])
+    Service(tmp_path).erase()
+    assert not list(tmp_path.glob("schemas*"))
 
 
 def test_the_server_listens_on_loopback_only(registry: Registry) -> None:
