@@ -18,6 +18,7 @@ from enricher.worker.articles import EventHeaders, default_source, record_header
 from enricher.worker.articles.cloudevents import Event, unwrap
 from enricher.worker.records import Headers, Partition, RawRecord
 
+VERSION = 1042 << 12
 STRUCTURED = (("content-type", b"application/cloudevents+json"),)
 ARTICLE = {"id": "a-1", "body": "Kari i Oslo"}
 EVENT = {
@@ -242,13 +243,13 @@ def test_record_has_these_event_headers(raw: RawRecord) -> None:
     ]
     made = EventHeaders(default_source("g"))
     for _ in range(2):
-        assert expected == made.of_record(record_headers(raw, tombstone=False), "æ 1")
+        assert expected == made.of_record(record_headers(raw, version=VERSION, tombstone=False), "æ 1")
 
 
 @pytest.mark.parametrize("article_id", ["a\nb", "\x00", "\x7f", "\x85", "\ufdd0", "\uffff", "\U0010fffe", "\ud83d"])
 def test_id_that_no_attribute_may_contain_is_not_the_subject(raw: RawRecord, article_id: str) -> None:
     """The event stays a valid one, and the id is in its data."""
-    made = EventHeaders("/s").of_record(record_headers(raw, tombstone=False), article_id)
+    made = EventHeaders("/s").of_record(record_headers(raw, version=VERSION, tombstone=False), article_id)
     assert "ce_subject" not in dict(made)
 
 
@@ -278,7 +279,7 @@ def is_string(text: str) -> bool:
 def test_every_record_is_an_event_that_the_reader_reads(article_id: str, group: str) -> None:
     """Its headers keep the specification's rules, and another worker understands them."""
     raw = RawRecord(*_PLACE, None, b"{}")
-    own = record_headers(raw, tombstone=False)
+    own = record_headers(raw, version=VERSION, tombstone=False)
     made = EventHeaders(default_source(group)).of_record(own, article_id)
     attributes = {name.removeprefix("ce_"): (value or b"").decode() for name, value in made}
     assert len(attributes) == len(made)
@@ -302,7 +303,9 @@ def test_record_ids_of_different_inputs_differ(raw: RawRecord) -> None:
     """Source and id of an event are unique together, as the specification demands."""
     made = EventHeaders("/s")
     ids = {
-        dict(made.of_record(record_headers(replace(raw, offset=offset), tombstone=False), "a"))["ce_id"]
+        dict(made.of_record(record_headers(replace(raw, offset=offset), version=VERSION, tombstone=False), "a"))[
+            "ce_id"
+        ]
         for offset in range(100)
     }
     assert len(ids) == 100

@@ -39,6 +39,7 @@ from enricher.worker.records import (
 
 LETTER = DeadLetter("decode", "InvalidArticle", "body is missing")
 CARD = ModelCard("m", "d", "fp32")
+VERSION = 1042 << 12
 NOW_S = 1773482400.25
 
 
@@ -75,7 +76,7 @@ def test_record_goes_out_under_the_key_of_its_input(raw: RawRecord, record: Enri
     ticket = finished(raw, record)
     message = encoder().outgoing(ticket)
     assert ("record", b"key-1", encode_record(record)) == (message.kind, message.key, message.value)
-    assert record_headers(raw, tombstone=False) == message.headers
+    assert record_headers(raw, version=VERSION, tombstone=False) == message.headers
     assert ticket is message.ticket
 
 
@@ -83,7 +84,7 @@ def test_tombstone_passes_through(raw: RawRecord) -> None:
     """A deleted article is a null value under the same key."""
     message = encoder().outgoing(finished(replace(raw, value=None), Tombstone()))
     assert (message.kind, message.key, message.value) == ("tombstone", b"key-1", None)
-    assert record_headers(raw, tombstone=True) == message.headers
+    assert record_headers(raw, version=VERSION, tombstone=True) == message.headers
 
 
 def test_dead_letter_gives_the_input_back_untouched(raw: RawRecord) -> None:
@@ -145,7 +146,7 @@ def test_event_headers_stand_between_the_records_own_and_the_trace(raw: RawRecor
     ticket.trace = (("traceparent", b"00-2"),)
     events = EventHeaders("/s")
     message = encoder(events=events).outgoing(ticket)
-    own = record_headers(raw, tombstone=False)
+    own = record_headers(raw, version=VERSION, tombstone=False)
     assert [*own, *events.of_record(own, "a-1"), ("traceparent", b"00-2")] == message.headers
     headers = sum(len(name) + len(value or b"") + 10 for name, value in message.headers)
     assert len(b"key-1") + len(message.value or b"") + headers + 512 == message.size_bytes
@@ -156,7 +157,7 @@ def test_tombstone_and_dead_letter_are_no_events_of_ours(raw: RawRecord) -> None
     """A tombstone has no data, and a dead letter has its input's headers: those of an event if it was one."""
     made = encoder(events=EventHeaders("/s"))
     tombstone = made.outgoing(finished(replace(raw, value=None), Tombstone()))
-    assert record_headers(raw, tombstone=True) == tombstone.headers
+    assert record_headers(raw, version=VERSION, tombstone=True) == tombstone.headers
     event = replace(raw, headers=(("ce_id", b"e-1"), ("ce_specversion", b"1.0"), ("content-type", b"a/b")))
     letter = made.outgoing(finished(event, LETTER))
     assert list(event.headers) == letter.headers[:3]
@@ -306,7 +307,7 @@ def test_every_message_fits_its_topic(
     events: EventHeaders | None,
 ) -> None:
     """Whatever comes in, what goes out is within the bound, and whatever is missing is announced."""
-    raw = RawRecord(Partition("t" * topic, 10**5), 2**62, key, value, tuple(headers), topic_id="i" * 22)
+    raw = RawRecord(Partition("t" * topic, 10**5), 2**43 - 1, key, value, tuple(headers), topic_id="i" * 22)
     article = Article("i" * 512, "", "b", document=document)
     record = plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False))
     for outcome in (letter, record):

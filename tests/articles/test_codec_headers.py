@@ -13,13 +13,14 @@ from enricher.worker.articles.headers import RECORD_NAMESPACE
 from enricher.worker.records import DeadLetter, Partition, RawRecord
 
 TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
+VERSION = 1042 << 12
 LETTER = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)
 
 
 def record_id(partition: Partition, offset: int, topic_id: str | None = None) -> str:
     """The id in the headers of a record that was made from this input."""
     raw = RawRecord(partition, offset, None, None, topic_id=topic_id)
-    return dict(record_headers(raw, tombstone=True))["enricher.record.id"].decode()
+    return dict(record_headers(raw, version=VERSION, tombstone=True))["enricher.record.id"].decode()
 
 
 def test_record_has_these_headers(raw: RawRecord) -> None:
@@ -29,10 +30,11 @@ def test_record_has_these_headers(raw: RawRecord) -> None:
         ("enricher.source.partition", b"3"),
         ("enricher.source.offset", b"1042"),
         ("enricher.record.id", b"5f489b73-79ad-57b8-a3f9-50718fb085ce"),
+        ("enricher.version", b"4268032"),
         ("enricher.schema.version", b"1"),
         ("content-type", b"application/json"),
     ]
-    assert expected == record_headers(raw, tombstone=False)
+    assert expected == record_headers(raw, version=VERSION, tombstone=False)
 
 
 def test_record_of_a_topic_whose_id_is_known_names_it_and_says_version_2(raw: RawRecord) -> None:
@@ -43,16 +45,19 @@ def test_record_of_a_topic_whose_id_is_known_names_it_and_says_version_2(raw: Ra
         ("enricher.source.partition", b"3"),
         ("enricher.source.offset", b"1042"),
         ("enricher.record.id", b"176f5b68-ac71-5223-8648-76f7f7335efa"),
+        ("enricher.version", b"4268032"),
         ("enricher.schema.version", b"2"),
         ("content-type", b"application/json"),
     ]
-    assert expected == record_headers(replace(raw, topic_id=TOPIC_ID), tombstone=False)
-    assert expected[:-1] == record_headers(replace(raw, topic_id=TOPIC_ID), tombstone=True)
+    assert expected == record_headers(replace(raw, topic_id=TOPIC_ID), version=VERSION, tombstone=False)
+    assert expected[:-1] == record_headers(replace(raw, topic_id=TOPIC_ID), version=VERSION, tombstone=True)
 
 
 def test_tombstone_has_the_same_headers_without_a_content_type(raw: RawRecord) -> None:
     """What has no content has no type of it."""
-    assert record_headers(raw, tombstone=False)[:-1] == record_headers(raw, tombstone=True)
+    assert record_headers(raw, version=VERSION, tombstone=False)[:-1] == record_headers(
+        raw, version=VERSION, tombstone=True
+    )
 
 
 def test_record_id_is_the_same_on_every_machine_and_for_ever() -> None:
@@ -78,7 +83,8 @@ def test_record_id_is_new_where_the_topic_was_made_again_and_else_the_same_at_ev
     """A consumer that drops repeats drops those, and keeps the records of a new topic at the same offsets."""
     topic_ids = [None, TOPIC_ID, "9KcV2hYVQnCmO2yN8uV4Qg", TOPIC_ID, None]
     ids = [
-        dict(record_headers(replace(raw, topic_id=each), tombstone=False))["enricher.record.id"] for each in topic_ids
+        dict(record_headers(replace(raw, topic_id=each), version=VERSION, tombstone=False))["enricher.record.id"]
+        for each in topic_ids
     ]
     assert (ids[0], ids[1]) == (ids[4], ids[3])
     assert len(set(ids)) == 3

@@ -59,6 +59,7 @@ def records(draw: st.DrawFn) -> EnrichedRecord:
         further=draw(st.none() | st.dictionaries(names, anything, min_size=1, max_size=3).map(orjson.dumps)),
         body_separator=draw(st.none() | texts),
         dropped=draw(st.just(()) | st.lists(names, min_size=1, max_size=3).map(tuple)),
+        version=draw(st.none() | st.integers(0, 2**63 - 1)),
     )
     coverage = draw(st.builds(Coverage, st.integers(0, 2**31 - 1), st.integers(0, 10**6), st.booleans()))
     return plain_record(article, write_entities(article, draw(entities_of(body))), coverage)
@@ -113,7 +114,7 @@ def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
         PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
         + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
         + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
-        + b"\x12\x02\0" + b"\0\0\0\0\0"
+        + b"\x12\x02\0" + b"\0\0\0\0\0\0"
     )  # fmt: skip
     assert expected == written(record, "avro")
 

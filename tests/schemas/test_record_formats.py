@@ -23,7 +23,6 @@ TYPES: dict[SchemaType, str] = {"AVRO": f"{NAME}.avsc", "PROTOBUF": f"{NAME}.pro
 
 # Where the form differs from JSON, so the words do too.
 OTHER_WORDS = {"schema_version", "metadata", "article", "field"}
-NEVER_USED = ""
 OWN_NUMBERS = range(1000, 2000)
 
 
@@ -75,7 +74,7 @@ def of_json(schema: dict[str, Any], definitions: dict[str, Any], path: str = "")
     return fields
 
 
-AVRO_TYPES = {"int": "integer", "double": "number", "float": "number"}
+AVRO_TYPES = {"int": "integer", "long": "integer", "double": "number", "float": "number"}
 
 
 def of_avro(schema: dict[str, Any], path: str = "", named: dict[str, Any] | None = None) -> Fields:
@@ -120,6 +119,7 @@ EMPTY_LISTS = {"classifications", "dropped_fields", "embeddings", "embeddings.ve
 
 PROTOBUF_TYPES = {
     FieldDescriptorProto.TYPE_INT32: "integer",
+    FieldDescriptorProto.TYPE_INT64: "integer",
     FieldDescriptorProto.TYPE_DOUBLE: "number",
     FieldDescriptorProto.TYPE_FLOAT: "number",
     FieldDescriptorProto.TYPE_STRING: "string",
@@ -216,7 +216,7 @@ def test_numbers_of_fields_never_change(tmp_path: Path) -> None:
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
-    record += ["regressions", NEVER_USED, "dropped_fields"]
+    record += ["regressions", "version", "dropped_fields"]
     entity = ["field", "start", "end", "text", "label", "score", "task"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]
@@ -224,10 +224,7 @@ def test_numbers_of_fields_never_change(tmp_path: Path) -> None:
     names["Embedding"] = ["task", "dimensions", "pooling", "vector", "vector_float16"]
     names["Regression"] = ["task", "value"]
     names["Task"] = ["name", "kind", "model", "pooling", "coverage"]
-    assert numbers == {
-        name: {field: number for number, field in enumerate(fields, 1) if field != NEVER_USED}
-        for name, fields in names.items()
-    }
+    assert {name: {field: n for n, field in enumerate(fields, 1)} for name, fields in names.items()} == numbers
 
 
 def test_numbers_that_are_left_to_consumers_are_reserved_in_every_message(tmp_path: Path) -> None:

@@ -180,7 +180,9 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     """A field that only one side knows is a field that somebody waits for in vain."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
-    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}", ("title",))
+    article = Article(
+        "1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}", ("title",), version=VERSION
+    )
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
     coverage, number = Coverage(1, 1, truncated=False), TaskCard("mood", "regression", CARD, "mean")
@@ -230,6 +232,7 @@ def test_example_of_a_whole_record_contains_the_example_article() -> None:
 
 
 RAW = RawRecord(Partition("articles", 3), 1042, b"key", b"{}")
+VERSION = 1042 << 12
 
 
 @pytest.mark.parametrize(("schema_name", "topic_id"), [(HEADERS[0], None), (HEADERS[1], TOPIC_ID)])
@@ -237,7 +240,7 @@ RAW = RawRecord(Partition("articles", 3), 1042, b"key", b"{}")
 def test_written_record_headers_are_the_example(schema_name: str, topic_id: str | None, *, tombstone: bool) -> None:
     """With and without the topic id, what is written is valid in one version only, and is the example of that one."""
     raw = replace(RAW, topic_id=topic_id)
-    written = {name: value.decode() for name, value in record_headers(raw, tombstone=tombstone)}
+    written = {name: value.decode() for name, value in record_headers(raw, version=VERSION, tombstone=tombstone)}
     assert [schema_name] == [name for name in HEADERS if VALIDATORS[name].is_valid(written)]
     name = "tombstone" if tombstone else "record"
     assert load(SCHEMAS / f"examples/{schema_name}/valid/{name}.json") == written
@@ -246,7 +249,7 @@ def test_written_record_headers_are_the_example(schema_name: str, topic_id: str 
 @pytest.mark.parametrize(("schema_name", "topic_id"), [(HEADERS[0], None), (HEADERS[1], TOPIC_ID)])
 def test_written_event_headers_are_the_example(schema_name: str, topic_id: str | None) -> None:
     """All of them are described, too: a header that only one side knows helps nobody."""
-    own = record_headers(replace(RAW, topic_id=topic_id), tombstone=False)
+    own = record_headers(replace(RAW, topic_id=topic_id), version=VERSION, tombstone=False)
     made = EventHeaders("/enricher/news").of_record(own, "agency-2026-03-14-0042")
     written = {name: value.decode() for name, value in [*own, *made] if value is not None}
     assert load(SCHEMAS / f"examples/{schema_name}/valid/event.json") == written

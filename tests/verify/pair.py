@@ -80,6 +80,7 @@ def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: 
         return Output(topics.dead_letters, partition, source.key(), value, headers)
     text = [topics.input, *([topic_id] if topic_id else []), str(partition), str(offset)]
     headers["enricher.record.id"] = str(uuid5(NAMESPACE, "/".join(text))).encode()
+    headers["enricher.version"] = b"%d" % (offset << 12)
     headers["enricher.schema.version"] = b"2" if topic_id else b"1"
     if value is not None:
         headers["content-type"] = b"application/json"

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import TopicPartition
 
 from enricher.operate.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
 from enricher.operate.verify.findings import Checks
-from enricher.operate.verify.headers import Omitted, record_id, source_of_dead_letter, source_of_record
+from enricher.operate.verify.headers import Omitted, Source, record_id, source_of_dead_letter, source_of_record
 from enricher.operate.verify.inputs import Doubts, Judge, JudgedRange
 from enricher.operate.verify.ledger import PartitionLedger, mark_of
 from enricher.operate.verify.order import ByKey, ByPartition
 from enricher.operate.verify.payload import alike, chosen_of
+from enricher.operate.verify.versions import VersionOrder, belongs_to
 from enricher.operate.verify.watch import Fall, OffsetWatch
 from enricher.worker.articles import EventHeaders, record_headers
-from enricher.worker.records import Mark, Partition, RawRecord
+from enricher.worker.records import Mark, Partition, RawRecord, record_version
 from enricher.worker.rules.commit_metadata import CommitMetadata
 
+VERSION = 17 << 12
 TOPIC_ID, OTHER_ID = "kz7-Q2mNTXS0b_1d0wY3sA", "9KcV2hYVQnCmO2yN8uV4Qg"
 
 
@@ -33,7 +37,7 @@ def test_the_record_id_is_that_of_the_contract() -> None:
     """It is implemented twice on purpose; both must agree, with and without a topic id."""
     for topic_id in (None, TOPIC_ID):
         raw = RawRecord(Partition("articles", 3), 17, None, None, topic_id=topic_id)
-        written = dict(record_headers(raw, tombstone=True))["enricher.record.id"].decode()
+        written = dict(record_headers(raw, version=VERSION, tombstone=True))["enricher.record.id"].decode()
         assert written == record_id("articles", 3, 17, topic_id)
 
 
@@ -221,7 +225,7 @@ def test_one_topic_id_is_written_in_two_alphabets() -> None:
 def test_records_may_be_events_but_no_broken_ones(changes: dict[str, bytes | None]) -> None:
     """What the worker writes passes, and each attribute that breaks the schema is found; so is a tombstone as an event."""
     raw = RawRecord(Partition("articles", 3), 17, None, None, topic_id=TOPIC_ID)
-    own = record_headers(raw, tombstone=False)
+    own = record_headers(raw, version=VERSION, tombstone=False)
     written = dict([*own, *EventHeaders("/s").of_record(own, "a")])
     assert source_of_record(dict(own), tombstone=False) == source_of_record(written, tombstone=False) is not None
     assert source_of_record(written | changes, tombstone=False) is None
@@ -277,3 +281,45 @@ def test_a_sample_is_as_large_as_asked_for() -> None:
     assert chosen is not None
     assert 20 == sum(number in chosen for number in range(1_000))
     assert chosen_of(5, 20) is None
+
+
+@pytest.mark.parametrize("version", [b"", b"-1", b"007", b"9223372036854775808", None])
+def test_a_version_that_the_schema_refuses_names_no_source(version: bytes | None) -> None:
+    """Up to 63 bits, in decimal; records of workers before there were versions have none."""
+    raw = RawRecord(Partition("articles", 3), 17, None, None)
+    written = dict(record_headers(raw, version=VERSION, tombstone=True))
+    found = source_of_record(written, tombstone=True)
+    assert found is not None
+    assert found.version == VERSION
+    assert source_of_record({**written, "enricher.version": version}, tombstone=True) is None
+    without = source_of_record({k: v for k, v in written.items() if k != "enricher.version"}, tombstone=True)
+    assert without == replace(found, version=None)
+
+
+def test_a_version_belongs_to_one_offset_and_to_the_document_that_repeats_it() -> None:
+    """The layout is implemented twice on purpose; both must agree, for every epoch and generation."""
+    for epoch, generation in ((0, 0), (1, 4095), (255, 7)):
+        version, source = record_version(epoch, 17, generation), Source("articles", 3, 17)
+        assert belongs_to(version, source, None)
+        assert belongs_to(version, source, {"id": "a"})
+        assert belongs_to(version, source, {"version": version})
+        assert not belongs_to(version, source, {"version": version + 1})
+        assert not belongs_to(version, replace(source, offset=18), None)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_an_epoch_must_not_begin_below_the_end_of_an_earlier_one(*, backwards: bool) -> None:
+    """A lower epoch for newer inputs is found, in whatever order records are read; generations may go up and down."""
+
+    def kept(*versions: tuple[int, int, int], partition: int = 0) -> bool:
+        order = VersionOrder()
+        read = reversed(versions) if backwards else versions
+        return all([order.keeps(record_version(*parts), Source("articles", partition, parts[1])) for parts in read])
+
+    assert kept((0, 1, 0), (0, 2, 1), (1, 3, 0), (0, 2, 5))
+    assert kept((3, 1, 0), (3, 1, 0))
+    assert not kept((1, 1, 0), (0, 2, 0))
+    assert not kept((0, 1, 0), (2, 2, 0), (1, 3, 0))
+    order = VersionOrder()
+    assert order.keeps(record_version(1, 9, 0), Source("articles", 0, 9))
+    assert order.keeps(record_version(0, 10, 0), Source("articles", 1, 10))  # another partition is ordered by itself

@@ -90,6 +90,10 @@ def _rename(outputs: list[Output]) -> None:
     outputs[25].headers["enricher.record.id"] = outputs[26].headers["enricher.record.id"]
 
 
+def _exchange_version(outputs: list[Output]) -> None:
+    outputs[25].headers["enricher.version"] = outputs[26].headers["enricher.version"]
+
+
 def _claim(outputs: list[Output]) -> None:
     value = orjson.loads(outputs[25].value or b"")
     outputs[25].value = orjson.dumps(value | {"classifications": []})  # of no task
@@ -104,6 +108,7 @@ CHANGES: dict[str, Callable[[list[Output]], None]] = {
     "tombstones": _delete,
     "dead letters": _cut,
     "record ids": _rename,
+    "versions": _exchange_version,
     "tasks": _claim,
 }
 
@@ -157,6 +162,7 @@ def test_an_output_of_an_aborted_input_is_invented(topics: Topics) -> None:
         for partition, offset in ((b"1", b"15"), (b"1", b"9999"), (b"77", b"0")):
             false = Output(topics.output, 1, b"k", b"{}", dict(outputs[place].headers))
             false.headers |= {"enricher.source.partition": partition, "enricher.source.offset": offset}
+            false.headers["enricher.version"] = b"%d" % (int(offset) << 12)
             false.headers["enricher.record.id"] = record_id(topics.input, int(partition), int(offset)).encode()
             false.headers["content-type"] = b"application/json"
             outputs.insert(place + 1, false)

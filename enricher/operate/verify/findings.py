@@ -93,6 +93,7 @@ class Checks:
         self.keys = Check("keys", "an output has the key of its input")
         self.dead_letters = Check("dead letters", "a dead letter has the key and the value of its input")
         self.headers = Check("headers", "the headers conform to the schema")
+        self.versions = Check("versions", "a version is that of its input, and of newer inputs it is higher")
         self.values = Check("values", "a value can be read in the format that its headers name")
         self.tasks = Check("tasks", "classes, vectors and tasks in a record fit together")
         self.record_ids = Check("record ids", "the record id is that of its source")

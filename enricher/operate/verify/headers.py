@@ -19,6 +19,7 @@ _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
 _DEAD_LETTER_TEXTS = tuple(
     f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
 )
+_VERSION = "enricher.version"
 _EVENT_TYPE = b"enricher.entities.v1"
 _STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
 _STAGE = "enricher.dlq.stage"
@@ -45,7 +46,8 @@ class Omitted:
 class Source:
     """The input record that an output names. `topic_id`: that of its topic, if it was known.
 
-    `record_id`: the one in its header; None for dead letters, which have none. `omitted`: only of dead letters.
+    `record_id`: the one in its header; None for dead letters, which have none. `version`: the same, and None for records of
+    workers that wrote no versions. `omitted`: only of dead letters.
     """
 
     topic: str
@@ -53,6 +55,7 @@ class Source:
     offset: int
     topic_id: str | None = None
     record_id: str | None = None
+    version: int | None = None
     omitted: Omitted = Omitted()
 
 
@@ -87,11 +90,18 @@ def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None
         or not headers.get("enricher.record.id")
         or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
         or headers.get("content-type") not in ({None} if tombstone else FORMATS)
+        or not _is_version_or_none(headers)
         or not _is_event_or_none(headers, tombstone=tombstone)
     ):
         return None
     stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
-    return replace(source, record_id=stated)
+    return replace(source, record_id=stated, version=int(headers[_VERSION] or b"") if _VERSION in headers else None)
+
+
+def _is_version_or_none(headers: HeaderValues) -> bool:
+    """Whether the version is one of 63 bits, or there is none."""
+    stated = headers.get(_VERSION, b"0")
+    return stated is not None and bool(_DECIMAL.fullmatch(stated)) and int(stated) < 2**63
 
 
 def _is_event_or_none(headers: HeaderValues, *, tombstone: bool) -> bool:

@@ -22,7 +22,8 @@ from enricher.operate.verify.headers import (
 from enricher.operate.verify.ledger import PartitionLedger
 from enricher.operate.verify.order import ByKey, ByPartition
 from enricher.operate.verify.tasks import is_consistent
-from enricher.operate.verify.values import document_of
+from enricher.operate.verify.values import Document, document_of
+from enricher.operate.verify.versions import VersionOrder, belongs_to
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Outputs:
     total: int = 0
     values: int = 0
     """How many have a value, even if their headers are wrong."""
+    _versions: VersionOrder = field(default_factory=VersionOrder)
     _begun: set[int] = field(default_factory=set)
     _earlier_first: set[int] = field(default_factory=set)
 
@@ -61,11 +63,12 @@ class Outputs:
         self._begun.add(place.partition)
         if source is None:
             return
-        self._check_value(message, headers, place)
+        document = self._checked_document(message, headers, place)
         if source.topic != self.input_topic:
             self.counts["of other input topics"] += 1
             return
         self._check_id(source, place)
+        self._check_version(source, document, place)
         if not same_topic(source.topic_id, self.topic_id):
             self.counts[EARLIER] += 1
             if is_first:
@@ -85,18 +88,32 @@ class Outputs:
             return source_of_dead_letter(headers)
         return source_of_record(headers, tombstone=message.value() is None)
 
-    def _check_value(self, message: Message, headers: HeaderValues, place: Place) -> None:
+    def _checked_document(self, message: Message, headers: HeaderValues, place: Place) -> Document | None:
+        """The document of a record; None if it has none, or a value that is none."""
         value = message.value()
-        if value is not None and not self.dead_letters:
-            document = document_of(value, headers.get("content-type"))
-            self.checks.values.note(place, ok=document is not None)
-            if document is not None:
-                self.checks.tasks.note(place, ok=is_consistent(document))
+        if value is None or self.dead_letters:
+            return None
+        document = document_of(value, headers.get("content-type"))
+        self.checks.values.note(place, ok=document is not None)
+        if document is not None:
+            self.checks.tasks.note(place, ok=is_consistent(document))
+        return document
 
     def _check_id(self, source: Source, place: Place) -> None:
         if source.record_id is not None:
             wanted = record_id(source.topic, source.partition, source.offset, source.topic_id)
             self.checks.record_ids.note(place, ok=source.record_id == wanted)
+
+    def _check_version(self, source: Source, document: Document | None, place: Place) -> None:
+        if self.dead_letters:
+            return
+        if source.version is None:
+            self.counts["records without a version"] += 1
+            return
+        held = belongs_to(source.version, source, document)
+        if held and same_topic(source.topic_id, self.topic_id):
+            held = self._versions.keeps(source.version, source)
+        self.checks.versions.note(place, ok=held)
 
     def _note(self, message: Message, source: Source, place: Place) -> None:
         self.oldest[source.partition] = min(source.offset, self.oldest.get(source.partition, source.offset))

@@ -123,8 +123,11 @@ def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
 
 
 def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any], least_score: LeastScore = lambda _finding: 0.0) -> bool:
-    """True if everything is equal, scores and vectors within the tolerance, findings at a threshold left out."""
-    ours, theirs = dict(seen), dict(wanted)
+    """True if all but the version is equal, scores and vectors within the tolerance, findings at a threshold left out.
+
+    A recomputation does not know the offsets; versions have a check of their own.
+    """
+    ours, theirs = ({name: value for name, value in each.items() if name != "version"} for each in (seen, wanted))
     entities, others = ours.pop("entities", None), theirs.pop("entities", None)
     classes, other_classes = ours.pop("classifications", []), theirs.pop("classifications", [])
     vectors, other_vectors = ours.pop("embeddings", None), theirs.pop("embeddings", None)

@@ -20,6 +20,7 @@ from enricher.worker.records import (
     LetterForm,
     Ticket,
     Tombstone,
+    Versioning,
     hot_record,
 )
 
@@ -73,7 +74,8 @@ class Encoder:
     """Turns finished tickets into messages that their topics accept.
 
     `max_record_bytes` and `max_dead_letter_bytes` come from the settings; `limit_to` adds the limits of the topics. `clock`
-    gives seconds since the epoch, for dead letters. `writer`: of the format of records, plain JSON by default. `events`:
+    gives seconds since the epoch, for dead letters. `writer`: of the format of records, plain JSON by default.
+    `versioning`: gives records and tombstones their versions. `events`:
     makes the headers by which records are CloudEvents; None if they are none. Raises SettingsError if a limit is below
     `MIN_MESSAGE_BYTES`.
     """
@@ -86,6 +88,7 @@ class Encoder:
         max_dead_letter_bytes: int,
         clock: Callable[[], float],
         writer: RecordWriter | None = None,
+        versioning: Versioning | None = None,
         events: EventHeaders | None = None,
     ) -> None:
         if min(max_record_bytes, max_dead_letter_bytes) < MIN_MESSAGE_BYTES:
@@ -94,6 +97,7 @@ class Encoder:
         self._allowed = SizeLimits(max_record_bytes, max_dead_letter_bytes)
         self._clock = clock
         self._writer = writer or record_writer("json")
+        self._versioning = versioning or Versioning()
         self._events = events
         self.limits = self._allowed
         """The present limits: the smaller of setting and topic."""
@@ -112,7 +116,10 @@ class Encoder:
         return self.limits != self._allowed
 
     def outgoing(self, ticket: Ticket) -> Outgoing:
-        """The message of a finished ticket. Never raises because of an article's content."""
+        """The message of a finished ticket. Never raises because of an article's content.
+
+        Raises FatalError if a version has no room for its offset.
+        """
         outcome = ticket.outcome
         assert outcome is not None, "only finished tickets are written"
         if isinstance(outcome, DeadLetter):
@@ -155,12 +162,13 @@ class Encoder:
     def _tombstone(self, ticket: Ticket) -> Outgoing:
         """A tombstone is a deletion by the rules of compacted topics, and never an event: it has no data."""
         raw = ticket.raw
-        return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True), *ticket.trace], ticket)
+        headers = record_headers(raw, version=self._versioning.version_of(raw), tombstone=True)
+        return Outgoing("tombstone", raw.key, None, [*headers, *ticket.trace], ticket)
 
     def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
-        raw = ticket.raw
+        raw, version = ticket.raw, self._versioning.version_of(ticket.raw)
         value, content_type = self._writer.write(outcome), self._writer.content_type
-        headers: OutgoingHeaders = [*record_headers(raw, tombstone=False, content_type=content_type)]
+        headers: OutgoingHeaders = [*record_headers(raw, version=version, tombstone=False, content_type=content_type)]
         if self._events is not None:
             headers += self._events.of_record(headers, outcome.article.id)
         headers += ticket.trace

@@ -110,6 +110,8 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
         fields["metadata"] = orjson.Fragment(article.further)
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
+    if article.version is not None:
+        fields["version"] = article.version
     if article.dropped:
         fields["dropped_fields"] = list(article.dropped)
     fields["entities"] = written

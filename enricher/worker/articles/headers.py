@@ -30,16 +30,20 @@ _OURS = re.compile(rf"(?:{re.escape(_ESCAPE)})*enricher\.")
 _RECORD = "enricher"
 _DEAD_LETTER = "enricher.dlq"
 _RECORD_OFFSET, _RECORD_ID = f"{_RECORD}.source.offset", f"{_RECORD}.record.id"
+_RECORD_VERSION = f"{_RECORD}.version"
 _VERSION_1, _VERSION_2 = ("enricher.schema.version", b"1"), ("enricher.schema.version", b"2")
 _VARIANT_10 = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _JSON = b"application/json"
 
 
-def record_headers(raw: RawRecord, *, tombstone: bool, content_type: bytes = _JSON) -> list[tuple[str, bytes]]:
-    """Headers of the enriched record of `raw`; a tombstone has no content type."""
-    place, name, version = _share(raw.partition, raw.topic_id)
+def record_headers(
+    raw: RawRecord, *, version: int, tombstone: bool, content_type: bytes = _JSON
+) -> list[tuple[str, bytes]]:
+    """Headers of the enriched record of `raw`, which has this `version`; a tombstone has no content type."""
+    place, name, schema = _share(raw.partition, raw.topic_id)
     offset = b"%d" % raw.offset
-    headers = [*place, (_RECORD_OFFSET, offset), (_RECORD_ID, _record_id(name, offset).encode()), version]
+    record_id = (_RECORD_ID, _record_id(name, offset).encode())
+    headers = [*place, (_RECORD_OFFSET, offset), record_id, (_RECORD_VERSION, b"%d" % version), schema]
     if not tombstone:
         headers.append(("content-type", content_type))
     return headers
@@ -83,11 +87,11 @@ def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
 
 
 class _Shared(NamedTuple):
-    """Shared by all records of a partition: position headers, the hash of the id's beginning, the version header."""
+    """Shared by all records of a partition: position headers, the hash of the id's beginning, the headers' own version."""
 
     place: tuple[tuple[str, bytes], ...]
     name: _Hash
-    version: tuple[str, bytes]
+    schema: tuple[str, bytes]
 
 
 @lru_cache(maxsize=1024)

@@ -28,7 +28,7 @@ from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Article, RawRecord
+from enricher.worker.records import Article, RawRecord, Versioning
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
@@ -108,6 +108,7 @@ def _encoder(settings: Settings, writer: RecordWriter) -> Encoder:
         max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
         clock=time.time,
         writer=writer,
+        versioning=versioning_of(settings),
         events=EventHeaders(source) if output.cloudevents else None,
     )
 
@@ -179,16 +180,24 @@ def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> Schedule
 
 def _read(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
     """Reads articles, and keeps of each what its record is to repeat. `by_language`: also its language, for its tasks."""
-    keep = bare if settings.output.article == "none" else None
-    if not by_language:
-        return reader.read if keep is None else lambda raw: bare(reader.read(raw))
+    output, versioning = settings.output, versioning_of(settings)
+    if output.article != "none" and not output.version and not by_language:
+        return reader.read
 
     def read(raw: RawRecord) -> Article:
         article = reader.read(raw)
-        spoken = replace(article, language=article.metadata.get("language"))
-        return keep(spoken) if keep else spoken
+        if by_language:
+            article = replace(article, language=article.metadata.get("language"))
+        if output.version:
+            article = replace(article, version=versioning.version_of(raw))
+        return bare(article) if output.article == "none" else article
 
     return read
+
+
+def versioning_of(settings: Settings) -> Versioning:
+    """What gives records their versions."""
+    return Versioning(settings.kafka.epoch, settings.model.generation)
 
 
 def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:

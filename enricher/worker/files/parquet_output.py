@@ -34,6 +34,7 @@ _REASONS = ("stage", "error_type", "reason")
 _PRIMITIVES = {
     "string": pa.string(),
     "int": pa.int32(),
+    "long": pa.int64(),
     "double": pa.float64(),
     "float": pa.float32(),
     "boolean": pa.bool_(),

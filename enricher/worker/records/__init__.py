@@ -52,6 +52,7 @@ from enricher.worker.records.outcomes import (
     TaskReport,
     Tombstone,
 )
+from enricher.worker.records.version import Versioning, record_version
 
 __all__ = [
     "HEADER_BYTES",
@@ -96,8 +97,10 @@ __all__ = [
     "TokenizedField",
     "Tombstone",
     "Unreadable",
+    "Versioning",
     "Window",
     "WindowFailure",
     "WindowRows",
     "hot_record",
+    "record_version",
 ]

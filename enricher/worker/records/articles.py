@@ -104,6 +104,8 @@ class Article:
     """The optional fields that it had, but not as text within their bounds."""
     language: str | None = None
     """Its language, as far as tasks are chosen by it; set only for a worker with such tasks."""
+    version: int | None = None
+    """The version of its output (`records.version`), set if the record is to contain it."""
 
     @property
     def length_chars(self) -> int:

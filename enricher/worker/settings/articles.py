@@ -117,6 +117,11 @@ class OutputSettings(Group):
         "`source`, `url`, `published_at` and those of `articles.metadata`; `whole`, also the whole document, under "
         "`article`: the original bytes if it is JSON.",
     )
+    version: bool = Field(
+        default=False,
+        description="Write the version of a record (the header `enricher.version`) also as its field `version`, for "
+        "consumers that cannot read headers. In lines of a file it counts lines instead of offsets.",
+    )
     format: RecordFormat = Field(
         "json",
         description="`json` without a schema id; the others begin with Confluent's prefix and need a registry where "

@@ -28,6 +28,14 @@ class ModelSettings(Group):
     source: str = Field(
         "newswire-minilm", description="Folder of a token-classification model; `newswire-minilm` is built in."
     )
+    generation: int = Field(
+        0,
+        ge=0,
+        le=4095,
+        description="The lowest part of `enricher.version`. Raise it with a better model before articles are enriched "
+        "again (`enricher replay`): in an index, the record of the higher generation then replaces the earlier ones of the "
+        "same article, and never that of a newer article.",
+    )
     device: Annotated[str, AfterValidator(_device)] = Field(
         "auto",
         description="`auto`, `cpu`, `cuda`, or one of several GPUs in CUDA's order: `cuda:0`, `cuda:1`, ... `cuda` "

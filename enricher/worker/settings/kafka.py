@@ -40,6 +40,14 @@ class KafkaSettings(Group):
     dead_letter_topic: str = Field(
         "articles.dead-letters", min_length=1, description="Topic for inputs that can never be enriched."
     )
+    epoch: int = Field(
+        0,
+        ge=0,
+        le=255,
+        description="The highest part of `enricher.version`, by which an index keeps the newest record of a key. Raise it, "
+        "for all workers of the group, when the input topic is made again or gets more partitions: keys then begin at lower "
+        "offsets, and without a higher epoch their newest records lose against older ones. Never lower it.",
+    )
     instance: str = Field(
         default_factory=socket.gethostname,
         min_length=1,

@@ -37,6 +37,8 @@ def record_values(record: EnrichedRecord) -> dict[str, Any]:
 def json_of(values: Mapping[str, Any]) -> bytes:
     """The record as JSON, with the text of its article unchanged. Raises ValueError if a text in it is not JSON."""
     record = _without_nulls(values)
+    if "version" in record:
+        record["version"] = int(record["version"])  # Protobuf's JSON has 64-bit numbers as text
     tasks = [_without_nulls(each) for each in record.get("tasks", ())]
     record["entities"] = [_without_nulls(each) for each in record["entities"]]
     present = [*kinds_in_records({each["kind"] for each in tasks})] if tasks else []

@@ -1,0 +1,145 @@
+"""The version of records: its layout, its ranges, and where records of every format carry it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import orjson
+import pytest
+from annotated_types import Ge, Le
+from hypothesis import given
+from hypothesis import strategies as st
+from support.plain_records import plain_record
+
+from enricher.errors import FatalError
+from enricher.worker.articles import Encoder, encode_record, record_writer
+from enricher.worker.contracts import RecordFormat
+from enricher.worker.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    Outcome,
+    RawRecord,
+    Ticket,
+    Tombstone,
+    Versioning,
+)
+from enricher.worker.records.version import MAX_EPOCH, MAX_GENERATION, MAX_OFFSET, record_version
+from enricher.worker.settings import Settings
+
+epochs, offsets, generations = (st.integers(0, most) for most in (MAX_EPOCH, MAX_OFFSET, MAX_GENERATION))
+parts = st.tuples(epochs, offsets, generations)
+
+
+def headers_of(
+    raw: RawRecord, outcome: Outcome, versioning: Versioning, output_format: RecordFormat = "json"
+) -> dict[str, bytes | None]:
+    """The headers of the message that a worker with these numbers makes."""
+    writer = record_writer(output_format)
+    if writer.schema:
+        writer.begin_with(1)
+    encoder = Encoder(
+        version="0.1.0",
+        max_record_bytes=10**6,
+        max_dead_letter_bytes=10**6,
+        clock=lambda: 0.0,
+        writer=writer,
+        versioning=versioning,
+    )
+    ticket = Ticket(raw, arrived_s=0.0)
+    ticket.finish(outcome)
+    return dict(encoder.outgoing(ticket).headers)
+
+
+def test_a_version_has_this_layout() -> None:
+    """Bit by bit: indexes keep these numbers, so they must never change."""
+    assert 0 == record_version(0, 0, 0)
+    assert 1042 << 12 == record_version(0, 1042, 0)
+    assert 3 << 55 | 1042 << 12 | 7 == record_version(3, 1042, 7)
+    assert 2**63 - 1 == record_version(255, 2**43 - 1, 4095)
+
+
+@given(one=parts, other=parts)
+def test_versions_order_by_epoch_then_offset_then_generation(
+    one: tuple[int, int, int], other: tuple[int, int, int]
+) -> None:
+    """No generation outweighs a newer input, and no offset a newer epoch."""
+    assert (one < other) == (record_version(*one) < record_version(*other))
+
+
+@pytest.mark.parametrize(
+    ("outside", "name"),
+    [
+        ((256, 0, 0), "epoch"),
+        ((-1, 0, 0), "epoch"),
+        ((0, 2**43, 0), "source offset"),
+        ((0, -1, 0), "source offset"),
+        ((0, 0, 4096), "generation"),
+        ((0, 0, -1), "generation"),
+    ],
+)
+def test_a_part_outside_its_range_is_refused_by_its_name(outside: tuple[int, int, int], name: str) -> None:
+    """It would change the other parts."""
+    with pytest.raises(ValueError, match=f"the {name} of a version must be 0 to"):
+        record_version(*outside)
+
+
+def test_the_settings_have_the_ranges_of_a_version() -> None:
+    """They are written down twice, because the settings must not load what records need."""
+    fields = Settings.model_fields
+    for group, name, most in (("kafka", "epoch", MAX_EPOCH), ("model", "generation", MAX_GENERATION)):
+        kind = fields[group].annotation
+        assert kind is not None
+        assert not get_args(kind)
+        bounds = kind.model_fields[name].metadata
+        assert [Ge(0), Le(most)] == bounds
+
+
+@pytest.mark.parametrize("output_format", ["json", "avro", "protobuf", "json-schema"])
+def test_records_and_tombstones_have_a_version_in_every_format_and_dead_letters_have_none(
+    raw: RawRecord, record: EnrichedRecord, output_format: RecordFormat
+) -> None:
+    """The same number for both, so that a tombstone deletes what is older and nothing that is newer."""
+    versioning, wanted = Versioning(3, 7), b"%d" % (3 << 55 | 1042 << 12 | 7)
+    for outcome in (record, Tombstone()):
+        assert wanted == headers_of(raw, outcome, versioning, output_format)["enricher.version"]
+    letter = DeadLetter("decode", "InvalidArticle", "body is missing")
+    assert "enricher.version" not in headers_of(raw, letter, versioning, output_format)
+
+
+def test_another_attempt_has_the_same_version_and_a_higher_generation_a_higher_one(
+    raw: RawRecord, record: EnrichedRecord
+) -> None:
+    """Repeats change nothing in an index; a better model replaces its own article, and never a newer one."""
+
+    def version(raw: RawRecord, versioning: Versioning) -> int:
+        return int(headers_of(raw, record, versioning)["enricher.version"] or b"")
+
+    again = replace(raw, leader_epoch=9, timestamp_s=1.0)
+    newer = replace(raw, offset=raw.offset + 1)
+    assert version(raw, Versioning()) == version(again, Versioning())
+    assert version(raw, Versioning()) < version(raw, Versioning(generation=4095)) < version(newer, Versioning())
+    assert version(newer, Versioning()) < version(replace(raw, offset=0), Versioning(epoch=1))
+
+
+@pytest.mark.parametrize("outcome", ["record", "tombstone"])
+def test_an_offset_without_a_version_ends_the_worker_with_what_to_do(
+    raw: RawRecord, record: EnrichedRecord, outcome: str
+) -> None:
+    """A record without a version, or with a wrong one, would be lost in an index."""
+    beyond = replace(raw, offset=2**43)
+    with pytest.raises(
+        FatalError, match=r"articles\[3\]: the source offset .* not 8796093022208; .*kafka.epoch above 3"
+    ):
+        headers_of(beyond, record if outcome == "record" else Tombstone(), Versioning(3))
+
+
+@given(version=st.integers(0, 2**63 - 1))
+def test_a_record_with_its_version_is_otherwise_the_same(version: int) -> None:
+    """Nothing else of it changes, and without the version not a byte does."""
+    plain = plain_record(Article("a-1", "", "Oslo"), (), Coverage(tokens=1, windows=1, truncated=False))
+    versioned = encode_record(replace(plain, article=replace(plain.article, version=version)))
+    assert encode_record(plain) == versioned.replace(b'"version":%d,' % version, b"")
+    assert version == orjson.loads(versioned)["version"]
