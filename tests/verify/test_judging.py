@@ -314,7 +314,7 @@ def test_an_epoch_must_not_begin_below_the_end_of_an_earlier_one(*, backwards: b
     def kept(*versions: tuple[int, int, int], partition: int = 0) -> bool:
         order = VersionOrder()
         read = reversed(versions) if backwards else versions
-        return all([order.keeps(record_version(*parts), Source("articles", partition, parts[1])) for parts in read])
+        return all(order.keeps(record_version(*parts), Source("articles", partition, parts[1])) for parts in read)
 
     assert kept((0, 1, 0), (0, 2, 1), (1, 3, 0), (0, 2, 5))
     assert kept((3, 1, 0), (3, 1, 0))
