@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -25,6 +26,7 @@ from support.reading import committed_and_ends, read_all
 from enricher.errors import BrokerError
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
+from enricher.operate.doctor.keys import key_findings
 from enricher.operate.topics.admin import Admin, ClusterView
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.settings import ArticleSettings, load_settings
@@ -63,6 +65,7 @@ def test_a_healthy_set_up_fails_in_nothing(topics: Topics) -> None:
     assert len(rights) == 5
     assert set(rights.values()) == {"ok"}
     assert checks["broker version"]["verdict"] == "ok"
+    assert checks["one partition per key"]["verdict"] == "ok"
     assert checks[f"topic {topics.output}"]["verdict"] == "warn"
     assert "Angela Merkel PER, United Nations ORG, Berlin LOC" in checks["one sentence"]["seen"]
 
@@ -92,6 +95,32 @@ def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypat
     assert failed(findings(topics.environment, monkeypatch)) == []
     worker.commit_transaction(PATIENCE_S)
     assert [message.key() for message in read_all(topics.bootstrap_servers, topics.output)] == [b"k"]
+
+
+@pytest.mark.broker
+def test_a_stock_librdkafka_producer_beside_enricher_publish_is_noticed(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tombstones may lie in other partitions than their articles; with murmur2 there is nothing to say."""
+    for name, value in topics.environment.items():
+        monkeypatch.setenv(name, value)
+    config = kafka_config(load_settings())
+
+    def publish(value: bytes | None, **properties: str) -> Finding:
+        producer = Producer({"bootstrap.servers": topics.bootstrap_servers, **properties})
+        for number in range(20):
+            producer.produce(topics.input, value, b"article-%d" % number)
+        assert producer.flush(PATIENCE_S) == 0
+        (finding,) = key_findings(config)
+        return finding
+
+    found = publish(b"{}", partitioner="murmur2_random")
+    assert ("ok", "holds for the 20 keys of the newest records") == (found.verdict, found.seen)
+    assert "ok" == publish(None, partitioner="murmur2_random").verdict
+    found = publish(None)
+    assert "warn" == found.verdict
+    assert re.match(r"1\d of 20 keys have records in several partitions; 1\d have one where CRC32 puts it", found.seen)
+    assert "partitioner=murmur2_random" in found.advice
 
 
 def test_no_broker_is_exit_code_4_with_the_reason() -> None:

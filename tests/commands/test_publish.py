@@ -115,6 +115,40 @@ def test_a_refused_article_ends_in_a_broker_error_with_the_reason(topics: Topics
 
 
 @pytest.mark.broker
+def test_tombstones_follow_their_articles_into_the_same_partitions(topics: Topics) -> None:
+    """A null value under each key, behind its article: in another partition it could be overtaken and delete nothing."""
+    keys = [f"ø-{number}" for number in range(8)]
+    assert run("publish", "-", env=topics.environment, stdin=json_lines(*map(article, keys))).exit_code == 0
+    options = [word for key in keys[:6] for word in ("--tombstone", key)]
+    result = run("publish", *options, "--transactional", env=topics.environment)
+    assert result.exit_code == 0, result.output
+    assert "6 tombstones, " in result.stderr
+    places: dict[bytes | None, list[tuple[int | None, bool]]] = {}
+    for message in read_all(topics.bootstrap_servers, topics.input):
+        places.setdefault(message.key(), []).append((message.partition(), message.value() is None))
+    for number, key in enumerate(keys):
+        found = places[key.encode()]
+        assert [False, True][: 2 if number < 6 else 1] == [deleted for _, deleted in found]
+        assert len({partition for partition, _ in found}) == 1
+    assert len({found[0][0] for found in places.values()}) > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "nothing to publish"),
+        (("-", "--tombstone", "a"), "either files or --tombstone"),
+        (("--tombstone", "a", "--tombstone", ""), "is empty"),
+    ],
+)
+def test_what_is_to_be_published_must_be_clear(words: tuple[str, ...], said: str) -> None:
+    """Each mistake is refused before the broker is asked."""
+    result = run("publish", *words)
+    assert isinstance(result.exception, SettingsError)
+    assert said in str(result.exception)
+
+
+@pytest.mark.broker
 def test_a_missing_topic_is_not_created_by_publishing(topics: Topics) -> None:
     """A mistyped topic is an error, not a new topic."""
     environment = topics.environment | {"ENRICHER_KAFKA__INPUT_TOPIC": f"{topics.input}-mistyped"}

@@ -13,9 +13,7 @@ from enricher.operate.publish import command
 from enricher.operate.publish.command import _Sending
 from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.token_bucket import TokenBucket
-from enricher.worker.articles import FieldMapping
 from enricher.worker.commands.console import Ticker
-from enricher.worker.files import Line
 
 
 class Client:
@@ -74,9 +72,8 @@ def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage
     clock = Clock()
     monkeypatch.setattr(command, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
     client = Client(clock, outage_s)
-    sending = _Sending(cast("Publisher", client), FieldMapping(), rate_per_s=60.0, transactional=False)
-    lines = ((1, Line("file", number, b"{}")) for number in range(3_000))
-    sending.send(lines, cast("Ticker", Still()))
+    sending = _Sending(cast("Publisher", client), "articles", rate_per_s=60.0, transactional=False)
+    sending.send(((None, b"{}") for _ in range(3_000)), cast("Ticker", Still()))
     assert 3_000 == client.delivered
     assert most_in(client.arrived_s, 5.0) <= 5 * 60 + 60 + 6
     undisturbed_s = client.arrived_s[-1] - 100.0 - (outage_s[1] - outage_s[0])

@@ -181,7 +181,15 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
     article = Article(
-        "1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}", ("title",), version=VERSION
+        "1",
+        "",
+        "Oslo",
+        dict.fromkeys(METADATA_FIELDS, "x"),
+        b'{"section":"x"}',
+        "\n",
+        b"{}",
+        ("title",),
+        version=VERSION,
     )
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]

@@ -38,6 +38,7 @@ def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert {"ok"} == {check["state"] for check in report["checks"]}
+    assert [] == report["warnings"]
     counts = {"committed inputs": 64, "records": 61, "tombstones": 1, "dead letters": 2}
     assert counts == {name: report["facts"][name] for name in counts}
     assert 61 == next(check["checked"] for check in report["checks"] if check["check"] == "payload")
@@ -93,6 +94,9 @@ def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
     result = run("verify", *options, "--group", topics.group, "--watch", "0.5", env=servers)
     assert result.exit_code == 0, result.output
     assert "the promise holds" in result.stdout
+    assert "warning: " in result.stdout
+    assert "14 of 14 keys have records in several partitions" in result.stdout
+    assert "partitioner=murmur2_random" in result.stdout
     missing = run("verify", "--input", "never-made", env=topics.environment)
     assert getattr(missing.exception, "exit_code", None) == 4
 

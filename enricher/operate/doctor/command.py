@@ -15,6 +15,7 @@ from enricher.errors import SettingsError
 from enricher.operate.doctor.articles import article_findings
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code
+from enricher.operate.doctor.keys import key_findings
 from enricher.operate.doctor.machine import machine_findings
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.registry import registry_findings
@@ -120,6 +121,7 @@ def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
         yield from registry_findings(settings)
     if is_there:
         yield from article_findings(settings)
+        yield from key_findings(kafka_config(settings))
     if "model" in parts:
         yield from model_findings(settings)
         yield from machine_findings(settings)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -22,15 +22,23 @@ from enricher.worker.files import Line
 from enricher.worker.kafka.shared.client import transactional_id
 from enricher.worker.settings import Settings, load_settings
 
+Record = tuple[bytes | None, bytes | None]
+"""Key and value."""
+
 _LINES_PER_TRANSACTION = 1_000
 _DRAIN_STEP_S = 0.5
 
 
 def publish(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSON lines, one article each; `-` is standard input.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", help="JSON lines, one article each; `-` is standard input."),
+    ] = None,
     *,
+    tombstones: Annotated[
+        list[str] | None,
+        typer.Option("--tombstone", metavar="KEY", help="Delete the article of this key. Repeat it for several."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Publish nothing if any line is not a valid article.")] = False,
     repeat: Annotated[
         int,
@@ -49,35 +57,56 @@ def publish(
 ) -> None:
     """Publish articles to the input topic, with the article's id as key; `articles.fields` says where the id is.
 
+    Instead of files, --tombstone publishes a null value for a key, which deletes its article downstream. It goes to the
+    partition of that key's articles, if their publisher has murmur2 as partitioner, like this command and Java's clients.
+
     A line without an id that the worker accepts is left out and named at the end, with exit code 1. Otherwise, without
     --check, lines that are not valid articles are published too; the worker makes dead letters of them. With --check or
     --repeat, standard input is first copied to a temporary file.
     """
     settings = load_settings()
-    mapping = line_mapping(settings)
+    if not tombstones:
+        lines, mapping = _lines(settings, files or (), check=check, repeat=repeat), line_mapping(settings)
+    elif files or check or repeat > 1:
+        raise SettingsError("--tombstone goes without files, --check and --repeat; publish files in a run before")
+    elif not all(tombstones):
+        raise SettingsError("--tombstone needs a key, and this one is empty: is a variable of the shell not set?")
+    config = kafka_config(settings)
+    own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
+    publisher = Publisher(config, config.input_topic, transactional_id=own_id)
+    what = "tombstones" if tombstones else "articles"
+    sending = _Sending(publisher, what, rate_per_s=rate, transactional=transactional)
+    records: Iterator[Record] = (
+        ((os.fsencode(key), None) for key in tombstones) if tombstones else sending.keyed(lines, mapping)
+    )
+    try:
+        with Ticker(remark_console()) as ticker:
+            sending.send(islice(records, limit), ticker)
+    finally:
+        remark_console().print(sending.summary())
+    if failures := publisher.failures:
+        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
+        raise BrokerError(
+            f"{failures.total():,} of {sending.sent:,} {what} were not published to '{config.input_topic}': {reasons}"
+        )
+    if sending.refused:
+        raise FatalError(f"{sending.refused:,} lines were not published: {sending.first_refused}")
+
+
+def _lines(settings: Settings, files: Sequence[Path], *, check: bool, repeat: int) -> Iterator[tuple[int, Line]]:
+    """The lines of the files, `repeat` times, each with the number of its round, from 1.
+
+    Raises SettingsError and FatalError before the first one.
+    """
+    if not files:
+        raise SettingsError("nothing to publish: name files, `-` for standard input, or --tombstone KEY")
     _require_id(settings)
     inputs = Inputs(files, several_passes=check or repeat > 1)
     inputs.require()
     if check:
         count = check_lines(inputs, line_reader(settings))
         remark_console().print(f"{count:,} valid articles")
-    config = kafka_config(settings)
-    own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
-    publisher = Publisher(config, config.input_topic, transactional_id=own_id)
-    sending = _Sending(publisher, mapping, rate_per_s=rate, transactional=transactional)
-    try:
-        with Ticker(remark_console()) as ticker:
-            rounds = ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
-            sending.send(islice(rounds, limit), ticker)
-    finally:
-        remark_console().print(sending.summary())
-    if failures := publisher.failures:
-        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
-        raise BrokerError(
-            f"{failures.total():,} of {sending.sent:,} articles were not published to '{config.input_topic}': {reasons}"
-        )
-    if sending.refused:
-        raise FatalError(f"{sending.refused:,} lines were not published: {sending.first_refused}")
+    return ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
 
 
 def _require_id(settings: Settings) -> None:
@@ -90,11 +119,9 @@ def _require_id(settings: Settings) -> None:
 class _Sending:
     """One run: sends at the requested rate, commits if transactional, counts."""
 
-    def __init__(
-        self, publisher: Publisher, mapping: FieldMapping, *, rate_per_s: float | None, transactional: bool
-    ) -> None:
+    def __init__(self, publisher: Publisher, what: str, *, rate_per_s: float | None, transactional: bool) -> None:
         self._publisher = publisher
-        self._mapping = mapping
+        self._what = what
         self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
         self._transactional = transactional
         self._began_s = time.monotonic()
@@ -105,15 +132,18 @@ class _Sending:
         """The first of them: its place, and why it was left out."""
         self._committed = 0
 
-    def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
-        """Send each line, which comes with the number of its round, from 1."""
+    def keyed(self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping) -> Iterator[Record]:
+        """The records of the lines, but of those without an id that a worker accepts, which are counted."""
         for round_number, line in lines:
             try:
-                key, value = key_and_value(line.value, round_number, self._mapping)
+                yield key_and_value(line.value, round_number, mapping)
             except InvalidArticle as error:
                 self.first_refused = self.first_refused or f"{place_of(line)}: {error}"
                 self.refused += 1
-                continue
+
+    def send(self, records: Iterator[Record], ticker: Ticker) -> None:
+        """Send each record."""
+        for key, value in records:
             self._wait_for_turn(ticker)
             self._publisher.send(key, value)
             self.sent += 1
@@ -129,7 +159,7 @@ class _Sending:
         elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
         done, megabytes = self._publisher.delivered, self._publisher.delivered_bytes / 1e6
         failed = self._publisher.failures.total()
-        text = f"{done:,} articles, {megabytes:,.1f} MB, {done / elapsed_s:,.0f}/s, {elapsed_s:.1f} s"
+        text = f"{done:,} {self._what}, {megabytes:,.1f} MB, {done / elapsed_s:,.0f}/s, {elapsed_s:.1f} s"
         if self._transactional and done > self._committed:
             text += f", {done - self._committed:,} of them not committed"
         text += f", {self.refused:,} refused" if self.refused else ""

@@ -51,7 +51,7 @@ class Publisher:
         self.delivered_bytes = 0
         self.failures: Counter[str] = Counter()
 
-    def send(self, key: bytes | None, value: bytes) -> None:
+    def send(self, key: bytes | None, value: bytes | None) -> None:
         """Hand a record to the client; blocks while its queue is full. A refusal is counted, not raised."""
         while True:
             try:

@@ -7,7 +7,7 @@ worker, and they abort every transaction. `enricher.operate.doctor` decides what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ def read_newest(config: KafkaConfig, topic: str) -> Sample:
     return Sample(records, without_key)
 
 
-def newest_records(config: KafkaConfig, topic: str, count: int) -> Iterator[RawRecord]:
+def newest_records(config: KafkaConfig, topic: str, count: int) -> Generator[RawRecord]:
     """The newest `count` records of every partition, as far as they arrive. Raises BrokerError if none does in time."""
     deadline = Deadline(config.request_timeout_s)
     # An unreadable batch proves the right, too; the worker would write a dead letter.

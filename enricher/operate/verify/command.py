@@ -60,10 +60,11 @@ def verify(
     It checks what the group has committed, so workers may be running. Inputs that retention or compaction has removed
     count as gaps; a check that the topics can no longer answer is unknown, not failed. If the input topic was deleted and
     created again, outputs that name the id of the earlier topic are counted but not checked. Records are named by topic,
-    partition and offset; their text is never shown.
+    partition and offset; their text is never shown. Keys that have records in several partitions are a warning.
 
     Exit code: 0 if no check failed, 8 if one did, 2 for settings, 3 for the model (`--recompute` only), 4 for the broker.
-    It needs READ on the three topics and on the group. It holds 3 bytes per input in memory: 300 MB for 100 million.
+    It needs READ on the three topics and on the group. It holds 3 bytes per input in memory, 300 MB for 100 million, and
+    10 MB for keys.
     """
     settings = load_settings()
     config = kafka_config(settings)
@@ -112,6 +113,8 @@ def show(report: Report, config: KafkaConfig, console: Console) -> None:
     console.print(f"counted: {escape(counted) or 'nothing'}", soft_wrap=True)
     if earlier := report.facts.get(EARLIER):
         console.print(f"{earlier:,} outputs belong to an earlier topic of this name: they are not checked")
+    for warning in report.warnings:
+        console.print(f"[yellow]warning[/]: {escape(warning)}", soft_wrap=True)
     topics = f"{config.input_topic} -> {config.output_topic}, {config.dead_letter_topic}; group {config.group_id}"
     console.print(f"{_verdict(report)}: {escape(topics)}", soft_wrap=True)
 

@@ -110,10 +110,11 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The checks, and what else was counted (`facts`, by name)."""
+    """The checks, and what else was counted (`facts`, by name). `warnings`: what breaks no promise, but others' work."""
 
     checks: tuple[Check, ...]
     facts: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -127,4 +128,5 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The object printed by `--json`."""
-        return {"holds": self.holds, "checks": [check.as_json() for check in self.checks], "facts": dict(self.facts)}
+        checks = [check.as_json() for check in self.checks]
+        return {"holds": self.holds, "checks": checks, "facts": dict(self.facts), "warnings": list(self.warnings)}

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
+from enricher.operate.inspect.key_partitions import KeyPartitions
 from enricher.operate.verify.findings import Check, Checks, Place
 from enricher.operate.verify.ledger import Differences, Offsets, PartitionLedger
 
 
 class Inputs:
-    """Compares the input topic with the outputs in `ledgers`."""
+    """Compares the input topic with the outputs in `ledgers`, and notes where its keys are."""
 
     def __init__(self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str) -> None:
+        self.keys = KeyPartitions(len(ledgers))
         self._checks = checks
         self._ledgers = ledgers
         self._topic = topic
@@ -22,6 +24,7 @@ class Inputs:
     def take(self, message: Message) -> None:
         """Note one committed input."""
         place = Place.of(message)
+        self.keys.note(message.key(), place.partition)
         ledger = self._ledgers[place.partition]
         if ledger.covers(place.offset):
             self._compare(ledger.note_input(place.offset, message.key(), message.value()), place)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
+from enricher.operate.inspect.key_partitions import ADVICE, KeyPartitions
 from enricher.operate.verify.cluster import Cluster
 from enricher.operate.verify.committed import Committed, of_topic
 from enricher.operate.verify.findings import Check, Checks, Place, Report
@@ -71,6 +72,7 @@ class _Verification:
         self._watch = OffsetWatch(self._topic, self._checks.went_back)
         self._topic_id: str | None = None
         self._facts: Counter[str] = Counter()
+        self._warnings: list[str] = []
         self._ledgers: dict[int, PartitionLedger] = {}
         self._outputs: dict[str, Outputs] = {}
         self._ranges: dict[str, Ranges] = {}
@@ -99,7 +101,8 @@ class _Verification:
         self._recompute()
         self._count_outputs()
         self._end()
-        return Report(tuple(check for check in self._checks if self._applies(check)), self._facts)
+        checks = tuple(check for check in self._checks if self._applies(check))
+        return Report(checks, self._facts, tuple(self._warnings))
 
     # ---- committed offsets
 
@@ -163,6 +166,7 @@ class _Verification:
         with self._reader() as reader:
             for message in reader.read(topic, ranges, f"reading {topic}", inputs.take_unread):
                 inputs.take(message)
+        self._note_keys(inputs.keys)
         doubts = Doubts(self._missing_outputs(), self._missing_inputs(), published_ahead)
         beginnings = {each: cluster.beginnings(each) for each in self._outputs}
         judge = Judge(self._checks, topic, doubts)
@@ -176,6 +180,12 @@ class _Verification:
             judge.judge(number, ledger, judged)
             self._facts["committed inputs"] += ledger.inputs(judged.committed)
         self._facts["inputs whose output may be deleted"] += judge.excused
+
+    def _note_keys(self, keys: KeyPartitions) -> None:
+        self._facts["keys looked at"] = keys.keys
+        self._facts["keys in several partitions"] = keys.in_several
+        if keys.in_several:
+            self._warnings.append(f"{self._topic}: {keys}. {ADVICE}")
 
     def _note_committed(self, committed: PartitionOffsets, begins: dict[int, int], ends: dict[int, int]) -> None:
         check = self._checks.committed_ahead
