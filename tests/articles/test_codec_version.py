@@ -14,6 +14,8 @@ from support.plain_records import plain_record
 
 from enricher.errors import FatalError
 from enricher.worker.articles import Encoder, encode_record, record_writer
+from enricher.worker.build import building
+from enricher.worker.build.reading import line_reader
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,
@@ -21,6 +23,7 @@ from enricher.worker.records import (
     DeadLetter,
     EnrichedRecord,
     Outcome,
+    Partition,
     RawRecord,
     Ticket,
     Tombstone,
@@ -143,3 +146,18 @@ def test_a_record_with_its_version_is_otherwise_the_same(version: int) -> None:
     versioned = encode_record(replace(plain, article=replace(plain.article, version=version)))
     assert encode_record(plain) == versioned.replace(b'"version":%d,' % version, b"")
     assert version == orjson.loads(versioned)["version"]
+
+
+@pytest.mark.parametrize("article", ["none", "metadata"])
+@pytest.mark.parametrize("by_language", [False, True])
+def test_the_reader_of_a_worker_notes_the_version_if_records_are_to_have_it(article: str, *, by_language: bool) -> None:
+    """By the setting `output.version`, whatever else of the article is kept for its record or for the choice of tasks."""
+    value = orjson.dumps({"id": "a-1", "body": "Oslo", "language": "nb"})
+    raw = RawRecord(Partition("articles", 0), 1042, None, value)
+    for on, wanted in ((False, None), (True, 1 << 55 | 1042 << 12 | 2)):
+        settings = Settings.model_validate(
+            {"kafka": {"epoch": 1}, "model": {"generation": 2}, "output": {"version": on, "article": article}}
+        )
+        found = building._read(settings, line_reader(settings), by_language=by_language)(raw)
+        assert (wanted, "nb" if by_language else None) == (found.version, found.language)
+        assert {} == found.metadata if article == "none" else {"language": "nb"} == found.metadata

@@ -121,6 +121,23 @@ def test_one_wrong_output_is_found_and_named_and_nothing_else(topics: Topics, na
     assert (check.failed, len(check.examples)) == (1, 1)
 
 
+def test_records_of_workers_before_there_were_versions_are_counted_and_break_nothing(topics: Topics) -> None:
+    """The group was upgraded while it ran: records without a version lie between those that have one."""
+
+    def strip(outputs: list[Output]) -> None:
+        for output in (*outputs[:30], *outputs[50:55]):
+            output.headers.pop("enricher.version", None)
+
+    complete(topics, strip)
+    report = verified(topics)
+    assert report.holds
+    versions = next(check for check in report.checks if check.name == "versions")
+    assert report.facts["records"] + report.facts["tombstones"] == (
+        report.facts["records without a version"] + versions.checked
+    )
+    assert report.facts["records without a version"] > 20
+
+
 def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(topics: Topics) -> None:
     """The example is the input's topic, partition and offset."""
     inputs = complete(topics, _pop)
