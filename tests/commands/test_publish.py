@@ -137,7 +137,8 @@ def test_tombstones_follow_their_articles_into_the_same_partitions(topics: Topic
     ("words", "said"),
     [
         ((), "nothing to publish"),
-        (("-", "--tombstone", "a"), "either files or --tombstone"),
+        (("-", "--tombstone", "a"), "goes without files"),
+        (("--tombstone", "a", "--repeat", "2"), "and --repeat"),
         (("--tombstone", "a", "--tombstone", ""), "is empty"),
     ],
 )
