@@ -65,23 +65,18 @@ def publish(
     --repeat, standard input is first copied to a temporary file.
     """
     settings = load_settings()
-    if not tombstones:
+    if tombstones:
+        records = _deletes(tombstones, alone=not (files or check or repeat > 1))
+    else:
         lines, mapping = _lines(settings, files or (), check=check, repeat=repeat), line_mapping(settings)
-    elif files or check or repeat > 1:
-        raise SettingsError("--tombstone goes without files, --check and --repeat; publish files in a run before")
-    elif not all(tombstones):
-        raise SettingsError("--tombstone needs a key, and this one is empty: is a variable of the shell not set?")
     config = kafka_config(settings)
     own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
     publisher = Publisher(config, config.input_topic, transactional_id=own_id)
     what = "tombstones" if tombstones else "articles"
     sending = _Sending(publisher, what, rate_per_s=rate, transactional=transactional)
-    records: Iterator[Record] = (
-        ((os.fsencode(key), None) for key in tombstones) if tombstones else sending.keyed(lines, mapping)
-    )
     try:
         with Ticker(remark_console()) as ticker:
-            sending.send(islice(records, limit), ticker)
+            sending.send(islice(records if tombstones else sending.with_keys(lines, mapping), limit), ticker)
     finally:
         remark_console().print(sending.summary())
     if failures := publisher.failures:
@@ -91,6 +86,15 @@ def publish(
         )
     if sending.refused:
         raise FatalError(f"{sending.refused:,} lines were not published: {sending.first_refused}")
+
+
+def _deletes(keys: Sequence[str], *, alone: bool) -> Iterator[Record]:
+    """A tombstone for each key, as the shell gave it. `alone`: no other option asks for articles. Raises SettingsError."""
+    if not alone:
+        raise SettingsError("--tombstone goes without files, --check and --repeat; publish files in a run before")
+    if not all(keys):
+        raise SettingsError("--tombstone needs a key, and this one is empty: is a variable of the shell not set?")
+    return ((os.fsencode(key), None) for key in keys)
 
 
 def _lines(settings: Settings, files: Sequence[Path], *, check: bool, repeat: int) -> Iterator[tuple[int, Line]]:
@@ -132,7 +136,7 @@ class _Sending:
         """The first of them: its place, and why it was left out."""
         self._committed = 0
 
-    def keyed(self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping) -> Iterator[Record]:
+    def with_keys(self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping) -> Iterator[Record]:
         """The records of the lines, but of those without an id that a worker accepts, which are counted."""
         for round_number, line in lines:
             try:

@@ -133,7 +133,7 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     limits = _limits(settings, rules)
     scheduler = _scheduler(models, rules)
     intake = Intake(
-        read=_read(settings, reader(schemas), by_language=tasks.by_language),
+        read=read_with(settings, reader(schemas), by_language=tasks.by_language),
         tokenizer=tokenizer_pool(settings, models, wakeup),
         cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
         scheduler=scheduler,
@@ -178,7 +178,7 @@ def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> Schedule
     return queues[0] if len(queues) == 1 else PassScheduler(queues)
 
 
-def _read(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
+def read_with(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
     """Reads articles, and keeps of each what its record is to repeat. `by_language`: also its language, for its tasks."""
     output, versioning = settings.output, versioning_of(settings)
     if output.article != "none" and not output.version and not by_language:
@@ -196,7 +196,7 @@ def _read(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Ca
 
 
 def versioning_of(settings: Settings) -> Versioning:
-    """What gives records their versions."""
+    """The versioning of outputs, by the numbers in the settings."""
     return Versioning(settings.kafka.epoch, settings.model.generation)
 
 
