@@ -10,6 +10,7 @@ from enricher.worker.settings.files import (
     variable_name,
 )
 from enricher.worker.settings.groups import BatchingSettings
+from enricher.worker.settings.index import IndexSettings
 from enricher.worker.settings.kafka import FromFile
 from enricher.worker.settings.registry import RegistrySettings
 from enricher.worker.settings.sources import Settings, given_settings, load_settings
@@ -22,6 +23,7 @@ __all__ = [
     "ArticleSettings",
     "BatchingSettings",
     "FromFile",
+    "IndexSettings",
     "OutputSettings",
     "RegistrySettings",
     "Settings",

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from enricher.worker.settings.files import variable_name
@@ -27,7 +27,14 @@ _DEFAULTS_IN_WORDS = {
 }
 REQUIRED = "required"
 _UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_tokens": "tokens", "_chars": "characters"}
-_TYPES: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", Path: "path", bool: "true or false"}
+_TYPES: Mapping[Any, str] = {
+    str: "text",
+    SecretStr: "text",
+    int: "whole number",
+    float: "number",
+    Path: "path",
+    bool: "true or false",
+}
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 

@@ -18,6 +18,7 @@ from enricher.worker.settings.articles import ArticleSettings, OutputSettings
 from enricher.worker.settings.closest import Groups
 from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
 from enricher.worker.settings.groups import BatchingSettings, DeadLetterSettings, ModelSettings, WorkerSettings
+from enricher.worker.settings.index import IndexSettings
 from enricher.worker.settings.kafka import KafkaSettings
 from enricher.worker.settings.mistakes import explain, explain_plainly, malformed_json, refuse_unknown_groups
 from enricher.worker.settings.operating import HealthSettings, LogSettings
@@ -54,6 +55,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
     health: HealthSettings = Field(default_factory=HealthSettings)
+    index: IndexSettings = Field(default_factory=IndexSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     tasks: dict[Annotated[str, Field(pattern=NAME_PATTERN)], TaskSettings] = Field(default_factory=dict)
     """The tasks by name. Empty: the worker finds entities by `model.source`."""
