@@ -3,6 +3,7 @@
     EnricherError
     ├── InvalidArticle          dead-letter the record and go on
     ├── SchemaPending           keep the record in flight until its schema is here
+    ├── SearchUnavailable       write the same to the search index again, later: some of it may be written
     ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
     │   ├── RefusedBatch        the same, and write smaller batches
@@ -51,6 +52,10 @@ class SchemaPending(EnricherError):
     def __init__(self, reference: Hashable) -> None:
         super().__init__(f"schema {reference} is being fetched")
         self.reference = reference
+
+
+class SearchUnavailable(EnricherError):
+    """The search index has not answered, or has too much to do. Some of what was sent may have been written."""
 
 
 class TransactionTrouble(EnricherError):
@@ -119,7 +124,7 @@ class ModelError(FatalError):
 class BrokerError(FatalError):
     """The broker refuses this client permanently: a right, a topic or a credential is missing.
 
-    Or the schema registry does: our schema is not registered there, or may not be.
+    Or the schema registry does: our schema is not registered there, or may not be. Or the search index does.
     """
 
     exit_code = 4

@@ -1,0 +1,158 @@
+"""A record of the output topic -> the document of the search index that it writes or deletes. Pure.
+
+A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and besides:
+
+- `facets`: for each label the texts of its entities, each once, for aggregations that need no nested query;
+- `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from enricher.errors import SettingsError
+from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
+from enricher.worker.articles.written import record_as_json
+from enricher.worker.records import RawRecord
+
+MAX_ID_BYTES = 512
+"""The limit of OpenSearch and Elasticsearch."""
+MAX_VERSION = 2**63 - 1
+_VERSION, _CONTENT_TYPE = "enricher.version", "content-type"
+_TOPIC, _TOPIC_ID = "enricher.source.topic", "enricher.source.topic.id"
+_DIGITS = re.compile(rb"0|[1-9][0-9]{0,18}")
+_EPOCH_BITS = 55
+"""Bits of a version below its epoch (schemas/README.md)."""
+_MAX_NAME = 255
+
+
+class NoDocument(Exception):
+    """A record from which no document can be made. The message names the rule that it breaks and none of its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A topic and an epoch: versions of one epoch are comparable only if their articles come from one topic.
+
+    `topic_id` is None from brokers before 2.8, which have no ids.
+    """
+
+    topic: str
+    topic_id: str | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One write: `body`, a JSON object, is the document; None deletes it. `raw`: the record of the output topic."""
+
+    id: str
+    version: int
+    body: bytes | None
+    raw: RawRecord
+    origin: Origin
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the document and of its record."""
+        return len(self.body or b"") + len(self.id) + self.raw.size_bytes
+
+
+class DocumentMaker:
+    """Makes documents.
+
+    `identified_by`: the setting `index.document_id`. `fields`: the setting `articles.fields`, which says where in a whole
+    article its title and body are.
+    """
+
+    def __init__(self, identified_by: Literal["key", "id"] = "key", fields: Mapping[str, str] | None = None) -> None:
+        self._by_key = identified_by == "key"
+        where = {name: (fields or {}).get(name, f"/{name}") for name in ("title", "body")}
+        self._finders = {name: finder(parse_pointer(pointer)) for name, pointer in where.items()}
+
+    def document(self, raw: RawRecord) -> Document:
+        """The document of a record. Raises NoDocument; SettingsError if the packages for its format are missing."""
+        headers = dict(raw.headers)  # the last one of a name counts, and the worker's are last
+        version = version_in(headers)
+        key = (raw.key or b"").decode("utf-8", "surrogateescape") if self._by_key or raw.value is None else ""
+        if raw.value is None:
+            if not key:
+                raise NoDocument("a tombstone without a key deletes nothing")
+            return Document(_document_id(key), version, None, raw, _origin_in(headers, version))
+        record = _record(raw.value, headers.get(_CONTENT_TYPE))
+        name = key or record.get("id")
+        if not isinstance(name, str) or not name:
+            raise NoDocument("the record has neither a key nor an id")
+        body = orjson.dumps(self._fields(record))
+        return Document(_document_id(name), version, body, raw, _origin_in(headers, version))
+
+    def _fields(self, record: dict[str, Any]) -> dict[str, Any]:
+        article = record.pop("article", None)
+        if isinstance(article, dict):
+            for name, find in self._finders.items():
+                value = find(article)
+                if isinstance(value, list) and all(isinstance(part, str) for part in value):
+                    value = str(record.get("body_separator") or "\n\n").join(value)
+                if value is not MISSING and isinstance(value, str):
+                    record[name] = value
+        record["facets"] = facets_of(record.get("entities") or ())
+        return record
+
+
+def version_in(headers: Mapping[str, bytes | None]) -> int:
+    """The version of a record. Raises NoDocument without one, or if it is none."""
+    digits = headers.get(_VERSION)
+    if digits is None:
+        raise NoDocument("the record has no header enricher.version: an older worker wrote it, or none of ours")
+    if not _DIGITS.fullmatch(digits) or int(digits) > MAX_VERSION:
+        raise NoDocument("the header enricher.version is not a whole number below 2^63")
+    return int(digits)
+
+
+def facets_of(entities: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Gives for each label the texts of its entities, each once, in the order of the article.
+
+    A dot in a label becomes `_`: to the index it would mean an object in an object.
+    """
+    texts: dict[str, dict[str, None]] = {}
+    for entity in entities:
+        texts.setdefault(str(entity["label"]).replace(".", "_"), {})[entity["text"]] = None
+    return {label: list(found) for label, found in texts.items()}
+
+
+def _record(value: bytes, content_type: bytes | None) -> dict[str, Any]:
+    try:
+        record = orjson.loads(record_as_json(value, content_type))
+        entities = record.get("entities") or ()
+        if all(isinstance(each["text"], str) and "label" in each for each in entities):
+            return dict(record)
+    except SettingsError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise NoDocument("the value is not an enriched record") from None  # the reason may quote it
+
+
+def _document_id(name: str) -> str:
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError:
+        raise NoDocument("the key is not UTF-8, so it cannot identify a document: see index.document_id") from None
+    if size_bytes > MAX_ID_BYTES:
+        raise NoDocument(f"the document's id has more than {MAX_ID_BYTES} bytes, which the index does not accept")
+    return name
+
+
+def _origin_in(headers: Mapping[str, bytes | None], version: int) -> Origin:
+    topic, topic_id = (headers.get(name) for name in (_TOPIC, _TOPIC_ID))
+    if not topic:
+        raise NoDocument("the record has no header enricher.source.topic: none of our workers wrote it")
+    text = topic[:_MAX_NAME].decode("utf-8", "backslashreplace")
+    return Origin(
+        text, topic_id[:_MAX_NAME].decode("utf-8", "backslashreplace") if topic_id else None, version >> _EPOCH_BITS
+    )

@@ -1,0 +1,168 @@
+"""The requests to a search index that OpenSearch and Elasticsearch share. `transports` sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Protocol
+
+import orjson
+
+from enricher.errors import BrokerError, SearchUnavailable
+
+Product = Literal["opensearch", "elasticsearch"]
+Json = Any
+"""A parsed JSON text."""
+
+_JSON, _LINES = "application/json", "application/x-ndjson"
+_SCROLL = "5m"
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of any status; `body` is None if it is not JSON."""
+
+    status: int
+    body: Json
+
+
+class Transport(Protocol):
+    """Sends one request to one of the nodes. For one thread."""
+
+    def request(
+        self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> Reply:
+        """The reply, whatever its status. Does not repeat a request; raises SearchUnavailable if there is no answer."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Product and version of a server, as it says."""
+
+    product: Product
+    version: str
+
+
+class SearchIndex:
+    """One index, or an alias with one write index.
+
+    Every method but `bulk` raises BrokerError if the server will never accept the request, and SearchUnavailable if it
+    may be asked again.
+    """
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self.name = name
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def server(self) -> Server:
+        """Product and version."""
+        answer = self._ask("GET", "/", "asking the search index for its version")
+        version = answer.get("version", {}) if isinstance(answer, dict) else {}
+        if not isinstance(version, dict) or "number" not in version:
+            raise BrokerError("index.url: what answers there is neither OpenSearch nor Elasticsearch")
+        is_opensearch = version.get("distribution") == "opensearch"
+        return Server("opensearch" if is_opensearch else "elasticsearch", str(version["number"]))
+
+    def bulk(self, lines: bytes) -> Reply:
+        """Send actions, as lines of JSON. The reply has the statuses of all items, and errors without further details.
+
+        Raises SearchUnavailable if there is no answer; some of the actions may have been done then.
+        """
+        params = {"filter_path": "errors,items.*.status,items.*.error.type,items.*.error.reason,error.type"}
+        return self._transport.request(
+            "POST", f"/{self.name}/_bulk", params=params, body=lines, content_type=_LINES
+        )  # fmt: skip
+
+    def put_template(self, name: str, template: Mapping[str, Json]) -> None:
+        """Install a composable index template, or replace it."""
+        self._ask("PUT", f"/_index_template/{name}", f"installing the index template '{name}'", template)
+
+    def create(self, body: Mapping[str, Json] | None = None) -> bool:
+        """Create the index; False if it exists already."""
+        reply = self._reply("PUT", f"/{self.name}", body or {})
+        if reply.status == 400 and _error_type(reply) in {
+            "resource_already_exists_exception",
+            "invalid_index_name_exception",
+        }:
+            return False  # the second is what a name says that is an alias
+        _require_success(reply, f"creating the index '{self.name}'")
+        return True
+
+    def meta(self) -> dict[str, Json] | None:
+        """Read `_meta` of the mapping; of an alias, that of its last index. None if there is no index."""
+        reply = self._reply("GET", f"/{self.name}/_mapping")
+        if reply.status == 404:
+            return None
+        _require_success(reply, f"reading the mapping of '{self.name}'")
+        mappings = [reply.body[index].get("mappings", {}) for index in sorted(reply.body)]
+        return dict(mappings[-1].get("_meta") or {}) if mappings else None
+
+    def put_meta(self, meta: Mapping[str, Json]) -> None:
+        """Replace `_meta` of the mapping."""
+        self._ask("PUT", f"/{self.name}/_mapping", f"writing to the mapping of '{self.name}'", {"_meta": meta})
+
+    def refresh(self) -> None:
+        """Make what was written visible to searches."""
+        self._ask("POST", f"/{self.name}/_refresh", f"refreshing '{self.name}'")
+
+    def versions(self) -> Iterator[tuple[str, int]]:
+        """Id and version of every document, in no order, as they were at the last refresh."""
+        doing = f"reading the versions in '{self.name}'"
+        query = {"size": _PAGE, "version": True, "_source": False, "sort": ["_doc"]}
+        answer = self._ask("POST", f"/{self.name}/_search", doing, query, scroll=_SCROLL)
+        try:
+            while hits := answer["hits"]["hits"]:
+                for hit in hits:
+                    yield hit["_id"], hit["_version"]
+                more = {"scroll": _SCROLL, "scroll_id": answer["_scroll_id"]}
+                answer = self._ask("POST", "/_search/scroll", doing, more)
+        finally:
+            self._reply("DELETE", "/_search/scroll", {"scroll_id": [answer["_scroll_id"]]})
+
+    def search(self, query: Mapping[str, Json]) -> Json:
+        """The answer to a search."""
+        return self._ask("POST", f"/{self.name}/_search", f"searching '{self.name}'", query)
+
+    def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Json] | None = None, **params: str) -> Json:
+        reply = self._reply(method, path, body, **params)
+        _require_success(reply, doing)
+        return reply.body
+
+    def _reply(self, method: str, path: str, body: Mapping[str, Json] | None = None, **params: str) -> Reply:
+        text = None if body is None else orjson.dumps(body)
+        return self._transport.request(method, path, params=params, body=text, content_type=_JSON)
+
+
+def raise_failure(reply: Reply, doing: str) -> NoReturn:
+    """Raise what a reply without success means. Names the error's type only: its text may repeat what was sent."""
+    status, kind = reply.status, _error_type(reply)
+    text = f"{doing}: HTTP {status}" + (f", {kind}" if kind else "")
+    if status in {401, 403}:
+        message = f"{text}. Needed: valid credentials (index.username, index.api_key) and the right to do this"
+        raise BrokerError(message)
+    if status == 404:
+        message = f"{text}. Is index.name right, and is the index there ('enricher index template --install')?"
+        raise BrokerError(message)
+    if status in {408, 429} or status >= 500:
+        raise SearchUnavailable(text)
+    raise BrokerError(text)
+
+
+def _require_success(reply: Reply, doing: str) -> None:
+    if not 200 <= reply.status < 300:
+        raise_failure(reply, doing)
+
+
+def _error_type(reply: Reply) -> str:
+    error = reply.body.get("error") if isinstance(reply.body, dict) else None
+    return str(error.get("type", ""))[:100] if isinstance(error, dict) else ""

@@ -1,0 +1,174 @@
+"""The clients of OpenSearch and Elasticsearch behind one Protocol. The only module that knows their libraries.
+
+Both balance over the nodes and avoid one that does not answer. Neither repeats a request: `writing` does, with other sizes
+and pauses, and knows which of the documents are left.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from enricher.errors import BrokerError, SearchUnavailable, SettingsError
+from enricher.indexing.search_index import Product, Reply, Transport
+from enricher.worker.settings import IndexSettings
+
+_DEFAULT_PORTS = {"http": 9200, "https": 443}
+_MAX_REASON_CHARS = 200
+_NOT_JSON = "answers with something that is no JSON object: is index.url right?"
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Addresses of the nodes, and how to sign in. Nothing here connects."""
+
+    urls: tuple[str, ...]
+    timeout_s: float
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, settings: IndexSettings) -> Nodes:
+        """Read secrets and certificates. Raises SettingsError."""
+        urls = tuple(_with_port(url.strip()) for url in settings.url.split(",") if url.strip())
+        if not urls:
+            raise SettingsError("index.url is missing: say where the search index is, e.g. https://search:9200")
+        headers = {}
+        if key := settings.key():
+            headers["Authorization"] = f"ApiKey {key}"
+        elif user := settings.credentials():
+            headers["Authorization"] = f"Basic {base64.b64encode(':'.join(user).encode()).decode()}"
+        if not all(value.isascii() and value.isprintable() for value in headers.values()):
+            raise SettingsError("index.api_key contains line ends or characters beyond ASCII")
+        tls = _tls(settings) if any(url.startswith("https:") for url in urls) else None
+        return cls(urls, settings.request_timeout_s, headers, tls)
+
+
+def open_transport(product: Product, nodes: Nodes) -> Transport:
+    """A client of this product. Connects only with its first request. Raises SettingsError if its package is missing."""
+    # Their log has the bodies of requests at level debug, and what matters of it is in the errors.
+    for name in ("opensearch", "opensearchpy.trace", "elastic_transport", "elasticsearch"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        return (_OpenSearch if product == "opensearch" else _Elasticsearch)(nodes)
+    except ImportError as error:
+        message = f"'enricher index' needs more packages ({error.name}): pip install '.[index]'"
+        raise SettingsError(message) from error
+
+
+class _OpenSearch:
+    def __init__(self, nodes: Nodes) -> None:
+        import opensearchpy  # noqa: PLC0415  of the extra
+
+        self._errors = opensearchpy.exceptions
+        tls: dict[str, Any] = {"ssl_context": nodes.tls} if nodes.tls else {}
+        self._client = opensearchpy.OpenSearch(
+            list(nodes.urls), headers=dict(nodes.headers), timeout=nodes.timeout_s, max_retries=0, **tls
+        )
+
+    def request(
+        self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> Reply:
+        """Send it; see the Protocol."""
+        headers = {"Content-Type": content_type}
+        try:
+            answer = self._client.transport.perform_request(
+                method, path, params=dict(params), body=body, headers=headers
+            )
+        except self._errors.ConnectionError as error:
+            raise SearchUnavailable(_no_answer(error.info or error)) from error
+        except self._errors.TransportError as error:
+            return Reply(int(error.status_code), error.info)
+        except self._errors.SerializationError as error:
+            raise SearchUnavailable(_NOT_JSON) from error
+        return _successful(200, answer)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+class _Elasticsearch:
+    def __init__(self, nodes: Nodes) -> None:
+        import elasticsearch  # noqa: PLC0415  of the extra
+
+        self._library = elasticsearch
+        tls: dict[str, Any] = {"ssl_context": nodes.tls} if nodes.tls else {}
+        self._client = elasticsearch.Elasticsearch(
+            list(nodes.urls),
+            headers=dict(nodes.headers),
+            request_timeout=nodes.timeout_s,
+            max_retries=0,
+            retry_on_timeout=False,
+            **tls,
+        )
+
+    def request(
+        self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> Reply:
+        """Send it; see the Protocol."""
+        headers = {"accept": "application/json"} | ({"content-type": content_type} if body is not None else {})
+        try:
+            answer = self._client.perform_request(method, path, params=dict(params), body=body, headers=headers)
+        except self._library.ApiError as error:
+            if isinstance(error, self._library.UnsupportedProductError):
+                message = "what answers at index.url is not Elasticsearch: set index.product=opensearch"
+                raise BrokerError(message) from error
+            return Reply(error.meta.status, error.body)
+        except self._library.SerializationError as error:
+            raise SearchUnavailable(_NOT_JSON) from error
+        except self._library.TransportError as error:
+            raise SearchUnavailable(_no_answer(error)) from error
+        return _successful(answer.meta.status, answer.body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _successful(status: int, body: Any) -> Reply:  # noqa: ANN401  JSON, or the text of a proxy's page
+    if not isinstance(body, dict):
+        raise SearchUnavailable(_NOT_JSON)
+    return Reply(status, body)
+
+
+def _no_answer(error: Any) -> str:  # noqa: ANN401  an error of one of three libraries
+    return f"does not answer: {type(error).__name__}: {error}"[:_MAX_REASON_CHARS]
+
+
+def _with_port(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    except (KeyError, ValueError):
+        raise SettingsError("index.url: not a URL, or its port is not a number from 1 to 65535") from None
+    if not parts.hostname or parts.query or parts.fragment or not url.isascii() or " " in url:
+        raise SettingsError(
+            "index.url: a URL names a host, and has no query, fragment, blanks or characters beyond ASCII"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
+
+
+def _tls(settings: IndexSettings) -> ssl.SSLContext:
+    try:
+        # Without a file of its own: the system's certificates, or SSL_CERT_FILE and SSL_CERT_DIR, and Mozilla's.
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        if settings.ca_file is None:
+            import certifi  # noqa: PLC0415  comes with the extra
+
+            context.load_verify_locations(certifi.where())
+    except ImportError:
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+        message = f"index.ca_file: {settings.ca_file} cannot be used: {reason}"
+        raise SettingsError(message) from None
+    if not settings.verify_certificates:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

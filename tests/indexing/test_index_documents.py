@@ -1,0 +1,106 @@
+"""Records of the output topic become documents: ids, versions, facets, title and body."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import orjson
+import pytest
+
+from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument, Origin
+from enricher.worker.records import Headers, Partition, RawRecord
+
+HEADERS = (
+    ("enricher.source.topic", b"articles"),
+    ("enricher.source.topic.id", b"aaaaaaaaaaaaaaaaaaaaaa"),
+    ("enricher.version", b"%d" % (3 << 55 | 41 << 12 | 7)),
+)
+MERKEL, PARIS, OTHER_MERKEL = (
+    {"label": label, "text": text, "field": "body", "start": 0, "end": len(text), "score": 1.0}
+    for label, text in (("PER", "Merkel"), ("LOC", "Paris"), ("PER", "Merkel"))
+)
+
+
+def raw(key: bytes | None, record: dict[str, Any] | None, headers: Headers = HEADERS) -> RawRecord:
+    """A record of the output topic."""
+    return RawRecord(Partition("entities", 2), 5, key, None if record is None else orjson.dumps(record), headers)
+
+
+def body_of(document: Document) -> dict[str, Any]:
+    """What is sent."""
+    assert document.body is not None
+    found: dict[str, Any] = orjson.loads(document.body)
+    return found
+
+
+def test_a_record_becomes_a_document_under_its_key_with_its_version() -> None:
+    """All fields of the record are there, and the origin says of which topic and epoch the version is."""
+    record = {"id": "a-1", "language": "de", "metadata": {"desk": 7}, "entities": [MERKEL]}
+    document = DocumentMaker().document(raw(b"k", record))
+    assert ("k", 3 << 55 | 41 << 12 | 7) == (document.id, document.version)
+    assert Origin("articles", "aaaaaaaaaaaaaaaaaaaaaa", 3) == document.origin
+    assert {**record, "facets": {"PER": ["Merkel"]}} == body_of(document)
+
+
+def test_facets_have_each_text_once() -> None:
+    """In the order of the article, by label."""
+    document = DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL, PARIS, OTHER_MERKEL]}))
+    assert {"PER": ["Merkel"], "LOC": ["Paris"]} == body_of(document)["facets"]
+
+
+def test_a_label_with_a_dot_does_not_become_an_object() -> None:
+    """The index would take it for a path."""
+    document = DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL | {"label": "a.b"}]}))
+    assert {"a_b": ["Merkel"]} == body_of(document)["facets"]
+
+
+def test_a_tombstone_deletes_what_its_key_names() -> None:
+    """With its version, whatever identifies documents."""
+    for maker in (DocumentMaker("key"), DocumentMaker("id")):
+        document = maker.document(raw(b"k", None))
+        assert ("k", None) == (document.id, document.body)
+        assert document.version
+
+
+@pytest.mark.parametrize(
+    ("identified_by", "key", "expected"), [("id", b"k", "a-1"), ("key", None, "a-1"), ("key", b"", "a-1")]
+)
+def test_the_id_identifies_where_the_key_does_not(
+    identified_by: Literal["key", "id"], key: bytes | None, expected: str
+) -> None:
+    """By the setting, or because there is no key."""
+    assert expected == DocumentMaker(identified_by).document(raw(key, {"id": "a-1", "entities": []})).id
+
+
+def test_title_and_body_come_from_where_articles_have_them() -> None:
+    """Paragraphs are joined as the worker did, so that offsets fit; the article itself is not repeated."""
+    article = {"headline": "T", "content": {"text": ["one", "two"]}}
+    record = {"id": "a", "entities": [], "body_separator": " | ", "article": article}
+    document = DocumentMaker(fields={"title": "/headline", "body": "/content/text"}).document(raw(b"k", record))
+    found = body_of(document)
+    assert ("T", "one | two") == (found["title"], found["body"])
+    assert "article" not in found
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (raw(b"k", {"id": "a"}, HEADERS[:2]), "no header enricher.version"),
+        (raw(b"k", {"id": "a"}, (*HEADERS[:2], ("enricher.version", b"-1"))), "not a whole number"),
+        (raw(b"k", {"id": "a"}, (*HEADERS[:2], ("enricher.version", b"%d" % 2**63))), "not a whole number"),
+        (raw(b"k", {"id": "a"}, HEADERS[2:]), "no header enricher.source.topic"),
+        (raw(None, None), "a tombstone without a key"),
+        (raw(None, {"entities": []}), "neither a key nor an id"),
+        (raw(b"\xff", {"id": "a"}), "not UTF-8"),
+        (raw(b"k" * 513, {"id": "a"}), "more than 512 bytes"),
+        (RawRecord(Partition("t", 0), 1, b"k", b"Merkel said", HEADERS), "not an enriched record"),
+        (RawRecord(Partition("t", 0), 1, b"k", b"[1]", HEADERS), "not an enriched record"),
+        (raw(b"k", {"entities": [{"label": "PER"}]}), "not an enriched record"),
+        (raw(b"k", {"entities": 7}), "not an enriched record"),
+    ],
+)
+def test_what_is_no_document_says_why(record: RawRecord, reason: str) -> None:
+    """Without any text of the record."""
+    with pytest.raises(NoDocument, match=reason) as refusal:
+        DocumentMaker().document(record)
+    assert "Merkel" not in str(refusal.value)
