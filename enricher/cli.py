@@ -56,15 +56,15 @@ EXIT_CODES = {
     1: "a bug, an input or output that cannot be used, or code that held the interpreter's lock beyond its bound",
     2: "settings or usage",
     3: "the model or its device",
-    4: "the broker or the schema registry refuses (a right, a topic, a password) or does not answer",
+    4: "the broker, the schema registry or the search index refuses (a right, a topic, a password) or does not answer",
     5: "fenced by a newer process of the same name",
-    6: "the broker, or the schema registry at the start, is not reachable, or did not come back (run)",
+    6: "the broker, the search index, or the schema registry at the start, is not reachable, or did not come back (run)",
     7: "no progress (the watchdog ended the process)",
     8: "the exactly-once promise does not hold (verify)",
     9: "further behind than allowed (lag)",
     10: "lines could not be enriched: all of them, or with --strict any (enrich)",
     11: "the schema registry says that the schema of records is not compatible (schemas)",
-    12: "dead letters reached a limit, and none beyond it is committed (run)",
+    12: "dead letters reached a limit, and none beyond it is committed (run, index run)",
     13: "more findings are lost or relabelled than is allowed (model compare)",
     130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
@@ -139,6 +139,7 @@ app = typer.Typer(
 for _name, _help in (
     ("topics", "Create the topics that a worker needs."),
     ("dead-letters", "Count dead letters, show one, send them back to the input topic exactly once."),
+    ("index", "Write the records into OpenSearch or Elasticsearch."),
     ("schemas", "Register the schema of records, and check how schemas change."),
     ("model", "Prepare a model folder, check a precision, look inside a model, tune batches."),
 ):

@@ -26,6 +26,7 @@ COMMANDS = {
         "show": "operate.dead_letters.single:dead_letters_show",
         "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
     },
+    "index": {"run": "indexing.index_run:index_run"},
     "schemas": {
         "register": "operate.schemas.register:schemas_register",
         "check": "operate.schemas.check:schemas_check",

@@ -19,7 +19,7 @@ from deploy.chart_rendering import (
     values_of,
 )
 
-from deploy.chart.generator.layout import ROOT
+from deploy.chart.generator.layout import CHART, ROOT
 
 pytestmark = needs_helm
 
@@ -263,3 +263,26 @@ def test_the_worker_reaches_the_registry_through_its_network_policy(url: str, po
 def test_without_a_registry_nothing_of_it_is_set() -> None:
     """Most releases have none."""
     assert not [name for name in environment_of(render({}).worker) if "REGISTRY" in name]
+
+
+def test_indexers_reach_the_index_and_are_scraped() -> None:
+    """Each of its nodes' ports, and only they; the PodMonitor selects what the Deployment makes."""
+    rendered = render(values_of(CHART / "ci" / "index-values.yaml"))
+    policy = rendered.one("NetworkPolicy", f"{FULL_NAME}-index")["spec"]
+    assert "index" == policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+    ports = [port["port"] for rule in policy["egress"] for port in rule["ports"]]
+    assert 9200 in ports
+    worker = rendered.one("NetworkPolicy", FULL_NAME)["spec"]
+    assert 9200 not in [port["port"] for rule in worker["egress"] for port in rule["ports"]]
+    selected = rendered.one("PodMonitor", f"{FULL_NAME}-index")["spec"]["selector"]["matchLabels"]
+    labels = rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert selected.items() <= labels.items()
+
+
+def test_strimzi_grants_indexers_what_they_need() -> None:
+    """Their group, and their dead letters, whose topic is made too."""
+    rendered = render(values_of(CHART / "ci" / "index-values.yaml"))
+    acls = rendered.one("KafkaUser")["spec"]["authorization"]["acls"]
+    granted = {(each["resource"]["type"], each["resource"]["name"], *each["operations"]) for each in acls}
+    assert {("group", "enricher.index", "Read"), ("topic", "entities.index-dead-letters", "Write")} <= granted
+    assert "entities.index-dead-letters" in {each["metadata"]["name"] for each in rendered.all("KafkaTopic")}

@@ -14,6 +14,7 @@ from deploy.chart_rendering import (
     containers_of,
     environment_of,
     needs_helm,
+    refusal,
     render,
     values_of,
 )
@@ -242,3 +243,38 @@ def test_another_range_is_another_job() -> None:
         for change in ({}, {"to": "end"}, {"group": "other"}, {"model": {"path": "third"}})
     }
     assert 4 == len(names)
+
+
+def test_indexers_are_a_deployment_with_the_settings_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with those of the index, which no worker has."""
+    rendered = render(values_of(CHART / "ci" / "index-values.yaml"))
+    deployment = rendered.one("Deployment")["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (2, ["index", "run"]) == (deployment["replicas"], container["args"])
+    worker, indexer = settings_of(rendered.worker, monkeypatch), settings_of(container, monkeypatch)
+    assert worker == indexer.model_copy(update={"index": worker.index})
+    assert ("", "indexer") == (worker.index.url, indexer.index.username)
+    assert ("/run/secrets/index-auth/password", "/run/secrets/index-ca/ca.crt") == (
+        str(indexer.index.password_file),
+        str(indexer.index.ca_file),
+    )
+    secrets = {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    assert {"search", "search-ca"} == secrets
+    assert not any("index" in each["name"] for each in rendered.worker["volumeMounts"])
+    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+    assert [] == render({}).all("Deployment")
+
+
+@pytest.mark.parametrize(
+    ("index", "settings", "reason"),
+    [
+        ({}, {}, "settings.index.url"),
+        ({"auth": {"kind": "apiKey"}}, {"url": "http://x:9200"}, "index.auth.existingSecret"),
+        ({"auth": {"existingSecret": "x"}}, {"url": "http://x:9200"}, "index.auth.kind is none"),
+        ({}, {"url": "http://x:9200", "username": "u"}, "belong together"),
+    ],
+)
+def test_an_index_that_cannot_work_is_refused(index: Object, settings: Object, reason: str) -> None:
+    """With what is missing."""
+    assert reason in refusal({"index": {"enabled": True, **index}, "settings": {"index": settings}})

@@ -18,7 +18,7 @@ from deploy.monitoring.generator.files import DASHBOARD
 from deploy.monitoring.generator.grafana import as_text, dashboard
 from deploy.monitoring.generator.layout import ROWS
 from deploy.monitoring.generator.seen import SILENT, questions, recorded_names
-from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS
+from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT
 from enricher.worker.telemetry.prometheus import label_name
 from tools.cluster import found, missing
 
@@ -50,7 +50,7 @@ def test_a_query_reads_only_what_there_is() -> None:
 def test_every_instrument_is_in_a_panel() -> None:
     """No instrument is left out."""
     shown = {name for expression in EXPRESSIONS for name in metrics_of(expression)}
-    assert_none(each.name for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS) if shown.isdisjoint(series_of(each)))
+    assert_none(each.name for each in EVERY_INSTRUMENT if shown.isdisjoint(series_of(each)))
 
 
 def test_every_panel_says_what_it_shows() -> None:

@@ -6,7 +6,9 @@ from collections import Counter
 
 from enricher.worker.records import Partition
 from enricher.worker.stats.counters import Counters, TaskCounts
+from enricher.worker.stats.index_counts import IndexCounts, IndexSnapshot
 from enricher.worker.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
+from enricher.worker.telemetry.index_instruments import ObservedIndexer
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")
@@ -63,3 +65,15 @@ def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> O
         gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
         baseline={("ner", "ORG"): 0.75, ("ner", "PER"): 0.25},
     )
+
+
+def observed_indexer() -> ObservedIndexer:
+    """An indexer in which nearly everything has happened."""
+    counts = IndexCounts(read=60, rebalances=2)
+    counts.outcomes.update(written=40, deleted=9, older=10, dead_letter=1)
+    counts.retries.update(busy=5)
+    counts.bulk_s.add(0.2)
+    counts.latency_s.add(1.0)
+    lags = {Partition("entities", 0): 7}
+    snapshot = IndexSnapshot(WorkerState.WORKING, 1, lags, 3, 6_000, 250, 0.0, "")
+    return ObservedIndexer(WORKER, counts, lambda: snapshot)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from telemetry.building import observed
+from telemetry.building import observed, observed_indexer
 
 from enricher.worker.stats.counters import MOST_LABELS, Counters
 from enricher.worker.stats.histogram import Histogram
 from enricher.worker.telemetry import readings
-from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Kind
+from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT, INDEX_INSTRUMENTS
+from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.worker.telemetry.page import markdown
+from enricher.worker.telemetry.readings import Numbers
 from enricher.worker.telemetry.tracing import SPANS
 
 PAGE = Path(__file__).resolve().parents[2] / "deploy" / "metrics.md"
@@ -22,15 +27,21 @@ BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
 
 def test_no_name_stands_twice() -> None:
     """This holds for instruments and for spans."""
-    for names in ([each.name for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS)], [each.name for each in SPANS]):
+    for names in ([each.name for each in EVERY_INSTRUMENT], [each.name for each in SPANS]):
         assert len(names) == len(set(names))
+
+
+READ: list[tuple[Instrument[Any], Callable[[], Numbers]]] = [
+    *((each, partial(each.read, observed())) for each in INSTRUMENTS),
+    *((each, partial(each.read, observed_indexer())) for each in INDEX_INSTRUMENTS),
+]
+"""Each instrument, and what it reads of a process that has worked."""
 
 
 def test_numbers_carry_the_attributes_that_the_list_names() -> None:
     """An instrument has exactly the listed attributes, with short values; each has a number for a worker that has worked."""
-    worked = observed()
-    for instrument in INSTRUMENTS:
-        told = list(instrument.read(worked))
+    for instrument, read in READ:
+        told = list(read())
         assert told, instrument.name
         for _, values in told:
             assert len(instrument.attributes) == len(values), instrument.name
@@ -39,9 +50,8 @@ def test_numbers_carry_the_attributes_that_the_list_names() -> None:
 
 def test_an_instrument_is_one_thing() -> None:
     """Histograms read a histogram, all others numbers, and each has a sentence as description."""
-    worked = observed()
-    for instrument in INSTRUMENTS:
-        are_histograms = {isinstance(number, Histogram) for number, _ in instrument.read(worked)}
+    for instrument, read in READ:
+        are_histograms = {isinstance(number, Histogram) for number, _ in read()}
         assert {instrument.kind is Kind.HISTOGRAM} == are_histograms, instrument.name
         assert instrument.description.endswith("."), instrument.name
         assert re.fullmatch(r"(enricher|messaging|process|hw)(\.[a-z_]+)+", instrument.name)

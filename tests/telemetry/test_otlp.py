@@ -35,7 +35,7 @@ def one_article() -> Ticket:
 
 def export_all() -> None:
     """One worker's metrics, and the trace of one article."""
-    with exported_metrics(observed()):
+    with exported_metrics(observed(), INSTRUMENTS):
         pass
     with exported_spans(WORKER) as spans:
         assert spans is not None
@@ -116,7 +116,7 @@ def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.Mo
     """It is reported before anything is read."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
-    with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed()):
+    with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed(), INSTRUMENTS):
         pass
 
 
@@ -125,7 +125,7 @@ def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
-    with pytest.raises(SettingsError, match=r"extra `grpc`"), exported_metrics(observed()):
+    with pytest.raises(SettingsError, match=r"extra `grpc`"), exported_metrics(observed(), INSTRUMENTS):
         pass
 
 

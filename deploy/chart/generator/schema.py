@@ -24,6 +24,13 @@ FOLLOWS: dict[str, dict[str, str]] = {
         "cache_dir": "it is a volume of the chart",
     },
     "registry": {"cache_dir": "it is in a volume of the chart"},
+    "index": {
+        "password": "it is in the Secret of `index.auth`",
+        "password_file": "it follows from `index.auth`",
+        "api_key": "it is in the Secret of `index.auth`",
+        "api_key_file": "it follows from `index.auth`",
+        "ca_file": "it follows from `index.ca`",
+    },
     "health": {
         "enabled": "the probes need it",
         "host": "the node has to reach it",

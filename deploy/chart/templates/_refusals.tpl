@@ -58,6 +58,22 @@
 {{- if and (eq .Values.model.from "init") (not (concat .Values.model.init.command .Values.model.init.args)) (not .Values.model.init.image) -}}
 {{- fail "model.from: init needs model.init.image, model.init.command or model.init.args: what puts the model into $MODEL_DIR" -}}
 {{- end -}}
+{{- if .Values.index.enabled -}}
+{{- if not (dig "index" "url" "" .Values.settings) -}}
+{{- fail "index.enabled needs settings.index.url: where the search index is" -}}
+{{- end -}}
+{{- with .Values.index.auth -}}
+{{- if and (ne .kind "none") (not .existingSecret) -}}
+{{- fail (printf "index.auth.kind %s needs index.auth.existingSecret: the name of a Secret with the credentials" .kind) -}}
+{{- end -}}
+{{- if and (eq .kind "none") .existingSecret -}}
+{{- fail "index.auth names a Secret, but index.auth.kind is none" -}}
+{{- end -}}
+{{- if ne (eq .kind "basic") (ne (dig "index" "username" "" $.Values.settings) "") -}}
+{{- fail "settings.index.username and index.auth.kind basic belong together" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.replay -}}
 {{- if and .enabled (not (and .into .group)) -}}
 {{- fail "replay.enabled needs replay.into and replay.group: a topic and a consumer group of its own" -}}

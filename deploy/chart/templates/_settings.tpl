@@ -82,6 +82,17 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- if or $registry .Values.settings.registry -}}
 {{- $_ := set $made "registry" (dict "properties" $registry "cache_dir" "/var/cache/enricher/schemas") -}}
 {{- end -}}
+{{- /* Only the pods of the index have these settings, and the files that they name. */ -}}
+{{- $index := dict -}}
+{{- with .Values.index -}}
+{{- if ne .auth.kind "none" -}}
+{{- $_ := set $index (ternary "password_file" "api_key_file" (eq .auth.kind "basic")) (printf "/run/secrets/index-auth/%s" .auth.key) -}}
+{{- end -}}
+{{- if .ca.existingSecret -}}
+{{- $_ := set $index "ca_file" (printf "/run/secrets/index-ca/%s" .ca.key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .forIndex $index }}{{- $_ := set $made "index" $index -}}{{- end -}}
 {{- $model := dict "device" (ternary "cuda" "cpu" .Values.gpu.enabled) "cache_dir" "/var/cache/enricher" -}}
 {{- /* Tasks name their models themselves. */ -}}
 {{- if not .Values.settings.tasks -}}
@@ -94,7 +105,7 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- if .configMap }}{{- $_ := set $health "labels_baseline" (printf "/etc/enricher/labels/%s" .key) -}}{{- end -}}
 {{- end -}}
 {{- $_ := set $made "health" $health -}}
-{{- mergeOverwrite (deepCopy .Values.settings) $made | toJson -}}
+{{- mergeOverwrite (omit (deepCopy .Values.settings) (ternary "" "index" (.forIndex | default false))) $made | toJson -}}
 {{- end }}
 
 {{- define "enricher.setting" -}}

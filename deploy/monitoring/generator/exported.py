@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
+from typing import Any
+
+from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT
+from enricher.worker.telemetry.instruments import Instrument, Kind
 from enricher.worker.telemetry.prometheus import prometheus_name
 
 
-def series_of(instrument: Instrument) -> tuple[str, ...]:
+def series_of(instrument: Instrument[Any]) -> tuple[str, ...]:
     """The names of an instrument's series in Prometheus."""
     name = prometheus_name(instrument)
     return (f"{name}_bucket", f"{name}_sum", f"{name}_count") if instrument.kind is Kind.HISTOGRAM else (name,)
 
 
-def instruments_by_series() -> dict[str, Instrument]:
-    """Every series that a worker exports."""
-    return {name: instrument for instrument in (*INSTRUMENTS, *PARENT_INSTRUMENTS) for name in series_of(instrument)}
+def instruments_by_series() -> dict[str, Instrument[Any]]:
+    """Every series that a worker or an indexer exports."""
+    return {name: instrument for instrument in EVERY_INSTRUMENT for name in series_of(instrument)}

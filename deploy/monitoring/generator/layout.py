@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deploy.monitoring.generator.index_row import INDEX
 from deploy.monitoring.generator.panels import Look, Panel, Query, Row, Unit, heatmap, lines, number, quantiles, ratio
 
 _GREEN, _ORANGE, _RED = "green", "orange", "red"
@@ -406,5 +407,5 @@ MACHINE = Row(
     ),
 )
 
-ROWS = (SERVICE, THROUGHPUT, MODEL, TASKS, EXACTLY_ONCE, BACKLOG, MACHINE)
+ROWS = (SERVICE, THROUGHPUT, MODEL, TASKS, EXACTLY_ONCE, BACKLOG, INDEX, MACHINE)
 """What readers of the entities notice comes first, the machine last."""

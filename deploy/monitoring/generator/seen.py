@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import yaml
 
+from deploy.monitoring.generator.expressions import metrics_of
 from deploy.monitoring.generator.files import RECORDING
+from deploy.monitoring.generator.index_row import INDEX
 from deploy.monitoring.generator.layout import ROWS
 from deploy.monitoring.generator.prometheus import EVERY_S, Prometheus, Sample
 
@@ -28,6 +30,10 @@ SILENT: Mapping[str, str] = {
     "enricher_schemas_waiting_partitions": "without a schema registry",
     "enricher_registry_away_seconds": "without a schema registry",
     "enricher_registry_requests_total": "without a schema registry",
+    **dict.fromkeys(
+        (name for panel in INDEX.panels for query in panel.queries for name in metrics_of(query.expression)),
+        "without an indexer",
+    ),
 }
 """Metrics whose queries may have no answer although all is well, and the reason."""
 _RANGE_S = 15

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from typing import Generic, TypeVar
 
 from enricher.worker.telemetry import readings
 from enricher.worker.telemetry.observed import Observed, resident_bytes
@@ -48,8 +49,11 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class Instrument:
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
+
+
+@dataclass(frozen=True)  # no slots: instances of generic classes that have them cannot be made by `Instrument[...](...)`
+class Instrument(Generic[Seen_contra]):
     """One metric. `unit` is in UCUM, with `{...}` around things that are counted.
 
     `read` gives its numbers, or histograms, each with a value for each of `attributes`.
@@ -59,13 +63,21 @@ class Instrument:
     name: str
     unit: str
     description: str
-    read: Callable[[Observed], Numbers]
+    read: Callable[[Seen_contra], Numbers]
     attributes: tuple[str, ...] = ()
 
 
-_counter, _gauge, _histogram = (partial(Instrument, kind) for kind in Kind)
+_counter, _gauge, _histogram = (partial(Instrument[Observed], kind) for kind in Kind)
 
-INSTRUMENTS: tuple[Instrument, ...] = (
+PROCESS_INSTRUMENTS: tuple[Instrument[object], ...] = (
+    Instrument(Kind.COUNTER, "process.cpu.time", "s", "Processor time of the process, user and system.",
+             lambda _seen: one(time.process_time())),
+    Instrument(Kind.GAUGE, "process.memory.usage", "By", "Resident memory of the process (Linux only).",
+           lambda _seen: one(resident_bytes())),
+)  # fmt: skip
+"""Instruments that every process has, whatever it does."""
+
+INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     # ---- messaging: names from the semantic conventions
     _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.",
              lambda seen: one(seen.counters.read, "kafka", "poll", seen.worker.input_topic, seen.worker.group),
@@ -232,10 +244,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _gauge("enricher.loop.turn.age", "s",
            "Time since the loop began its current turn; 0 during a recovery, whose attempts have their own bounds.",
            lambda seen: one(seen.snapshot().turn_age_s)),
-    _counter("process.cpu.time", "s", "Processor time of the process, user and system.",
-             lambda _seen: one(time.process_time())),
-    _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).",
-           lambda _seen: one(resident_bytes())),
+    *PROCESS_INSTRUMENTS,
     # ---- the GPU, if NVML is available
     _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU; none with MIG.",
            lambda seen: [each for gpu in seen.gpus() for each in one(gpu.utilization, gpu.name)], (GPU,)),
@@ -246,7 +255,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
 )  # fmt: skip
 """In the order of the docs: what readers of the entities notice first, the machine last."""
 
-PARENT_INSTRUMENTS: tuple[Instrument, ...] = (
+PARENT_INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _gauge(REPORT_AGE, "s",
            "Time since the process last reported to its parent, which it does every second. Only with `--processes`, for "
            "each running process; a process that is silent for 10 s exports nothing else.",

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
@@ -35,13 +35,22 @@ from opentelemetry.sdk.trace.sampling import ParentBased
 
 from enricher.errors import SettingsError
 from enricher.worker.stats import histogram as stats
-from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
-from enricher.worker.telemetry.observed import Observed, WorkerFacts
+from enricher.worker.telemetry.instruments import Instrument, Kind
+from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.telemetry.tracing import Spans
 
 log = logging.getLogger(__name__)
 
 SCOPE = "enricher"
+
+
+class _HasWorker(Protocol):
+    @property
+    def worker(self) -> WorkerFacts: ...
+
+
+Seen = TypeVar("Seen", bound=_HasWorker)
+"""What instruments read; it says which process it is."""
 _EXPORTERS = {"metrics": ("metric_exporter", "OTLPMetricExporter"), "traces": ("trace_exporter", "OTLPSpanExporter")}
 """The modules of OpenTelemetry's exporters and their classes, alike for both protocols."""
 
@@ -66,16 +75,16 @@ def resource_of(worker: WorkerFacts) -> Resource:
 
 
 @contextmanager
-def exported_metrics(observed: Observed) -> Iterator[None]:
+def exported_metrics(observed: Seen, instruments: Sequence[Instrument[Seen]]) -> Iterator[None]:
     """Export metrics every minute (`OTEL_METRIC_EXPORT_INTERVAL`) while the body runs, and once at its end."""
     if not is_wanted("metrics"):
         yield
         return
     with _as_settings_errors():
-        provider = MeterProvider([_Reader(_exporter("metrics"), observed)], resource_of(observed.worker))
+        provider = MeterProvider([_Reader(_exporter("metrics"), observed, instruments)], resource_of(observed.worker))
     meter = provider.get_meter(SCOPE, observed.worker.version)
     create = {Kind.COUNTER: meter.create_observable_counter, Kind.GAUGE: meter.create_observable_gauge}
-    for each in INSTRUMENTS:
+    for each in instruments:
         if each.kind in create:
             create[each.kind](each.name, [partial(_observe, each, observed)], each.unit, each.description)
     log.info("exporting metrics by OTLP")
@@ -139,7 +148,7 @@ def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
     return getattr(found, name)()
 
 
-def _observe(instrument: Instrument, observed: Observed, _options: CallbackOptions) -> Iterator[Observation]:
+def _observe(instrument: Instrument[Any], observed: object, _options: CallbackOptions) -> Iterator[Observation]:
     for number, values in instrument.read(observed):
         assert not isinstance(number, stats.Histogram), "the reader below exports those"
         yield Observation(number, _attributes(instrument, values))
@@ -148,14 +157,15 @@ def _observe(instrument: Instrument, observed: Observed, _options: CallbackOptio
 class _Reader(PeriodicExportingMetricReader):
     """The SDK's reader; adds our histograms to what the SDK has collected. They are always cumulative."""
 
-    def __init__(self, exporter: MetricExporter, observed: Observed) -> None:
+    def __init__(self, exporter: MetricExporter, observed: object, instruments: Sequence[Instrument[Any]]) -> None:
         self._observed = observed
+        self._histograms = [each for each in instruments if each.kind is Kind.HISTOGRAM]
         self._started_ns = time.time_ns()
         super().__init__(exporter)  # it starts a thread
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **named: Any) -> None:  # noqa: ANN401  the SDK's
         """Export, with our histograms added to our own scope."""
-        ours = [self._histogram(each) for each in INSTRUMENTS if each.kind is Kind.HISTOGRAM]
+        ours = [self._histogram(each) for each in self._histograms]
         complete = [
             replace(
                 each,
@@ -168,7 +178,7 @@ class _Reader(PeriodicExportingMetricReader):
         ]
         super()._receive_metrics(MetricsData(complete), timeout_millis, **named)
 
-    def _histogram(self, instrument: Instrument) -> Metric:
+    def _histogram(self, instrument: Instrument[Any]) -> Metric:
         ((histogram, values),) = instrument.read(self._observed)
         assert isinstance(histogram, stats.Histogram)
         counts = list(histogram.counts)  # the loop's thread goes on counting
@@ -188,5 +198,5 @@ class _Reader(PeriodicExportingMetricReader):
         return Metric(instrument.name, instrument.description, instrument.unit, data)
 
 
-def _attributes(instrument: Instrument, values: tuple[str, ...]) -> dict[str, str]:
+def _attributes(instrument: Instrument[Any], values: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(instrument.attributes, values, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS
+from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT
 from enricher.worker.telemetry.prometheus import prometheus_name
 from enricher.worker.telemetry.tracing import SPANS
 
@@ -48,7 +48,7 @@ def markdown() -> str:
             each.description,
             ", ".join(f"`{name}`" for name in each.attributes),
         )
-        for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS)
+        for each in EVERY_INSTRUMENT
     )
     spans = ((f"`{s.name}`", s.kind, s.description, ", ".join(f"`{name}`" for name in s.attributes)) for s in SPANS)
     of_metrics = _table(("name", "kind, unit", "description", "attributes"), metrics)

@@ -6,9 +6,9 @@ Names follow OpenTelemetry's page "Prometheus and OpenMetrics Compatibility".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -20,6 +20,7 @@ from enricher.worker.telemetry.observed import Observed
 from enricher.worker.telemetry.readings import Numbers, one, states_of
 
 PLAIN = "text/plain"
+Seen = TypeVar("Seen")
 _UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
 _FAMILIES: dict[Kind, Any] = {  # `Any`, because their `add_metric` takes different arguments
     Kind.COUNTER: CounterMetricFamily,
@@ -28,7 +29,7 @@ _FAMILIES: dict[Kind, Any] = {  # `Any`, because their `add_metric` takes differ
 }
 
 
-def prometheus_name(instrument: Instrument) -> str:
+def prometheus_name(instrument: Instrument[Any]) -> str:
     """The name of its metric family. It ends in the unit, except for plain counts; counters end in `_total`.
 
     A histogram's series append `_bucket`, `_sum` and `_count`.
@@ -50,7 +51,12 @@ def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
     """All instruments, from one snapshot, in the format that the HTTP header `accept` asks for, and its content type."""
     snapshot = seen.snapshot()
     seen = replace(seen, snapshot=lambda: snapshot)
-    return encode_families((_family(instrument, instrument.read(seen)) for instrument in INSTRUMENTS), accept)
+    return encode_families(families_of(INSTRUMENTS, seen), accept)
+
+
+def families_of(instruments: Iterable[Instrument[Seen]], seen: Seen) -> Iterator[Metric]:
+    """The instruments as the library's metrics, each read when it is asked for."""
+    return (_family(instrument, instrument.read(seen)) for instrument in instruments)
 
 
 def starting_exposition(accept: str) -> tuple[bytes, str]:
@@ -82,11 +88,11 @@ class _Families:
         return self.families
 
 
-def _instrument(name: str) -> Instrument:
+def _instrument(name: str) -> Instrument[Observed]:
     return next(each for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS) if each.name == name)
 
 
-def _family(instrument: Instrument, numbers: Numbers) -> Metric:
+def _family(instrument: Instrument[Any], numbers: Numbers) -> Metric:
     labels = [label_name(attribute) for attribute in instrument.attributes]
     family = _FAMILIES[instrument.kind](prometheus_name(instrument), instrument.description, labels=labels)
     for number, values in numbers:

@@ -37,7 +37,7 @@ def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterato
     `link`: the worker has a parent, which serves the port of the settings; the worker's own port is for the parent only.
     """
     health = WorkerHealth(worker_facts(settings))
-    with _serve(routes(health), settings.health, link), repeated(health.sample, EVERY_S):
+    with serve_health(routes(health), settings.health, link), repeated(health.sample, EVERY_S):
         yield health
 
 
@@ -46,7 +46,10 @@ def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
     """Serve the health of all processes of a parent on one port."""
     handed_out_s = settings.kafka.session_timeout_s + _REBALANCE_S
     health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
-    with _serve({**routes(health, PARENT_PAGE), **health.routes()}, settings.health), repeated(health.look, EVERY_S):
+    with (
+        serve_health({**routes(health, PARENT_PAGE), **health.routes()}, settings.health),
+        repeated(health.look, EVERY_S),
+    ):
         yield
 
 
@@ -62,7 +65,13 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
 
 
 @contextmanager
-def _serve(paths: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None) -> Iterator[None]:
+def serve_health(
+    paths: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None
+) -> Iterator[None]:
+    """Serve these paths on the port of the settings, if that is enabled, while the body runs.
+
+    `link`: the process has a parent, which serves that port.
+    """
     if not settings.enabled:
         yield
         return

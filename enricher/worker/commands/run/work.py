@@ -25,6 +25,7 @@ from enricher.worker.processes import ParentLink, ProcessState
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
 
 log = logging.getLogger("enricher.worker.commands.run")
@@ -77,7 +78,7 @@ def work(
 
         def connected() -> None:
             seen = observe(settings, tasks, worker)
-            exports.enter_context(exported_metrics(seen))
+            exports.enter_context(exported_metrics(seen, INSTRUMENTS))
             health.shows(view_of(worker, watchdog, seen))
             if link:
                 link.tell(ProcessState.READY)

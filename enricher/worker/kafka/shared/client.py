@@ -53,6 +53,11 @@ class KafkaConfig:
         check_properties(self.properties)
 
     @property
+    def topics(self) -> list[str]:
+        """Input, output and dead letters, each once: a client may write its outputs and dead letters to one topic."""
+        return list(dict.fromkeys((self.input_topic, self.output_topic, self.dead_letter_topic)))
+
+    @property
     def transactional_id(self) -> str:
         """Stable across restarts and unique among live workers, so a restart fences its predecessor's transactions."""
         return transactional_id(self.group_id, self.instance)

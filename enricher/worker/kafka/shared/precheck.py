@@ -67,7 +67,7 @@ def _known_topics(
 
 def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicDescription | None], list[str]]:
     """The topics as the broker describes them, and those that it does not know."""
-    names = [config.input_topic, config.output_topic, config.dead_letter_topic]
+    names = config.topics
     futures = admin.describe_topics(
         TopicCollection(names), include_authorized_operations=True, request_timeout=_REQUEST_S
     )

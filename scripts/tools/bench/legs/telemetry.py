@@ -16,6 +16,7 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import Batch, DeadLetter, Ticket
 from enricher.worker.settings import Settings
+from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
 from enricher.worker.telemetry.prometheus import exposition
 from tools.bench.bench import Bench, Headers
@@ -90,7 +91,7 @@ def _whole_s(work: Work) -> float:
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
     seen = observe(settings, tasks_of(settings, bench.model), worker)
-    with exported_metrics(seen), repeated(lambda: exposition(seen, ""), _EVERY_S):
+    with exported_metrics(seen, INSTRUMENTS), repeated(lambda: exposition(seen, ""), _EVERY_S):
         yield
 
 

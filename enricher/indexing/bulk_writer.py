@@ -1,0 +1,166 @@
+"""Writes documents until each is done or refused: what is left is sent again, with pauses, and the whole has a bound.
+
+An answer that does not come says nothing: the documents may be written, or not, or be written later. Their versions make
+it harmless to send them again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from enricher.errors import RecoveryExhausted, SearchUnavailable
+from enricher.indexing.bulk_requests import DONE, Refusal, Verdict, items_in, lines_of, refusal_of, verdict_on
+from enricher.indexing.bulk_size import BulkSize, request_bytes
+from enricher.indexing.index_documents import Document
+from enricher.indexing.search_index import Reply, SearchIndex, raise_failure
+from enricher.worker.rules.pauses import doubling_pause_s
+from enricher.worker.runtime.repeats import Repeats
+from enricher.worker.runtime.watchdog import Guard
+from enricher.worker.settings import IndexSettings
+from enricher.worker.stats.index_counts import IndexCounts
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 0.25
+_REPEAT_S = 60.0
+_DOING = "writing to the search index"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the writer asks for between two tries. `serve` waits so many seconds, in which the group hears of us.
+
+    `wants`: whether a document still concerns us, or its partition has another owner now. `over`: whether to give up.
+    """
+
+    serve: Callable[[float], None]
+    wants: Callable[[Document], bool]
+    over: Callable[[], bool]
+
+
+class BulkWriter:
+    """Writes to one index. For one thread, except for `stuck_s` and `reason`."""
+
+    def __init__(
+        self, index: SearchIndex, settings: IndexSettings, waiting: Waiting, counts: IndexCounts, guard: Guard
+    ) -> None:
+        self._index = index
+        self._settings = settings
+        self._waiting = waiting
+        self._counts = counts
+        self._guard = guard
+        self.size = BulkSize(settings.max_batch_documents, settings.max_batch_bytes)
+        self._failures, self._failing_since_s = 0, 0.0
+        self._repeats = Repeats(period_s=_REPEAT_S)
+        self.reason = ""
+        """Why documents were sent again last."""
+
+    @property
+    def stuck_s(self) -> float:
+        """Seconds since a document was done, if those in hand have failed; 0 otherwise."""
+        return time.monotonic() - self._failing_since_s if self._failures else 0.0
+
+    def write(self, documents: Sequence[Document]) -> list[Refusal] | None:
+        """Write all; returns those that the index refuses. None if it was given up before, on request.
+
+        Raises RecoveryExhausted after `index.give_up_s` in which none was done, and BrokerError if the index refuses us.
+        """
+        left, refusals = list(documents), list[Refusal]()
+        while left:
+            part = self.size.take(left)
+            again, refused = self._send(part)
+            refusals += refused
+            left[: len(part)] = again
+            if len(again) < len(part):
+                self._failures = 0
+            if again:
+                if not self._pause():
+                    return None
+                left = [each for each in left if self._waiting.wants(each)]
+        return refusals
+
+    def _send(self, part: Sequence[Document]) -> tuple[list[Document], list[Refusal]]:
+        """One request; returns what must be sent again, and what is refused."""
+        began_s = time.monotonic()
+        try:
+            with self._guard("writing to the search index", 2 * self._settings.request_timeout_s + _REPEAT_S):
+                reply = self._index.bulk(lines_of(part))
+        except SearchUnavailable as error:
+            return self._again(part, "no_answer", str(error)), []
+        self._counts.bulk_s.add(time.monotonic() - began_s)
+        if reply.status == 413:
+            return self._split(part)
+        if not 200 <= reply.status < 300:
+            return self._again_whole(part, reply), []
+        items = items_in(reply.body, len(part))
+        if items is None:
+            return self._again(part, "failed", "the answer is not that to a bulk request"), []
+        return self._judge(
+            part, [(verdict_on(each, item["status"]), item) for each, item in zip(part, items, strict=True)]
+        )
+
+    def _judge(
+        self, part: Sequence[Document], results: Sequence[tuple[Verdict, Mapping[str, Any]]]
+    ) -> tuple[list[Document], list[Refusal]]:
+        busy, failed, refusals = list[Document](), list[Document](), list[Refusal]()
+        now_s = time.time()
+        for document, (verdict, item) in zip(part, results, strict=True):
+            if verdict in DONE:
+                self._counts.outcomes[verdict] += 1
+                if document.raw.timestamp_s:
+                    self._counts.latency_s.add(max(0.0, now_s - document.raw.timestamp_s))
+            elif verdict == "refused":
+                refusals.append(refusal_of(document, item))
+            else:
+                (busy if verdict == "busy" else failed).append(document)
+                reason = f"documents are answered with status {item['status']}"
+        if busy:
+            self.size.note_busy(len(part))
+            self._again(busy, "busy", reason)
+        if failed:
+            self._again(failed, "failed", reason)
+        if not busy and not failed:
+            self.size.note_success(len(part))
+        return [*busy, *failed], refusals
+
+    def _again_whole(self, part: Sequence[Document], reply: Reply) -> list[Document]:
+        try:
+            raise_failure(reply, _DOING)
+        except SearchUnavailable as error:
+            if reply.status == 429:
+                self.size.note_busy(len(part))
+            return self._again(part, "busy" if reply.status == 429 else "failed", str(error))
+
+    def _split(self, part: Sequence[Document]) -> tuple[list[Document], list[Refusal]]:
+        """A request that is too large; a single document that is, is refused."""
+        if len(part) == 1:
+            message = f"the index answers with status 413 to a request of {request_bytes(part[0])} bytes"
+            return [], [Refusal(part[0].raw, "request_too_large", message)]
+        self.size.note_too_large(sum(map(request_bytes, part)))
+        # No failure: smaller ones go at once.
+        self._counts.retries["too_large"] += len(part)
+        return list(part), []
+
+    def _again(self, part: Sequence[Document], why: str, reason: str) -> list[Document]:
+        self._counts.retries[why] += len(part)
+        if not self._failures:
+            self._failing_since_s = time.monotonic()
+        self._failures += 1
+        self.reason = reason
+        if self._repeats.is_new(why):
+            log.warning("%d documents are sent again: %s", len(part), reason)
+        return list(part)
+
+    def _pause(self) -> bool:
+        """Wait before the next try; False if it is over. Raises RecoveryExhausted at the bound."""
+        if self._failures and self.stuck_s > self._settings.give_up_s:
+            message = f"the search index has taken no document for {self._settings.give_up_s:g} s: {self.reason}"
+            raise RecoveryExhausted(message)
+        self._waiting.serve(
+            doubling_pause_s(self._failures, first_s=_FIRST_PAUSE_S, longest_s=self._settings.retry_max_s)
+        )
+        return not self._waiting.over()

@@ -1,0 +1,149 @@
+"""`enricher index run`: from settings to a running indexer."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from enricher.indexing.index_health import IndexHealth
+from enricher.indexing.indexer import Indexer
+from enricher.indexing.open_index import open_index
+from enricher.indexing.output_reader import OutputReader
+from enricher.indexing.refused_records import RefusedRecords
+from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.progress import repeated
+from enricher.worker.commands.run.command import load_and_log_settings, require_writable
+from enricher.worker.commands.run.health import serve_health
+from enricher.worker.commands.run.work import AROUND_S
+from enricher.worker.commands.signals import Signals, stopped_by_signals
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.settings import Settings
+from enricher.worker.stats.index_counts import IndexCounts
+from enricher.worker.telemetry.index_instruments import ALL_OF_AN_INDEXER, ObservedIndexer
+from enricher.worker.telemetry.observed import WorkerFacts
+from enricher.worker.telemetry.otlp import exported_metrics
+
+log = logging.getLogger("enricher.index")
+
+
+def index_run(
+    context: typer.Context,
+    *,
+    until_caught_up: Annotated[
+        bool,
+        typer.Option(
+            "--until-caught-up", help="End once everything that was in the output topic at the start is indexed."
+        ),
+    ] = False,
+    summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
+    report_every_s: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
+    ] = 10.0,
+) -> None:
+    """Write the output topic into a search index, so that the index has the newest version of every document.
+
+    Runs until SIGTERM. Any number of indexers share the partitions of the output topic as one consumer group
+    (`index.group_id`). Offsets are committed behind the index's answer; a record that comes again, or late, is refused by
+    its version. Tombstones delete. What the index can never take, such as a value that does not fit the mapping, goes to
+    `index.dead_letter_topic` with the reason, and the rest is written.
+
+    Exit code: 2 for settings, also if the input topic was made again under the same kafka.epoch; 4 if broker or index
+    refuse us, 6 if one of them does not come back, 7 if the process hangs, 12 after too many dead letters in a row. It needs
+    READ on the output topic and on its group, and WRITE on its dead-letter topic.
+    """
+    watchdog = Watchdog(timer=context.find_object(ProcessTimer))
+    require_writable(summary)
+    settings = load_and_log_settings()
+    with stopped_by_signals() as signals:
+        _work(settings, signals, watchdog, until_caught_up=until_caught_up, summary=summary, every_s=report_every_s)
+
+
+def index_config(settings: Settings) -> KafkaConfig:
+    """The clients' settings: the indexers' group reads the output topic, and its dead letters are the only output.
+
+    Reads secrets from files; raises SettingsError.
+    """
+    config = kafka_config(settings)
+    letters = settings.index.dead_letter_topic or f"{config.output_topic}.index-dead-letters"
+    return replace(
+        config,
+        group_id=settings.index.group_id or f"{config.group_id}.index",
+        input_topic=config.output_topic,
+        output_topic=letters,
+        dead_letter_topic=letters,
+        allow_fewer_partitions=True,  # its letters are placed by key
+    )
+
+
+def _work(
+    settings: Settings,
+    signals: Signals,
+    watchdog: Watchdog,
+    *,
+    until_caught_up: bool,
+    summary: Path | None,
+    every_s: float,
+) -> None:
+    config = index_config(settings)
+    facts = WorkerFacts(
+        instance=config.instance,
+        group=config.group_id,
+        input_topic=config.input_topic,
+        output_topic=settings.index.name,
+        dead_letter_topic=config.dead_letter_topic,
+        version=version("enricher"),
+    )
+    health = IndexHealth(facts)
+    limit_s = settings.worker.recovery_timeout_s
+    with (
+        watchdog,
+        watchdog.guard("opening or closing health and telemetry", AROUND_S),
+        serve_health(health.routes(), settings.health),
+        ExitStack() as stack,
+    ):
+        with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
+            health.starts("checking topics and rights")
+            check_start(config)
+            health.starts("connecting with the search index")
+            index = stack.enter_context(closing(open_index(settings.index)))
+            if index.create():
+                log.warning(
+                    "the index '%s' is new: it has the mapping of the template that fits its name, if any", index.name
+                )
+        health.starts("connecting with the brokers")
+        letters = RefusedRecords(config, config.dead_letter_topic, index.name, give_up_s=limit_s)
+        stack.enter_context(closing(letters))
+        reader = OutputReader(config, give_up_s=limit_s, until_caught_up=until_caught_up)
+        indexer = Indexer(settings, index, reader, letters, watchdog.guard)
+        seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)
+
+        def connected() -> None:
+            stack.enter_context(exported_metrics(seen, ALL_OF_AN_INDEXER))
+            health.shows(seen, watchdog.call_in_progress)
+            stack.enter_context(repeated(lambda: log.info("%s", describe(indexer.counts)), every_s))
+
+        signals.stop = indexer.stop
+        try:
+            indexer.run(connected)
+        finally:
+            if summary:
+                summary.write_bytes(orjson.dumps({"read": indexer.counts.read, **indexer.counts.outcomes}))
+        log.info("done: %s", describe(indexer.counts))
+
+
+def describe(counts: IndexCounts) -> str:
+    """The counts in one line."""
+    done = counts.outcomes
+    return (
+        f"{counts.read} read, {done['written']} written, {done['deleted']} deleted, {done['older']} older than the index, "
+        f"{done['dead_letter']} dead letters; {counts.bulk_s.count} bulk requests, {counts.retries.total()} sent again"
+    )

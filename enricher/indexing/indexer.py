@@ -1,0 +1,210 @@
+"""The indexer: read, write, keep what was refused, commit. One thread, one thing after the other.
+
+The order is the promise: documents are written, what the index refuses is in the dead-letter topic, and only then are the
+offsets of their records committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from enricher.errors import RecoveryExhausted, SearchUnavailable, TooManyDeadLetters, TransactionTrouble
+from enricher.indexing.bulk_requests import Refusal
+from enricher.indexing.bulk_writer import BulkWriter, Waiting
+from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument
+from enricher.indexing.origins import Origins
+from enricher.indexing.output_reader import OutputReader
+from enricher.indexing.refused_records import RefusedRecords
+from enricher.indexing.search_index import SearchIndex
+from enricher.worker.kafka.shared.topicwatch import TopicReplaced
+from enricher.worker.records import RawRecord
+from enricher.worker.runtime.deadlines import Deadline
+from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.runtime.watchdog import Guard
+from enricher.worker.settings import Settings
+from enricher.worker.stats.index_counts import IndexCounts, IndexSnapshot
+from enricher.worker.stats.snapshot import WorkerState
+
+log = logging.getLogger(__name__)
+
+_WAIT_S = 0.25
+"""How long a poll waits for a first record; also bounds how fast the indexer ends."""
+_OPEN_AGAIN_S = 1.0
+_MARGIN_S = 30.0
+"""Beyond their own bounds, what the watchdog grants calls of the clients."""
+
+
+class Indexer:
+    """Keeps the index of the settings up to date. `stop` may be called from a signal handler, `snapshot` in any thread."""
+
+    def __init__(
+        self, settings: Settings, index: SearchIndex, reader: OutputReader, letters: RefusedRecords, guard: Guard
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._letters = letters
+        self._guard = guard
+        self._maker = DocumentMaker(settings.index.document_id, settings.articles.fields)
+        self._origins = Origins(index, settings.kafka.epoch)
+        self.counts = IndexCounts()
+        waiting = Waiting(self._serve, lambda each: reader.owns(each.raw.partition), lambda: self._stop.is_set)
+        self._writer = BulkWriter(index, settings.index, waiting, self.counts, guard)
+        self._stop = StopEvent()
+        self._state = WorkerState.STARTING
+        self._in_hand, self._in_hand_bytes = 0, 0
+
+    def stop(self) -> None:
+        """End after the documents in hand, or before them if the index does not take them. Never blocks."""
+        self._stop.set()
+
+    def run(self, connected: Callable[[], None]) -> None:
+        """Run until `stop`, or until the group has caught up. `connected`: called once the group was asked to let us in.
+
+        Raises SettingsError, BrokerError, RecoveryExhausted, TooManyDeadLetters.
+        """
+        self._open()
+        with ExitStack() as opened:
+            opened.callback(self._close)
+            self._state = WorkerState.JOINING
+            connected()
+            while not self._stop.is_set:
+                with self._guard("one turn of the loop", self._settings.worker.stall_timeout_s):
+                    if self._is_caught_up():
+                        break
+                    self._step()
+            self._state = WorkerState.DRAINING
+
+    def snapshot(self) -> IndexSnapshot:
+        """The present state."""
+        stuck_s = self._writer.stuck_s
+        working = WorkerState.RECOVERING if stuck_s else self._state
+        return IndexSnapshot(
+            state=WorkerState.DRAINING if self._stop.is_set else working,
+            partitions=self._reader.partitions,
+            lags=self._reader.lags(),
+            documents=self._in_hand,
+            size_bytes=self._in_hand_bytes,
+            most_documents=self._writer.size.documents,
+            stuck_s=stuck_s,
+            stuck_reason=self._writer.reason,
+        )
+
+    # ---- inside
+
+    def _step(self) -> None:
+        """One turn."""
+        try:
+            records = self._reader.poll(self._settings.index.max_batch_documents, _WAIT_S)
+            self._state = WorkerState.WORKING if self._reader.rebalances else WorkerState.JOINING
+            self.counts.rebalances = self._reader.rebalances
+            if self._settle(records):
+                self._reader.commit()
+        except TopicReplaced as replaced:
+            log.warning("%s", replaced)
+            self._reader.close()
+            self._open()
+        finally:
+            self._in_hand, self._in_hand_bytes = 0, 0
+
+    def _settle(self, records: Sequence[RawRecord]) -> bool:
+        """Every record is in the index or among the dead letters; False if the indexer was asked to end before."""
+        if not records:
+            return True
+        self.counts.read += len(records)
+        self._in_hand, self._in_hand_bytes = len(records), sum(each.size_bytes for each in records)
+        documents, refusals = self._documents_of(records)
+        if documents:
+            refused = self._writer.write(documents)
+            if refused is None:
+                return False
+            refusals += refused
+        self._count_row(records, refusals)
+        if refusals:
+            with self._guard("writing dead letters", self._settings.worker.recovery_timeout_s + _MARGIN_S):
+                self._letters.write(refusals)
+            self.counts.outcomes["dead_letter"] += len(refusals)
+        return True
+
+    def _documents_of(self, records: Sequence[RawRecord]) -> tuple[list[Document], list[Refusal]]:
+        documents, refusals = list[Document](), list[Refusal]()
+        for raw in records:
+            try:
+                documents.append(self._maker.document(raw))
+            except NoDocument as reason:
+                refusals.append(Refusal(raw, "no_document", str(reason)))
+        self._admit(documents)
+        admitted = list[Document]()
+        for each in documents:
+            try:
+                self._origins.check(each)
+                admitted.append(each)
+            except NoDocument as reason:
+                refusals.append(Refusal(each.raw, "other_origin", str(reason)))
+        return admitted, refusals
+
+    def _admit(self, documents: Sequence[Document]) -> None:
+        """Compare the origins with those in the index, which may be away."""
+        deadline = Deadline(self._settings.index.give_up_s)
+        while True:
+            try:
+                with self._guard("asking the search index", 4 * self._settings.index.request_timeout_s + _MARGIN_S):
+                    self._origins.admit(documents)
+            except SearchUnavailable as error:
+                if deadline.over or self._stop.is_set:
+                    message = f"the search index did not answer for {self._settings.index.give_up_s:g} s: {error}"
+                    raise RecoveryExhausted(message) from error
+                self._serve(_OPEN_AGAIN_S)
+            else:
+                return
+
+    def _count_row(self, records: Sequence[RawRecord], refusals: Sequence[Refusal]) -> None:
+        """Count dead letters in a row. Raises TooManyDeadLetters before one beyond the limit is written."""
+        limit, row = self._settings.dead_letters.max_in_a_row, self._reader.row
+        refused = {(each.raw.partition, each.raw.offset) for each in refusals}
+        for each in records:
+            row = row + 1 if (each.partition, each.offset) in refused else 0
+            if limit and row > limit:
+                kinds = ", ".join(sorted({refusal.error_type for refusal in refusals})[:5])
+                message = (
+                    f"{limit} records in a row could not be indexed ({kinds}): is the template installed, and are these "
+                    "records of our workers? None beyond is a dead letter (dead_letters.max_in_a_row)"
+                )
+                raise TooManyDeadLetters(message)
+        self._reader.row = row
+
+    def _serve(self, wait_s: float) -> None:
+        with self._guard("waiting for the search index", wait_s + self._settings.worker.stall_timeout_s):
+            self._reader.serve(wait_s)
+
+    def _is_caught_up(self) -> bool:
+        try:
+            return self._reader.caught_up()
+        except TransactionTrouble as trouble:
+            log.warning("cannot find out whether the group has caught up: %s", trouble)
+            return False
+
+    def _open(self) -> None:
+        """Join the group, as soon as a broker answers. Raises RecoveryExhausted at the bound."""
+        limit_s = self._settings.worker.recovery_timeout_s
+        deadline = Deadline(limit_s)
+        while True:
+            try:
+                with self._guard("connecting with the brokers", limit_s + _MARGIN_S):
+                    self._reader.open()
+            except TransactionTrouble as trouble:
+                if deadline.over or self._stop.is_set:
+                    raise RecoveryExhausted(str(trouble)) from trouble
+                log.warning("%s", trouble)
+                time.sleep(_OPEN_AGAIN_S)
+            else:
+                return
+
+    def _close(self) -> None:
+        with self._guard("leaving the group", self._settings.worker.drain_timeout_s + _MARGIN_S):
+            try:
+                self._reader.close()
+            except TransactionTrouble as trouble:
+                log.warning("%s", trouble)

@@ -1,0 +1,256 @@
+"""Reads the output topic as a member of the indexers' group, and commits what is in the index.
+
+At least once: an offset is committed behind the answer to its document, and a record that comes again is refused by its
+version. With each offset the topic's id is committed, because a topic that is created again begins at 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from enricher.errors import BrokerError, FatalError, RecoveryExhausted, TransactionTrouble
+from enricher.worker.kafka.reading.catching_up import CatchingUp
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
+from enricher.worker.kafka.shared.errors import connecting, mapping_errors, our_error
+from enricher.worker.kafka.shared.metadata import foreign, ours, partition_of, raw_record
+from enricher.worker.kafka.shared.partition_reader import END_OF_PARTITION
+from enricher.worker.kafka.shared.statistics import Statistics
+from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.records import Partition, RawRecord
+from enricher.worker.runtime.repeats import Repeats
+from enricher.worker.stats.snapshot import Connection
+
+log = logging.getLogger(__name__)
+
+_REPEAT_S = 60.0
+_CONFIRM_S = 1.0
+_MOST_ROW = 10**9
+Callback = Callable[[Any, list[TopicPartition]], None]
+
+
+class OutputReader:
+    """A consumer. For one thread, except for `connection`, `partitions` and `lags`.
+
+    `config`: with the indexers' group, and the output topic as its input topic. `give_up_s`: for how long commits may fail.
+    """
+
+    def __init__(self, config: KafkaConfig, *, give_up_s: float, until_caught_up: bool = False) -> None:
+        self._config = config
+        self._topic = config.input_topic
+        self._give_up_s = give_up_s
+        self._until_caught_up = until_caught_up
+        self._client_errors = ClientErrors(config)
+        self._watch = TopicWatch(config)
+        self._repeats = Repeats(period_s=_REPEAT_S)
+        self._stash: list[RawRecord] = []
+        """What came while the consumer was paused."""
+        self._next: dict[Partition, int] = {}
+        """The next offset to read of each of our partitions, once something was read."""
+        self._committed: dict[Partition, int] = {}
+        self._ours: set[Partition] = set()
+        self._paused = False
+        self._raised: BaseException | None = None
+        self._failing_since_s: float | None = None
+        self._confirmed_s = 0.0
+        self.row = 0
+        """Dead letters in a row: set by the indexer, committed with the offsets."""
+        self.rebalances = 0
+
+    def open(self) -> None:
+        """Check the topic and join the group. Raises TransactionTrouble, after which it may be called again; BrokerError."""
+        self._statistics = Statistics(self._topic)
+        self._consumer = new_client(
+            Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors
+        )
+        self._catching_up: CatchingUp | None = None
+        try:
+            with connecting(self._watch.client_errors):
+                self._watch.refresh()
+                if self._until_caught_up:
+                    self._catching_up = CatchingUp(self._consumer, self._config, self._watch, self._client_errors)
+                    with mapping_errors("asking for offsets", self._watch.client_errors, self._watch.client):
+                        self._catching_up.note()
+            with mapping_errors("joining the group", self._client_errors):
+                self._consumer.subscribe(
+                    [self._topic], on_assign=self._callback(self._add), on_revoke=self._callback(self._remove),
+                    on_lost=self._callback(self._remove),
+                )  # fmt: skip
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the group. What was read and not committed comes again."""
+        self._drop(self._ours)
+        with mapping_errors("leaving the group", self._client_errors):
+            self._consumer.close()
+
+    # ---- reading
+
+    def poll(self, limit: int, wait_s: float) -> list[RawRecord]:
+        """At most `limit` records; waits for the first one only."""
+        if self._paused:
+            self._paused = False
+            self._consumer.resume(list(map(foreign, self._ours)))
+        if self._stash:
+            records, self._stash = self._stash, []
+            return records
+        records = self._records(1, wait_s)
+        return records + self._records(limit - 1, 0) if records and limit > 1 else records
+
+    def serve(self, wait_s: float) -> None:
+        """Wait without reading, so that the group goes on to count us as a member, and partitions may leave."""
+        if not self._paused:
+            self._paused = True
+            self._consumer.pause(list(map(foreign, self._ours)))
+        until_s = time.monotonic() + wait_s
+        while True:
+            self._stash += self._records(1, min(0.25, max(0.0, until_s - time.monotonic())))
+            if time.monotonic() >= until_s:
+                return
+
+    def owns(self, partition: Partition) -> bool:
+        """Whether the partition is ours now."""
+        return partition in self._ours
+
+    def _records(self, limit: int, wait_s: float) -> list[RawRecord]:
+        with mapping_errors("reading", self._client_errors):
+            messages = self._consumer.consume(limit, wait_s)
+        if self._raised:
+            raised, self._raised = self._raised, None
+            raise raised
+        return [record for message in messages if (record := self._record(message))]
+
+    def _record(self, message: Message) -> RawRecord | None:
+        partition, offset, error = partition_of(message), message.offset() or 0, message.error()
+        if error is None:
+            self._next[partition] = offset + 1
+            return raw_record(message)
+        if error.code() == END_OF_PARTITION:
+            if partition in self._ours:
+                self._next[partition] = offset  # behind transaction markers
+            return None
+        trouble = our_error(error, f"reading '{self._topic}'", self._client_errors)
+        if isinstance(trouble, FatalError) or error.fatal():
+            raise trouble if isinstance(trouble, FatalError) else BrokerError(str(trouble))
+        if self._repeats.is_new(error.code()):
+            log.warning("%s", trouble)
+        return None
+
+    # ---- committing
+
+    def commit(self) -> None:
+        """Everything that `poll` returned is done: commit it. Raises RecoveryExhausted if that fails for too long.
+
+        Raises TopicReplaced if the topic was created again meanwhile: nothing is committed then.
+        """
+        offsets = {
+            each: offset
+            for each, offset in self._next.items()
+            if each in self._ours and offset != self._committed.get(each)
+        }
+        if not offsets:
+            return
+        try:
+            self._confirm()
+            with mapping_errors("committing", self._client_errors):
+                self._consumer.commit(
+                    offsets=[self._position(each, at) for each, at in offsets.items()], asynchronous=False
+                )
+        except TopicReplaced:
+            raise
+        except TransactionTrouble as trouble:
+            self._note_failure(trouble)
+            return
+        self._failing_since_s = None
+        self._committed |= offsets
+
+    def _confirm(self) -> None:
+        """Now and then: that the topic is still the one that is read."""
+        if time.monotonic() - self._confirmed_s > _CONFIRM_S:
+            self._watch.ask()
+            self._watch.confirm()
+            self._confirmed_s = time.monotonic()
+
+    def _note_failure(self, trouble: TransactionTrouble) -> None:
+        """A rebalance, or a broker that is away: the same offsets, or higher ones, are committed next time."""
+        now_s = time.monotonic()
+        self._failing_since_s = self._failing_since_s or now_s
+        if now_s - self._failing_since_s > self._give_up_s:
+            message = f"offsets could not be committed for {self._give_up_s:g} s: {trouble}"
+            raise RecoveryExhausted(message) from trouble
+        if self._repeats.is_new("commit"):
+            log.warning("offsets are committed later: %s", trouble)
+
+    def _position(self, partition: Partition, offset: int) -> TopicPartition:
+        metadata = f"{self._watch.topic_id or '-'} {min(self.row, _MOST_ROW)}"
+        return TopicPartition(partition.topic, partition.number, offset, metadata=metadata)
+
+    # ---- where we are
+
+    def caught_up(self) -> bool:
+        """Whether the group has committed what was in the topic at the start; False unless that was asked for."""
+        return self._catching_up is not None and self._catching_up.done()
+
+    @property
+    def partitions(self) -> int:
+        """How many are ours."""
+        return len(self._ours)
+
+    def connection(self) -> Connection:
+        """The state of the connection."""
+        return self._statistics.connection(joined=bool(self._ours) or self.rebalances > 0)
+
+    def lags(self) -> Mapping[Partition, int]:
+        """Offsets between the committed one and the end, where both are known."""
+        ends = self.connection().ends
+        return {each: max(0, ends[each] - at) for each, at in self._committed.copy().items() if each in ends}
+
+    # ---- partitions come and go, inside `consume`
+
+    def _callback(self, change: Callback) -> Callback:
+        def callback(consumer: Consumer, tps: list[TopicPartition]) -> None:
+            self.rebalances += 1
+            try:
+                change(consumer, tps)
+            except Exception as error:  # noqa: BLE001  raised again by the next read
+                self._raised = self._raised or error
+
+        return callback
+
+    def _add(self, consumer: Consumer, tps: list[TopicPartition]) -> None:
+        committed: list[TopicPartition] = []
+        if tps:
+            with mapping_errors("asking for committed offsets", self._client_errors):
+                committed = consumer.committed(tps, timeout=self._config.request_timeout_s)
+        for tp in committed:
+            topic_id, _, row = (tp.metadata or "").partition(" ")
+            self.row = max(self.row, int(row) if row.isdecimal() else 0)
+            if tp.offset >= 0 and topic_id not in {"", "-", self._watch.topic_id}:
+                log.warning(
+                    "%s[%d]: the topic was created again, and is read from its beginning", tp.topic, tp.partition
+                )
+                tp.offset = 0
+            self._ours.add(ours(tp))
+            if tp.offset >= 0:
+                self._committed[ours(tp)] = tp.offset
+        consumer.incremental_assign(committed)
+        if self._paused and committed:
+            consumer.pause(committed)
+
+    def _remove(self, consumer: Consumer, tps: list[TopicPartition]) -> None:
+        self._drop({ours(tp) for tp in tps})
+        consumer.incremental_unassign(tps)
+
+    def _drop(self, gone: set[Partition]) -> None:
+        self._ours = self._ours - gone
+        self._stash = [each for each in self._stash if each.partition in self._ours]
+        for each in gone:
+            self._next.pop(each, None)
+            self._committed.pop(each, None)

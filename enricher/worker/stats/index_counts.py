@@ -1,0 +1,47 @@
+"""What an indexer has done, and its state at one moment. Written by its loop; other threads read it meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from enricher.worker.records import Partition
+from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, Histogram
+from enricher.worker.stats.snapshot import WorkerState
+
+INDEX_OUTCOMES = ("written", "deleted", "older", "dead_letter")
+"""How a record ends. `older`: the index has a newer version already."""
+RETRY_REASONS = ("busy", "too_large", "no_answer", "failed")
+"""Why documents are sent again. `busy` is HTTP 429, `too_large` 413."""
+
+
+@dataclass(slots=True)
+class IndexCounts:
+    """Counts since the start."""
+
+    read: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    retries: Counter[str] = field(default_factory=Counter)
+    """Documents sent again, by reason."""
+    rebalances: int = 0
+    bulk_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The state of an indexer. `lags`: offsets between the committed one and the end, where both are known."""
+
+    state: WorkerState
+    partitions: int
+    lags: Mapping[Partition, int]
+    documents: int
+    """Documents read and not yet done."""
+    size_bytes: int
+    """Memory of these, with their records."""
+    most_documents: int
+    """Documents that a bulk request may have now."""
+    stuck_s: float
+    """Seconds for which the index has taken none of them; 0 while it does."""
+    stuck_reason: str

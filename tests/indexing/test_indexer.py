@@ -1,0 +1,234 @@
+"""The indexer between a real broker and a search index: what is in the index once the group has committed it all."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import orjson
+import pytest
+from indexing.stage import Publishers, Stage, article, make_stage, versions_in
+from kafka.harness import headers_of
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
+from support.search_server import Behaviour, Handler, SearchServer, cut_after, cut_before, refuse, serving
+
+from tools.kafka import Cluster
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def search() -> Iterator[SearchServer]:
+    """An index."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def stage(broker: Cluster, search: SearchServer) -> Stage:
+    """Topics and an index."""
+    return make_stage(broker.bootstrap_servers, search.url)
+
+
+def run_to_the_end(stage: Stage, *arguments: str, **settings: str) -> int:
+    """Index what is there; returns the exit code."""
+    with stage.indexer("--until-caught-up", *arguments, **settings) as indexer:
+        return indexer.wait(PATIENCE_S)
+
+
+def test_the_newest_version_of_every_key_is_what_the_index_holds(stage: Stage, search: SearchServer) -> None:
+    """Through refusals of whole requests, connections cut before and after, and requests that are too large."""
+    publishers = Publishers()
+    stage.publish(publishers.story(1_500, 400))
+    search.max_bytes = 30_000
+    search.behaviours.extend([refuse(429), cut_after, cut_before, refuse(503), refuse(500), cut_after])
+    assert 0 == run_to_the_end(stage)
+    assert publishers.expected() == versions_in(search)
+    assert stage.lag() == 0
+    assert max(search.bulks) < 200, "requests became smaller"
+    assert read_all(stage.topics.bootstrap_servers, stage.letters) == []
+    assert search.mapping["_meta"]["enricher"]["input_topic"] == stage.topics.input
+
+
+def test_a_mapping_conflict_is_one_dead_letter_and_the_rest_is_indexed(stage: Stage, search: SearchServer) -> None:
+    """With key, value and headers of its record, and a reason without its text."""
+    publishers = Publishers()
+    records = [publishers.write(f"key-{number}", article(f"key-{number}", number)) for number in range(500)]
+    stage.publish(records)
+    reason = "failed to parse field [number] of type [date]. Preview of field's value: 'Angela Merkel'"
+    search.item_error = lambda key, _body: (400, "document_parsing_exception", reason) if key == "key-77" else None
+    assert 0 == run_to_the_end(stage)
+    assert publishers.expected().keys() - versions_in(search).keys() == {"key-77"}
+    [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)
+    headers = headers_of(letter)
+    assert (b"key-77", records[77].record) == (letter.key(), orjson.loads(letter.value() or b""))
+    assert headers["enricher.version"] == b"%d" % records[77].version
+    assert headers["enricher.index.error.type"] == b"document_parsing_exception"
+    assert headers["enricher.index.error.message"] == b"the index answers with status 400 in the field 'number'"
+    assert headers["enricher.index.source.partition"] == b"5"
+    assert not any(b"Merkel" in (value or b"") for value in headers.values())
+
+
+def test_busy_documents_are_sent_again_alone(stage: Stage, search: SearchServer) -> None:
+    """The others of their requests are done."""
+    publishers, busy = Publishers(), set[str]()
+    stage.publish(publishers.story(300, 300))
+
+    def busy_once(key: str, _body: object) -> tuple[int, str, str] | None:
+        if key.endswith("7") and key not in busy:
+            busy.add(key)
+            return 429, "es_rejected_execution_exception", "queue is full"
+        return None
+
+    search.item_error = busy_once
+    assert 0 == run_to_the_end(stage)
+    assert publishers.expected() == versions_in(search)
+    assert search.statuses[429] == len(busy)
+
+
+def test_an_index_that_takes_nothing_ends_the_indexer_with_a_message(stage: Stage, search: SearchServer) -> None:
+    """At the bound, with exit code 6, and nothing is committed."""
+    stage.publish(Publishers().story(10, 10))
+    search.item_error = lambda _key, _body: (503, "unavailable_shards_exception", "primary shard is not active")
+    assert 6 == run_to_the_end(stage, index__give_up_s="1")
+    assert stage.lag() == 10
+
+
+def test_too_many_refusals_in_a_row_end_the_indexer_before_they_are_dead_letters(
+    stage: Stage, search: SearchServer
+) -> None:
+    """A missing template must not empty the topic into the dead letters."""
+    stage.publish(Publishers().story(50, 50))
+    search.item_error = lambda _key, _body: (400, "document_parsing_exception", "any")
+    for _ in range(2):
+        assert 12 == run_to_the_end(stage, dead_letters__max_in_a_row="20", index__max_batch_documents="8")
+        assert len(read_all(stage.topics.bootstrap_servers, stage.letters)) <= 20, "a restart counts on"
+
+
+def test_a_topic_that_was_made_again_is_noticed(stage: Stage, search: SearchServer) -> None:
+    """Under the same epoch it stops the indexer; with a higher one, what was made meanwhile becomes dead letters."""
+    before, again = Publishers(), Publishers(topic_id="b" * 22)
+    stage.publish([before.write("key-1", article("key-1", 1)), before.write("key-1", article("key-1", 2))])
+    assert 0 == run_to_the_end(stage)
+    stage.publish([again.write("key-1", article("key-1", 3))])
+    assert 2 == run_to_the_end(stage)
+    assert before.expected() == versions_in(search)
+    raised = Publishers(epoch=1, topic_id="b" * 22)
+    stage.publish([raised.write("key-1", article("key-1", 4))])
+    assert 0 == run_to_the_end(stage, kafka__epoch="1")
+    assert raised.expected() == versions_in(search)
+    [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)
+    assert b"higher kafka.epoch" in (headers_of(letter)["enricher.index.error.message"] or b"")
+
+
+def test_records_of_another_kind_are_dead_letters(stage: Stage, search: SearchServer) -> None:
+    """A record without a version, for instance, whose documents would be in no order."""
+    publishers = Publishers()
+    foreign = publishers.write("key-2", {"entities": 7})
+    stage.publish([publishers.write("key-1", article("key-1")), foreign])
+    assert 0 == run_to_the_end(stage)
+    assert {"key-1"} == versions_in(search).keys()
+    [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)
+    assert headers_of(letter)["enricher.index.error.type"] == b"no_document"
+
+
+def test_two_indexers_share_the_partitions_and_are_killed(stage: Stage, search: SearchServer) -> None:
+    """Several times, with `kill -9`, while the index refuses and connections are cut, and one answers late."""
+    publishers = Publishers()
+    story = publishers.story(2_400, 500)
+    for part in range(3):
+        search.behaviours.extend([refuse(429), cut_after, cut_after])
+        with stage.indexer() as first, stage.indexer(index__max_batch_documents="20"):
+            stage.publish(story[part * 800 : part * 800 + 400])
+            search.bulks.clear()
+            wait_until(lambda: len(search.bulks) > 3, PATIENCE_S, "both are at work")
+            first.kill()
+            stage.publish(story[part * 800 + 400 : part * 800 + 800])
+    assert 0 == run_to_the_end(stage)
+    assert publishers.expected() == versions_in(search)
+
+
+def hold(search: SearchServer, late: list[bytes]) -> None:
+    """The next bulk request does not come to its end before `late` is executed: its sender is gone by then."""
+
+    def keep(handler: Handler, body: bytes) -> None:
+        late.append(body)
+        handler.search.closing.wait(PATIENCE_S)
+
+    search.behaviours.append(keep)
+
+
+UPDATED, DELETED, MADE_AGAIN = range(3)
+"""What became of a key, by its number modulo three, while a request with its older state was on its way."""
+
+
+def after_a_late_request(stage: Stage, search: SearchServer, odd: str = "") -> dict[int, set[bool]]:
+    """A request of an indexer that was killed is executed when another one has written newer records.
+
+    Returns for each kind of key whether the index holds its newest state.
+    """
+    publishers, late = Publishers(), list[bytes]()
+    older = [(f"key-{number}", article(f"key-{number}", 1)) for number in range(30)]
+    stage.publish([publishers.write(key, None if int(key[4:]) % 3 == MADE_AGAIN else record) for key, record in older])
+    hold(search, late)
+    with stage.indexer(odd=odd) as indexer:
+        wait_until(lambda: bool(late), PATIENCE_S, "a request is on its way")
+        indexer.send_signal(signal.SIGKILL)
+        indexer.wait(PATIENCE_S)
+    newer = [(f"key-{number}", article(f"key-{number}", 2)) for number in range(30)]
+    stage.publish([publishers.write(key, None if int(key[4:]) % 3 == DELETED else record) for key, record in newer])
+    with stage.indexer("--until-caught-up", odd=odd) as indexer:
+        assert 0 == indexer.wait(PATIENCE_S)
+    search.bulk(late[0])
+    found = {key: body["number"] for key, (_, body) in search.found.items()}
+    right: dict[int, set[bool]] = {UPDATED: set(), DELETED: set(), MADE_AGAIN: set()}
+    for key, _ in newer:
+        kind = int(key[4:]) % 3
+        right[kind].add(found.get(key) == (None if kind == DELETED else 2))
+    return right
+
+
+def test_a_request_that_is_executed_late_changes_nothing(stage: Stage, search: SearchServer) -> None:
+    """Neither an update nor a deletion is undone, and nothing that was made again is deleted."""
+    assert {UPDATED: {True}, DELETED: {True}, MADE_AGAIN: {True}} == after_a_late_request(stage, search)
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"), [("no-version", {UPDATED, DELETED, MADE_AGAIN}), ("unversioned-deletes", {MADE_AGAIN})]
+)
+def test_without_versions_a_late_request_does_harm(
+    stage: Stage, search: SearchServer, rule: str, wrong: set[int]
+) -> None:
+    """The negative controls."""
+    right = after_a_late_request(stage, search, rule)
+    assert wrong == {kind for kind, are_right in right.items() if False in are_right}
+
+
+@pytest.mark.parametrize("odd", ["", "commits-first"])
+def test_offsets_are_committed_behind_the_answer(stage: Stage, search: SearchServer, odd: str) -> None:
+    """An indexer that commits before loses what it had in hand when it was killed: the negative control."""
+    publishers, kept = Publishers(), list[bytes]()
+    stage.publish(publishers.story(60, 60))
+    hold(search, kept)
+    with stage.indexer(odd=odd) as indexer:
+        wait_until(lambda: bool(kept), PATIENCE_S, "a request is on its way")
+        indexer.kill()
+        indexer.wait(PATIENCE_S)
+    assert 0 == run_to_the_end(stage)
+    is_right = publishers.expected() == versions_in(search)
+    assert is_right == (not odd)
+
+
+@pytest.mark.parametrize("behaviour", [cut_before, refuse(503)])
+def test_an_indexer_that_waits_for_the_index_ends_when_it_is_asked(
+    stage: Stage, search: SearchServer, behaviour: Behaviour
+) -> None:
+    """At once, and without a commit."""
+    stage.publish(Publishers().story(10, 10))
+    search.behaviours.extend([behaviour] * 1_000)
+    with stage.indexer(index__retry_max_s="30") as indexer:
+        wait_until(lambda: len(search.sizes) > 2, PATIENCE_S, "it tries again")
+        indexer.terminate()
+        assert 0 == indexer.wait(PATIENCE_S)
+    assert stage.lag() == 10
