@@ -36,7 +36,7 @@ def _commits_first() -> None:
         reader.commit()
         return records
 
-    OutputReader.poll = poll  # type: ignore[method-assign]
+    OutputReader.poll = poll  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":
