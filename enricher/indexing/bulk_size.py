@@ -9,7 +9,7 @@ from enricher.indexing.index_documents import Document
 _FIRST_SHARE = 4
 _GROWTH = 1.25
 _LINE_BYTES = 120
-"""What an action's first line takes besides the id."""
+"""Bytes of an action's first line besides the id."""
 
 
 class BulkSize:

@@ -32,7 +32,7 @@ _DOING = "writing to the search index"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What the writer asks for between two tries. `serve` waits so many seconds, in which the group hears of us.
+    """The questions that the writer has between two tries. `serve` waits so many seconds, in which the group hears of us.
 
     `wants`: whether a document still concerns us, or its partition has another owner now. `over`: whether to give up.
     """
@@ -128,12 +128,13 @@ class BulkWriter:
         return [*busy, *failed], refusals
 
     def _again_whole(self, part: Sequence[Document], reply: Reply) -> list[Document]:
+        is_busy = reply.status == 429
+        if is_busy:
+            self.size.note_busy(len(part))
         try:
             raise_failure(reply, _DOING)
         except SearchUnavailable as error:
-            if reply.status == 429:
-                self.size.note_busy(len(part))
-            return self._again(part, "busy" if reply.status == 429 else "failed", str(error))
+            return self._again(part, "busy" if is_busy else "failed", str(error))
 
     def _split(self, part: Sequence[Document]) -> tuple[list[Document], list[Refusal]]:
         """A request that is too large; a single document that is, is refused."""

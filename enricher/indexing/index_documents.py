@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import orjson
 
-from enricher.errors import SettingsError
 from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
 from enricher.worker.articles.written import record_as_json
 from enricher.worker.records import RawRecord
@@ -126,16 +125,15 @@ def facets_of(entities: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _record(value: bytes, content_type: bytes | None) -> dict[str, Any]:
+    record, is_ours = {}, False
     try:
         record = orjson.loads(record_as_json(value, content_type))
-        entities = record.get("entities") or ()
-        if all(isinstance(each["text"], str) and "label" in each for each in entities):
-            return dict(record)
-    except SettingsError:
-        raise
+        is_ours = all(isinstance(each["text"], str) and "label" in each for each in record.get("entities") or ())
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise NoDocument("the value is not an enriched record") from None  # the reason may quote it
+        pass  # the reason may quote the value
+    if not is_ours:
+        raise NoDocument("the value is not an enriched record")
+    return record
 
 
 def _document_id(name: str) -> str:

@@ -12,6 +12,7 @@ import orjson
 
 from enricher.worker.health.liveness import Waits, stuck
 from enricher.worker.health.routes import ProbeResult, Reply, Route, routes
+from enricher.worker.health.starting import Starting
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.snapshot import WorkerState
 from enricher.worker.telemetry.index_instruments import ALL_OF_AN_INDEXER, ObservedIndexer
@@ -23,24 +24,20 @@ READY_WITHIN_S = 15.0
 _NO_THREADS = Waits(0.0, 0.0, 1.0)
 
 
-class IndexHealth:
+class IndexHealth(Starting):
     """Answers for an indexer, also before it is built."""
 
     def __init__(self, facts: WorkerFacts, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("checking topics and rights")
         self._facts = facts
         self._clock = clock
         self._began_s = clock()
-        self._step = "starting"
         self._seen: ObservedIndexer | None = None
         self._watched: Callable[[], Watched | None] = lambda: None
 
-    def starts(self, step: str) -> None:
-        """Set which step of the start is under way: the reason that probes give."""
-        self._step = step
-
     def shows(self, seen: ObservedIndexer, watched: Callable[[], Watched | None]) -> None:
         """The indexer is built: answer from it from now on."""
-        self._seen, self._watched = seen, watched
+        self._seen, self._watched, self._is_built = seen, watched, True
 
     def live(self) -> ProbeResult:
         """Not ok if only a new process can help: not while the index is away."""
@@ -57,10 +54,6 @@ class IndexHealth:
         if now.stuck_s > READY_WITHIN_S:
             return ProbeResult(ok=False, reason=f"the search index has taken nothing for {now.stuck_s:.0f} s")
         return ProbeResult(ok=True, reason=now.state.value)
-
-    def started(self) -> ProbeResult:
-        """Ok once the indexer is connected with brokers and index."""
-        return ProbeResult(ok=True, reason="started") if self._seen else ProbeResult(ok=False, reason=self._step)
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The exposition, and its content type; nothing before the indexer is built."""

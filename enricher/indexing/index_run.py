@@ -111,7 +111,6 @@ def _work(
         ExitStack() as stack,
     ):
         with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
-            health.starts("checking topics and rights")
             check_start(config)
             health.starts("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))
@@ -126,24 +125,25 @@ def _work(
         indexer = Indexer(settings, index, reader, letters, watchdog.guard)
         seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)
 
-        def connected() -> None:
+        def show_health() -> None:
             stack.enter_context(exported_metrics(seen, ALL_OF_AN_INDEXER))
             health.shows(seen, watchdog.call_in_progress)
             stack.enter_context(repeated(lambda: log.info("%s", describe(indexer.counts)), every_s))
 
         signals.stop = indexer.stop
         try:
-            indexer.run(connected)
+            indexer.run(show_health)
         finally:
             if summary:
-                summary.write_bytes(orjson.dumps({"read": indexer.counts.read, **indexer.counts.outcomes}))
+                summary.write_bytes(orjson.dumps(indexer.counts.as_dict()))
         log.info("done: %s", describe(indexer.counts))
 
 
 def describe(counts: IndexCounts) -> str:
     """The counts in one line."""
-    done = counts.outcomes
+    done, seconds = counts.outcomes, counts.working_s
     return (
-        f"{counts.read} read, {done['written']} written, {done['deleted']} deleted, {done['older']} older than the index, "
-        f"{done['dead_letter']} dead letters; {counts.bulk_s.count} bulk requests, {counts.retries.total()} sent again"
+        f"{counts.read} read in {seconds:.1f} s, {counts.read / max(seconds, 1e-9):.1f}/s: {done['written']} written, "
+        f"{done['deleted']} deleted, {done['older']} older than the index, {done['dead_letter']} dead letters; "
+        f"{counts.bulk_s.count} bulk requests, {counts.retries.total()} documents sent again"
     )

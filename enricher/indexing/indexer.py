@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 
 from enricher.errors import RecoveryExhausted, SearchUnavailable, TooManyDeadLetters, TransactionTrouble
 from enricher.indexing.bulk_requests import Refusal
@@ -66,16 +65,16 @@ class Indexer:
         Raises SettingsError, BrokerError, RecoveryExhausted, TooManyDeadLetters.
         """
         self._open()
-        with ExitStack() as opened:
-            opened.callback(self._close)
+        try:
             self._state = WorkerState.JOINING
             connected()
-            while not self._stop.is_set:
+            while not self._stop.is_set and not self._reader.caught_up():
                 with self._guard("one turn of the loop", self._settings.worker.stall_timeout_s):
-                    if self._is_caught_up():
-                        break
-                    self._step()
+                    self._turn()
+        finally:
             self._state = WorkerState.DRAINING
+            with self._guard("leaving the group", self._settings.worker.drain_timeout_s + _MARGIN_S):
+                self._reader.close()
 
     def snapshot(self) -> IndexSnapshot:
         """The present state."""
@@ -94,14 +93,16 @@ class Indexer:
 
     # ---- inside
 
-    def _step(self) -> None:
-        """One turn."""
+    def _turn(self) -> None:
+        """Read, write, commit."""
+        records = self._reader.poll(self._settings.index.max_batch_documents, _WAIT_S)
+        self._state = WorkerState.WORKING if self._reader.rebalances else WorkerState.JOINING
+        self.counts.rebalances = self._reader.rebalances
         try:
-            records = self._reader.poll(self._settings.index.max_batch_documents, _WAIT_S)
-            self._state = WorkerState.WORKING if self._reader.rebalances else WorkerState.JOINING
-            self.counts.rebalances = self._reader.rebalances
             if self._settle(records):
                 self._reader.commit()
+                if records:
+                    self.counts.note_commit()
         except TopicReplaced as replaced:
             log.warning("%s", replaced)
             self._reader.close()
@@ -113,7 +114,7 @@ class Indexer:
         """Every record is in the index or among the dead letters; False if the indexer was asked to end before."""
         if not records:
             return True
-        self.counts.read += len(records)
+        self.counts.count_read(len(records))
         self._in_hand, self._in_hand_bytes = len(records), sum(each.size_bytes for each in records)
         documents, refusals = self._documents_of(records)
         if documents:
@@ -147,14 +148,15 @@ class Indexer:
 
     def _admit(self, documents: Sequence[Document]) -> None:
         """Compare the origins with those in the index, which may be away."""
-        deadline = Deadline(self._settings.index.give_up_s)
+        settings = self._settings.index
+        deadline = Deadline(settings.give_up_s)
         while True:
             try:
-                with self._guard("asking the search index", 4 * self._settings.index.request_timeout_s + _MARGIN_S):
+                with self._guard("asking the search index", 4 * settings.request_timeout_s + _MARGIN_S):
                     self._origins.admit(documents)
             except SearchUnavailable as error:
                 if deadline.over or self._stop.is_set:
-                    message = f"the search index did not answer for {self._settings.index.give_up_s:g} s: {error}"
+                    message = f"the search index did not answer for {settings.give_up_s:g} s: {error}"
                     raise RecoveryExhausted(message) from error
                 self._serve(_OPEN_AGAIN_S)
             else:
@@ -179,13 +181,6 @@ class Indexer:
         with self._guard("waiting for the search index", wait_s + self._settings.worker.stall_timeout_s):
             self._reader.serve(wait_s)
 
-    def _is_caught_up(self) -> bool:
-        try:
-            return self._reader.caught_up()
-        except TransactionTrouble as trouble:
-            log.warning("cannot find out whether the group has caught up: %s", trouble)
-            return False
-
     def _open(self) -> None:
         """Join the group, as soon as a broker answers. Raises RecoveryExhausted at the bound."""
         limit_s = self._settings.worker.recovery_timeout_s
@@ -201,10 +196,3 @@ class Indexer:
                 time.sleep(_OPEN_AGAIN_S)
             else:
                 return
-
-    def _close(self) -> None:
-        with self._guard("leaving the group", self._settings.worker.drain_timeout_s + _MARGIN_S):
-            try:
-                self._reader.close()
-            except TransactionTrouble as trouble:
-                log.warning("%s", trouble)

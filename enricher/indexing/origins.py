@@ -78,17 +78,15 @@ class Origins:
             for epoch, (topic, topic_id) in sorted(self._known.items(), reverse=True)
         ]
         self._index.put_meta({**(self._index.meta() or {}), _FIELD: {**noted[0], "before": noted[1:]}})
-        log.info("the index has versions of epoch %d from '%s', id %s", *_values(noted[0]))
+        epoch, (topic, topic_id) = max(self._known.items())
+        log.info("the index has versions of epoch %d from '%s', id %s", epoch, topic, topic_id)
 
     def _complaint(self, origin: Origin) -> str:
         topic, topic_id = self._known[origin.epoch]
+        newer = origin.epoch + 1
         return (
             f"records come from '{origin.topic}' with the topic id {origin.topic_id}, but the index has versions of epoch "
             f"{origin.epoch} from '{topic}' with the topic id {topic_id}: the input topic was made again, and its versions "
-            f"begin below those in the index. Set ENRICHER_KAFKA__EPOCH={origin.epoch + 1} for workers and indexers, and "
+            f"begin below those in the index. Set ENRICHER_KAFKA__EPOCH={newer} for workers and indexers, and "
             f"enrich again what was made meanwhile (enricher replay)"
         )
-
-
-def _values(noted: dict[str, Any]) -> tuple[Any, ...]:
-    return noted["epoch"], noted["input_topic"], noted["input_topic_id"]

@@ -49,7 +49,7 @@ class OutputReader:
         self._watch = TopicWatch(config)
         self._repeats = Repeats(period_s=_REPEAT_S)
         self._stash: list[RawRecord] = []
-        """What came while the consumer was paused."""
+        """Records that came while the consumer was paused."""
         self._next: dict[Partition, int] = {}
         """The next offset to read of each of our partitions, once something was read."""
         self._committed: dict[Partition, int] = {}
@@ -88,8 +88,11 @@ class OutputReader:
     def close(self) -> None:
         """Leave the group. What was read and not committed comes again."""
         self._drop(self._ours)
-        with mapping_errors("leaving the group", self._client_errors):
-            self._consumer.close()
+        try:
+            with mapping_errors("leaving the group", self._client_errors):
+                self._consumer.close()
+        except TransactionTrouble as trouble:
+            log.warning("%s", trouble)
 
     # ---- reading
 
@@ -173,10 +176,11 @@ class OutputReader:
 
     def _confirm(self) -> None:
         """Now and then: that the topic is still the one that is read."""
-        if time.monotonic() - self._confirmed_s > _CONFIRM_S:
-            self._watch.ask()
-            self._watch.confirm()
-            self._confirmed_s = time.monotonic()
+        if time.monotonic() - self._confirmed_s < _CONFIRM_S:
+            return
+        self._watch.ask()
+        self._watch.confirm()
+        self._confirmed_s = time.monotonic()
 
     def _note_failure(self, trouble: TransactionTrouble) -> None:
         """A rebalance, or a broker that is away: the same offsets, or higher ones, are committed next time."""
@@ -189,14 +193,19 @@ class OutputReader:
             log.warning("offsets are committed later: %s", trouble)
 
     def _position(self, partition: Partition, offset: int) -> TopicPartition:
-        metadata = f"{self._watch.topic_id or '-'} {min(self.row, _MOST_ROW)}"
+        row = min(self.row, _MOST_ROW)
+        metadata = f"{self._watch.topic_id or '-'} {row}"
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata)
 
     # ---- where we are
 
     def caught_up(self) -> bool:
         """Whether the group has committed what was in the topic at the start; False unless that was asked for."""
-        return self._catching_up is not None and self._catching_up.done()
+        try:
+            return self._catching_up is not None and self._catching_up.done()
+        except TransactionTrouble as trouble:  # the topic is another one, or missing: the next commit notices it
+            log.warning("cannot find out whether the group has caught up: %s", trouble)
+            return False
 
     @property
     def partitions(self) -> int:

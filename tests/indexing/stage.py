@@ -117,9 +117,9 @@ class Stage:
         wait_until(lambda: self.lag() == 0, PATIENCE_S, "the indexers have caught up", 0.2)
 
 
-def make_stage(bootstrap_servers: str, url: str, partitions: int = PARTITIONS) -> Stage:
+def make_stage(bootstrap_servers: str, url: str) -> Stage:
     """Topics of their own, and indexers that hear of dead members as early as the broker allows."""
-    topics = make_topics(bootstrap_servers, partitions)
+    topics = make_topics(bootstrap_servers, PARTITIONS)
     letters = f"{topics.output}.index-dead-letters"
     topic_tools.make_topics(bootstrap_servers, [letters], 1, config={letters: {"retention.ms": "-1"}})
     environment = {
@@ -128,6 +128,7 @@ def make_stage(bootstrap_servers: str, url: str, partitions: int = PARTITIONS) -
         "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
         "ENRICHER_HEALTH__ENABLED": "false",
         "ENRICHER_INDEX__URL": url,
+        "ENRICHER_INDEX__NAME": topics.group,
         "ENRICHER_INDEX__MAX_BATCH_DOCUMENTS": "200",
         "ENRICHER_INDEX__RETRY_MAX_S": "1",
     }

@@ -12,6 +12,7 @@ from enricher.worker.health.charts import COLUMNS, rows
 from enricher.worker.health.liveness import stuck
 from enricher.worker.health.routes import ProbeResult
 from enricher.worker.health.samples import EVERY_S, KEPT_S, OVER_S, Sample, interval_to, look
+from enricher.worker.health.starting import Starting
 from enricher.worker.health.status import View, state_of, status_of
 from enricher.worker.stats.snapshot import WorkerState
 from enricher.worker.telemetry.observed import WorkerFacts
@@ -20,7 +21,7 @@ from enricher.worker.telemetry.prometheus import exposition, starting_exposition
 LOADING = "loading the model"
 
 
-class WorkerHealth:
+class WorkerHealth(Starting):
     """Answers for a worker, also before it is built."""
 
     def __init__(
@@ -30,22 +31,18 @@ class WorkerHealth:
         clock: Callable[[], float] = time.monotonic,
         epoch_clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(LOADING)
         self._facts = facts
         self._clock, self._epoch_clock = clock, epoch_clock
         self._began_s = clock()
-        self._step = LOADING
         self._view: View | None = None
         self._samples: deque[Sample] = deque(maxlen=int(KEPT_S / EVERY_S) + 1)
 
     # ---- called by the command
 
-    def starts(self, step: str) -> None:
-        """Set which step of the start is under way: the reason that probes give."""
-        self._step = step
-
     def shows(self, view: View) -> None:
         """The worker is built: answer from it from now on."""
-        self._view = view
+        self._view, self._is_built = view, True
         self.sample()
 
     def sample(self) -> None:
@@ -76,10 +73,6 @@ class WorkerHealth:
         if not snapshot.connection.joined:
             return ProbeResult(ok=False, reason="not yet a member of the group")
         return ProbeResult(ok=True, reason=snapshot.state.value)
-
-    def started(self) -> ProbeResult:
-        """Ok once the worker is built and connected."""
-        return ProbeResult(ok=True, reason="started") if self._view else ProbeResult(ok=False, reason=self._step)
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The exposition, and its content type."""

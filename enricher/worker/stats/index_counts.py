@@ -1,10 +1,12 @@
-"""What an indexer has done, and its state at one moment. Written by its loop; other threads read it meanwhile."""
+"""The counts of an indexer, and its state at one moment. Written by its loop; other threads read it meanwhile."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from enricher.worker.records import Partition
 from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, Histogram
@@ -27,6 +29,27 @@ class IndexCounts:
     rebalances: int = 0
     bulk_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
+    working_s: float = 0.0
+    """From the first record read to the last commit."""
+    working_cpu_s: float = 0.0
+    """Processor time of the process in that time."""
+    _began: tuple[float, float] | None = None
+
+    def count_read(self, records: int) -> None:
+        """So many were read."""
+        self._began = self._began or (time.monotonic(), time.process_time())
+        self.read += records
+
+    def note_commit(self) -> None:
+        """All that was read is done."""
+        if self._began:
+            self.working_s = time.monotonic() - self._began[0]
+            self.working_cpu_s = time.process_time() - self._began[1]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts, for the summary of a run."""
+        times = {"working_s": self.working_s, "working_cpu_s": self.working_cpu_s}
+        return {"read": self.read, **self.outcomes, "sent_again": self.retries.total(), **times}
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,9 @@ class Kind(Enum):
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 
-@dataclass(frozen=True)  # no slots: instances of generic classes that have them cannot be made by `Instrument[...](...)`
+@dataclass(
+    frozen=True
+)  # no slots: instances of generic classes that have them cannot be made by `Instrument[...](...)`
 class Instrument(Generic[Seen_contra]):
     """One metric. `unit` is in UCUM, with `{...}` around things that are counted.
 

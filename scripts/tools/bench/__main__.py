@@ -22,7 +22,19 @@ from tools.bench.page import html
 from tools.bench.policy import Policy
 from tools.bench.printing import print_tables, write_figures
 
-LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "rebalance", "cost", "tasks")
+LEGS = (
+    "limit",
+    "around",
+    "telemetry",
+    "batching",
+    "latency",
+    "peers",
+    "scale",
+    "rebalance",
+    "cost",
+    "tasks",
+    "search_index",
+)
 """Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 _FILE_WIDTH = 160

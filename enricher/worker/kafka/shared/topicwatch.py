@@ -149,7 +149,9 @@ class TopicWatch:
         self.client.poll(0)  # else the client's events pile up
         timeout_s = self._config.request_timeout_s
         with mapping_errors("asking for the topics", self.client_errors):
-            self._asked.append(self.client.describe_topics(TopicCollection(self._config.topics), request_timeout=timeout_s))
+            self._asked.append(
+                self.client.describe_topics(TopicCollection(self._config.topics), request_timeout=timeout_s)
+            )
 
     def _answer(self, *, patient: bool) -> str | None:
         """The topic id in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
