@@ -76,8 +76,8 @@ class BulkWriter:
             refusals += refused
             left[: len(part)] = again
             if len(again) < len(part):
-                self._failures = 0
-            if again:
+                self._failures, self._failing_since_s = min(1, len(again)), time.monotonic()
+            if again and self._failures:
                 if not self._pause():
                     return None
                 left = [each for each in left if self._waiting.wants(each)]
@@ -158,7 +158,7 @@ class BulkWriter:
 
     def _pause(self) -> bool:
         """Wait before the next try; False if it is over. Raises RecoveryExhausted at the bound."""
-        if self._failures and self.stuck_s > self._settings.give_up_s:
+        if self.stuck_s > self._settings.give_up_s:
             message = f"the search index has taken no document for {self._settings.give_up_s:g} s: {self.reason}"
             raise RecoveryExhausted(message)
         self._waiting.serve(

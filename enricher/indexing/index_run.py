@@ -114,7 +114,7 @@ def _work(
             check_start(config)
             health.starts("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))
-            if index.create():
+            if index.meta() is None and index.create():  # creating may need a right that writing does not
                 log.warning(
                     "the index '%s' is new: it has the mapping of the template that fits its name, if any", index.name
                 )

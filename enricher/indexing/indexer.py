@@ -18,7 +18,6 @@ from enricher.indexing.origins import Origins
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
 from enricher.indexing.search_index import SearchIndex
-from enricher.worker.kafka.shared.topicwatch import TopicReplaced
 from enricher.worker.records import RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.runtime.wakeup import StopEvent
@@ -70,7 +69,12 @@ class Indexer:
             connected()
             while not self._stop.is_set and not self._reader.caught_up():
                 with self._guard("one turn of the loop", self._settings.worker.stall_timeout_s):
-                    self._turn()
+                    try:
+                        self._turn()
+                    except TransactionTrouble as trouble:  # the topic is another one, or the client cannot go on
+                        log.warning("%s; joining the group again", trouble)
+                        self._reader.close()
+                        self._open()
         finally:
             self._state = WorkerState.DRAINING
             with self._guard("leaving the group", self._settings.worker.drain_timeout_s + _MARGIN_S):
@@ -96,17 +100,13 @@ class Indexer:
     def _turn(self) -> None:
         """Read, write, commit."""
         records = self._reader.poll(self._settings.index.max_batch_documents, _WAIT_S)
-        self._state = WorkerState.WORKING if self._reader.rebalances else WorkerState.JOINING
+        self._state = WorkerState.WORKING if self._reader.joined else WorkerState.JOINING
         self.counts.rebalances = self._reader.rebalances
         try:
             if self._settle(records):
                 self._reader.commit()
                 if records:
                     self.counts.note_commit()
-        except TopicReplaced as replaced:
-            log.warning("%s", replaced)
-            self._reader.close()
-            self._open()
         finally:
             self._in_hand, self._in_hand_bytes = 0, 0
 

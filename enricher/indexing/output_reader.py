@@ -48,8 +48,8 @@ class OutputReader:
         self._client_errors = ClientErrors(config)
         self._watch = TopicWatch(config)
         self._repeats = Repeats(period_s=_REPEAT_S)
-        self._stash: list[RawRecord] = []
-        """Records that came while the consumer was paused."""
+        self._stash: list[Message] = []
+        """Messages that came while the consumer was paused: not read yet, so that no commit is behind them."""
         self._next: dict[Partition, int] = {}
         """The next offset to read of each of our partitions, once something was read."""
         self._committed: dict[Partition, int] = {}
@@ -61,9 +61,12 @@ class OutputReader:
         self.row = 0
         """Dead letters in a row: set by the indexer, committed with the offsets."""
         self.rebalances = 0
+        self.joined = False
+        """Whether this is a member of the group."""
 
     def open(self) -> None:
         """Check the topic and join the group. Raises TransactionTrouble, after which it may be called again; BrokerError."""
+        self.joined = self._paused = False
         self._statistics = Statistics(self._topic)
         self._consumer = new_client(
             Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors
@@ -101,11 +104,12 @@ class OutputReader:
         if self._paused:
             self._paused = False
             self._consumer.resume(list(map(foreign, self._ours)))
-        if self._stash:
-            records, self._stash = self._stash, []
-            return records
-        records = self._records(1, wait_s)
-        return records + self._records(limit - 1, 0) if records and limit > 1 else records
+        self.joined = self.joined or bool(self._consumer.memberid())  # a member without partitions gets no callback
+        messages, self._stash = self._stash, []
+        messages = messages or self._consume(1, wait_s)
+        if messages and limit > len(messages):
+            messages += self._consume(limit - len(messages), 0)
+        return [record for message in messages if (record := self._record(message))]
 
     def serve(self, wait_s: float) -> None:
         """Wait without reading, so that the group goes on to count us as a member, and partitions may leave."""
@@ -114,7 +118,7 @@ class OutputReader:
             self._consumer.pause(list(map(foreign, self._ours)))
         until_s = time.monotonic() + wait_s
         while True:
-            self._stash += self._records(1, min(0.25, max(0.0, until_s - time.monotonic())))
+            self._stash += self._consume(1, min(0.25, max(0.0, until_s - time.monotonic())))
             if time.monotonic() >= until_s:
                 return
 
@@ -122,13 +126,13 @@ class OutputReader:
         """Whether the partition is ours now."""
         return partition in self._ours
 
-    def _records(self, limit: int, wait_s: float) -> list[RawRecord]:
+    def _consume(self, limit: int, wait_s: float) -> list[Message]:
         with mapping_errors("reading", self._client_errors):
             messages = self._consumer.consume(limit, wait_s)
         if self._raised:
             raised, self._raised = self._raised, None
             raise raised
-        return [record for message in messages if (record := self._record(message))]
+        return messages
 
     def _record(self, message: Message) -> RawRecord | None:
         partition, offset, error = partition_of(message), message.offset() or 0, message.error()
@@ -136,8 +140,7 @@ class OutputReader:
             self._next[partition] = offset + 1
             return raw_record(message)
         if error.code() == END_OF_PARTITION:
-            if partition in self._ours:
-                self._next[partition] = offset  # behind transaction markers
+            self._next[partition] = offset  # behind transaction markers
             return None
         trouble = our_error(error, f"reading '{self._topic}'", self._client_errors)
         if isinstance(trouble, FatalError) or error.fatal():
@@ -214,7 +217,7 @@ class OutputReader:
 
     def connection(self) -> Connection:
         """The state of the connection."""
-        return self._statistics.connection(joined=bool(self._ours) or self.rebalances > 0)
+        return self._statistics.connection(joined=self.joined)
 
     def lags(self) -> Mapping[Partition, int]:
         """Offsets between the committed one and the end, where both are known."""
@@ -247,6 +250,7 @@ class OutputReader:
                 )
                 tp.offset = 0
             self._ours.add(ours(tp))
+            self._next.pop(ours(tp), None)  # of an assignment before this one
             if tp.offset >= 0:
                 self._committed[ours(tp)] = tp.offset
         consumer.incremental_assign(committed)
@@ -259,7 +263,7 @@ class OutputReader:
 
     def _drop(self, gone: set[Partition]) -> None:
         self._ours = self._ours - gone
-        self._stash = [each for each in self._stash if each.partition in self._ours]
+        self._stash = [each for each in self._stash if partition_of(each) in self._ours]
         for each in gone:
             self._next.pop(each, None)
             self._committed.pop(each, None)

@@ -75,7 +75,7 @@ class _OpenSearch:
         self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
     ) -> Reply:
         """Send it; see the Protocol."""
-        headers = {"Content-Type": content_type}
+        headers = {"content-type": content_type}  # as the library writes it: a second one would be refused
         try:
             answer = self._client.transport.perform_request(
                 method, path, params=dict(params), body=body, headers=headers

@@ -28,7 +28,7 @@ ABOUT = (
     "Enriched records of news articles, about 40 entities each, from one broker into one node of OpenSearch on the same "
     "machine. The plain loop polls 500 records, calls opensearch-py's `streaming_bulk` and commits; it sends no versions."
 )
-RECORDS, QUICK_RECORDS = 20_000, 500
+RECORDS, QUICK_RECORDS = 10_000, 500
 MOST_REPETITIONS = 3
 _ENTITIES = 40
 _FLUSH_S = 120.0
