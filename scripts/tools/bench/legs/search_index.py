@@ -78,10 +78,11 @@ def measure(bench: Bench) -> Outcome:
         for run in contenders.values():  # the first run of a node compiles its code
             run()
         runs = in_turns(contenders, min(bench.repetitions, MOST_REPETITIONS), bench.say)
-    return _outcome(runs, count, size_bytes)
+    return outcome(runs, count, size_bytes)
 
 
-def _outcome(runs: dict[str, list[IndexRun]], count: int, size_bytes: float) -> Outcome:
+def outcome(runs: dict[str, list[IndexRun]], count: int, size_bytes: float) -> Outcome:
+    """Compare the contenders. `size_bytes`: the mean size of a record."""
     spreads = {
         name: [Spread.of([getattr(run, figure) for run in each]) for figure in ("per_s", "cost_us", "server_us")]
         for name, each in runs.items()
@@ -146,7 +147,7 @@ def _publish(topics: Topics, count: int) -> float:
     texts = [orjson.loads(article) for article in articles("news", 43)]
     total = 0
     for number in range(count):
-        record = orjson.dumps(_record(texts[number % len(texts)], number))
+        record = orjson.dumps(record_of(texts[number % len(texts)], number))
         total += len(record)
         headers: list[tuple[str, str | bytes | None]] = [
             ("enricher.source.topic", topics.input),
@@ -158,7 +159,7 @@ def _publish(topics: Topics, count: int) -> float:
     return total / count
 
 
-def _record(article: dict[str, Any], number: int) -> dict[str, Any]:
+def record_of(article: dict[str, Any], number: int) -> dict[str, Any]:
     """A record as a worker writes it, with words of the article for entities."""
     words = article["body"].split()
     starts = range(0, max(1, len(words) - 2), max(1, len(words) // _ENTITIES))
