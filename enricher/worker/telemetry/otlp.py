@@ -50,7 +50,7 @@ class _HasWorker(Protocol):
 
 
 Seen = TypeVar("Seen", bound=_HasWorker)
-"""What instruments read; it says which process it is."""
+"""An observed process, which says which one it is."""
 _EXPORTERS = {"metrics": ("metric_exporter", "OTLPMetricExporter"), "traces": ("trace_exporter", "OTLPSpanExporter")}
 """The modules of OpenTelemetry's exporters and their classes, alike for both protocols."""
 
