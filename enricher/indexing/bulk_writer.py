@@ -119,7 +119,9 @@ class BulkWriter:
                 (busy if verdict == "busy" else failed).append(document)
                 reason = f"documents are answered with status {item['status']}"
         if busy:
-            self.size.note_busy(len(part))
+            # Each shard takes or refuses its share: while most is taken, smaller requests would only be more of them.
+            if 2 * len(busy) > len(part):
+                self.size.note_busy(len(part))
             self._again(busy, "busy", reason)
         if failed:
             self._again(failed, "failed", reason)
