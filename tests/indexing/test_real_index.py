@@ -65,7 +65,7 @@ def test_one_record_of_500_does_not_fit_and_the_rest_is_indexed(stage: Stage, op
 @pytest.fixture
 def small_opensearch() -> Iterator[OpenSearch]:
     """A node that can be restarted, and has too much to do at once."""
-    with OpenSearch(settings={"thread_pool.write.size": 1, "thread_pool.write.queue_size": 1}) as server:
+    with OpenSearch(settings={"thread_pool.write.size": 1, "thread_pool.write.queue_size": 4}) as server:
         yield server
 
 
