@@ -121,7 +121,7 @@ def test_an_unknown_field_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch
     [
         ("KAFKA__GRUP_ID", "KAFKA__GROUP_ID"),
         ("KAFKA_GROUP_ID", "KAFKA__GROUP_ID"),
-        ("GROUP_ID", "KAFKA__GROUP_ID"),
+        ("INPUT_TOPIC", "KAFKA__INPUT_TOPIC"),
         ("kafkaa__group_id", "KAFKA__GROUP_ID"),
         ("KAFKA__DEVICE", "MODEL__DEVICE"),
     ],

@@ -13,12 +13,12 @@ from kafka.harness import headers_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.search_server import InFront, cut_after, refuse, serving
+from tools.opensearch import OpenSearch
 
 from enricher.indexing.open_index import open_index
 from enricher.indexing.search_index import SearchIndex
 from enricher.worker.settings import IndexSettings
 from tools.kafka import Cluster
-from tools.opensearch import OpenSearch
 
 pytestmark = pytest.mark.broker
 
