@@ -16,11 +16,13 @@ from support.order import LONGEST_FIRST, SLOW
 from support.registry_proxies import GuidProxy
 from support.topics import Topics, make_topics
 
+from tools.archives import ArchiveMissing
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
-from tools.registry import ArchiveMissing, FaultProxy, Registry
+from tools.opensearch import OpenSearch
+from tools.registry import FaultProxy, Registry
 
 pytest_plugins = [
     "support.budget",
@@ -115,6 +117,20 @@ def way_to_broker(broker_and_proxy: tuple[Proxy, Cluster]) -> Iterator[Proxy]:
 def registry() -> Iterator[Registry]:
     """A real schema registry; its schemas are shared by the tests, so each takes subjects of its own."""
     server = Registry()
+    try:
+        server.start()
+    except ArchiveMissing as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def opensearch() -> Iterator[OpenSearch]:
+    """A real OpenSearch of one node, shared by the tests, so each takes an index of its own."""
+    server = OpenSearch()
     try:
         server.start()
     except ArchiveMissing as error:

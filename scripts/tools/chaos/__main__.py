@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tools.archives import ArchiveError
 from tools.chaos.faults import KINDS
 from tools.chaos.report import write_report
 from tools.chaos.run import Plan, play
@@ -52,7 +53,7 @@ def chaos(  # noqa: PLR0913  one for each option
         folder.mkdir(parents=True, exist_ok=True)
         try:
             run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks), folder, _say)
-        except RegistryError as error:
+        except (RegistryError, ArchiveError) as error:
             sys.exit(f"scripts/chaos: {error}")
     write_report(run, out)
     print(run.verdict)

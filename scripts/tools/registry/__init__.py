@@ -8,9 +8,9 @@
 This package knows the server and nothing of `enricher`; `enricher` never imports it.
 """
 
-from tools.registry.errors import ArchiveMissing, RegistryError
+from tools.registry.errors import RegistryError
 from tools.registry.faults import Fault
 from tools.registry.proxy import FaultProxy
-from tools.registry.server import Registry
+from tools.registry.server import LOCK_PATH, Registry
 
-__all__ = ["ArchiveMissing", "Fault", "FaultProxy", "Registry", "RegistryError"]
+__all__ = ["LOCK_PATH", "Fault", "FaultProxy", "Registry", "RegistryError"]

@@ -11,13 +11,12 @@ from typing import Annotated
 
 import typer
 
+from tools.archives import ArchiveError, ArchiveLock, unpacked
 from tools.command_line import NOT_RUNNING, remark, run
+from tools.java_service import JavaService
 from tools.kafka.errors import ClusterError
-from tools.registry.archive import ArchiveLock, unpacked
-from tools.registry.archive import default_folder as archive_folder
 from tools.registry.errors import RegistryError
-from tools.registry.server import answers
-from tools.registry.service import Service, default_folder
+from tools.registry.server import LOCK_PATH, Registry
 
 app = typer.Typer(
     add_completion=False,
@@ -36,7 +35,7 @@ Port = Annotated[int | None, typer.Option("--port", help="Port [default: 8081, o
 @app.command()
 def start(port: Port = None, data: Data = None) -> None:
     """Start the registry and return when it answers. Prints the line that points the worker at it."""
-    service = _service(data)
+    service = JavaService(Registry, data)
     url = service.url()
     if url is None:
         remark("Starting the schema registry ...")
@@ -56,9 +55,8 @@ def stop(
     erase: Annotated[bool, typer.Option("--erase", help="Remove its schemas too.")] = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Stop the registry; its schemas are kept unless --erase is given. Does nothing if none runs."""
-    service = _service(data)
-    stopped = service.stop()
-    remark("The registry has been stopped." if stopped else "No registry is running; nothing to do.")
+    service = JavaService(Registry, data)
+    remark("The registry has been stopped." if service.stop() else "No registry is running; nothing to do.")
     if erase:
         service.erase()
         remark(f"The schemas under {service.folder} have been removed.")
@@ -67,11 +65,12 @@ def stop(
 @app.command()
 def status(data: Data = None) -> None:
     """Tell whether the registry runs and answers: exit code 0 if so, 3 if not."""
-    url = _service(data).url()
+    service = JavaService(Registry, data)
+    url = service.url()
     if url is None:
         print("not running")
         raise typer.Exit(NOT_RUNNING)
-    up = answers(url)
+    up = service.answers(url)
     print(f"{'running' if up else 'does not answer'}: {url}")
     if not up:
         raise typer.Exit(NOT_RUNNING)
@@ -80,8 +79,8 @@ def status(data: Data = None) -> None:
 @app.command()
 def fetch() -> None:
     """Download the server into the user's cache (159 MB, once) and verify every file; start does this if needed."""
-    lock = ArchiveLock.read()
-    folder = unpacked(lock, archive_folder(lock))
+    lock = ArchiveLock.read(LOCK_PATH)
+    folder = unpacked(lock, lock.cache_folder)
     remark(f"Apicurio {lock.version} is complete in {folder}.")
 
 
@@ -114,13 +113,9 @@ def publish(
     remark(f"{count:,} articles are published.")
 
 
-def _service(data: Path | None) -> Service:
-    return Service(default_folder() if data is None else data)
-
-
 def main() -> None:
     """Run the command line."""
-    run(app, "scripts/registry", RegistryError, ClusterError)
+    run(app, "scripts/registry", RegistryError, ArchiveError, ClusterError)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,3 @@ from __future__ import annotations
 
 class RegistryError(Exception):
     """The local registry cannot be set up, started or reached; the message says why and what to do."""
-
-
-class ArchiveMissing(RegistryError):
-    """The server is not in the cache and cannot be downloaded."""

@@ -19,11 +19,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.patience import PATIENCE_S
 from support.scripted import SCRIPTS, Script
 
+from tools.java_service import JavaService
 from tools.kafka.keeper import end, processes_of
 from tools.ports import free_ports
 from tools.registry import FaultProxy, Registry
 from tools.registry.__main__ import main
-from tools.registry.service import Service
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -100,7 +100,7 @@ def test_schemas_and_their_ids_outlive_a_server_with_a_folder(tmp_path: Path) ->
         number = registered(client, "kept-value", ARTICLE)
     with Registry(data=tmp_path) as after:
         assert json.loads(ARTICLE) == json.loads(httpx2.get(f"{after.url}/schemas/ids/{number}").json()["schema"])
-    Service(tmp_path).erase()
+    JavaService(Registry, tmp_path).erase()
     assert not list(tmp_path.glob("schemas*"))
 
 

@@ -20,6 +20,7 @@ from support.profile.processes import Children, tree_s
 from support.profile.table import write_tables
 from tools.kafka import Cluster
 from tools.kafka.node import Node
+from tools.opensearch import OpenSearch
 from tools.registry import Registry
 
 P = ParamSpec("P")
@@ -69,7 +70,7 @@ class _Profile:
         from enricher.worker.build import model  # noqa: PLC0415 - only where a run is profiled
 
         self._children.start()
-        for kind in (Cluster, Node, Registry):
+        for kind in (Cluster, Node, Registry, OpenSearch):
             kind.start = self._then_java_answers(kind.start)  # type: ignore[method-assign]
         model.load_pass = self._timed("models", model.load_pass)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from tools import archives, opensearch, registry
+from tools.archive_locks import CHOSEN
+from tools.archives import ArchiveError, ArchiveLock, ArchiveMissing, content_digest, unpack, unpacked
 from tools.kafka.meter import Meter
-from tools.registry import ArchiveMissing, RegistryError, archive
-from tools.registry.archive import ArchiveLock, content_digest, unpack, unpacked
 
 
 def packed(files: dict[str, bytes]) -> bytes:
@@ -31,21 +33,27 @@ ARCHIVE = packed({"quarkus-run.jar": b"a program", "lib/a.jar": b"a library"})
 @pytest.fixture
 def lock(tmp_path: Path) -> ArchiveLock:
     """The lock of a small archive."""
-    (tmp_path / "once.tar.gz").write_bytes(ARCHIVE)
-    unpack(tmp_path / "once.tar.gz", tmp_path / "once")
-    digest = content_digest(tmp_path / "once")
-    return ArchiveLock("group:artifact:1.0:tar.gz:all", len(ARCHIVE), hashlib.sha256(ARCHIVE).hexdigest(), digest)
+    return lock_of(ARCHIVE, tmp_path)
+
+
+def lock_of(archive: bytes, tmp_path: Path, wanted: tuple[str, ...] = ()) -> ArchiveLock:
+    """What the maintainers' script would write for this archive."""
+    name = "group:artifact:1.0:tar.gz:all"
+    (tmp_path / "once").write_bytes(archive)
+    unpack(ArchiveLock("A server", name, wanted=wanted), tmp_path / "once", tmp_path / "unpacked")
+    digest = content_digest(tmp_path / "unpacked")
+    return ArchiveLock("A server", name, len(archive), hashlib.sha256(archive).hexdigest(), digest, wanted)
 
 
 def downloads(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
     """Replaces the network by this content; returns the list of paths that are asked for."""
     asked: list[str] = []
 
-    def download(path: str, target: Path, _meter: Meter) -> None:
-        asked.append(path)
+    def download(lock: ArchiveLock, target: Path, _meter: Meter) -> None:
+        asked.append(lock.path)
         target.write_bytes(content)
 
-    monkeypatch.setattr(archive, "download", download)
+    monkeypatch.setattr(archives, "download", download)
     return asked
 
 
@@ -64,7 +72,7 @@ def test_another_archive_never_reaches_the_cache(
     """A download with another hash is refused before it is unpacked, and nothing of it stays."""
     downloads(monkeypatch, packed({"quarkus-run.jar": b"another program"}))
     folder = tmp_path / "cache" / "server"
-    with pytest.raises(RegistryError, match=lock.sha256):
+    with pytest.raises(ArchiveError, match=lock.sha256):
         unpacked(lock, folder)
     assert [] == list(folder.parent.iterdir())
 
@@ -80,23 +88,41 @@ def test_a_changed_cache_is_an_error_that_names_the_folder(
         (folder / "lib" / "a.jar").unlink()
     else:
         (folder / "lib" / ("a.jar" if harm == "changed" else "b.jar")).write_bytes(b"something else")
-    with pytest.raises(RegistryError, match="Remove the folder"):
+    with pytest.raises(ArchiveError, match="Remove the folder"):
         unpacked(lock, folder)
 
 
 def test_an_archive_that_cannot_be_had_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the network the message names proxy and certificates, and the error is the one that skips tests."""
-    monkeypatch.setattr(archive, "_CENTRAL", "http://127.0.0.1:1/")
+    monkeypatch.setattr(archives, "_CENTRAL", "http://127.0.0.1:1/")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    lock = ArchiveLock("group:artifact:1.0:tar.gz:all", 1, "", "")
+    lock = ArchiveLock("A server", "group:artifact:1.0:tar.gz:all")
     with pytest.raises(ArchiveMissing, match="HTTPS_PROXY"):
         unpacked(lock, tmp_path / "cache" / "server")
 
 
-def test_the_lock_names_one_version_with_its_hashes() -> None:
-    """What is started is what the lock says."""
-    lock = ArchiveLock.read()
-    assert lock.path.startswith("io/apicurio/apicurio-registry-app/")
-    assert lock.path.endswith(f"apicurio-registry-app-{lock.version}-all.tar.gz")
+def test_of_a_zip_only_what_is_wanted_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thirds of OpenSearch's archive are tables that no test reads."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as content:
+        for name in ("server-1/lib/a.jar", "server-1/lib/tools/b.jar", "server-1/modules/geoip/table"):
+            content.writestr(name, name)
+    lock = lock_of(buffer.getvalue(), tmp_path, ("server-*/lib/*.jar",))
+    downloads(monkeypatch, buffer.getvalue())
+    folder = unpacked(lock, tmp_path / "cache" / "server")
+    assert [folder / "server-1/lib/a.jar"] == [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("path", [registry.LOCK_PATH, opensearch.LOCK_PATH], ids=lambda path: path.stem)
+def test_a_lock_names_one_version_with_its_hashes(path: Path) -> None:
+    """What is started is what the lock says, and that is what the maintainers' script chooses."""
+    lock = ArchiveLock.read(path)
+    assert (CHOSEN[path].coordinates, CHOSEN[path].wanted) == (lock.coordinates, lock.wanted)
     assert len(lock.sha256) == len(lock.content_sha256) == hashlib.sha256().digest_size * 2
+
+
+def test_a_path_in_mavens_layout_has_the_classifier_if_there_is_one() -> None:
+    """As Maven Central names the two files."""
+    assert "g/h/a/1/a-1-all.tar.gz" == ArchiveLock("A server", "g.h:a:1:tar.gz:all").path
+    assert "g/h/a/1/a-1.zip" == ArchiveLock("A server", "g.h:a:1:zip").path

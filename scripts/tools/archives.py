@@ -1,6 +1,6 @@
-"""Apicurio's distribution: reads the lock, keeps a verified copy in the user's cache.
+"""Servers that Maven repositories have as one archive: reads their locks, keeps verified copies in the user's cache.
 
-With the copy in place, the network is not used. To choose another version see `lock.py`.
+With the copy in place, the network is not used. `archive_locks.py` writes a lock.
 """
 
 from __future__ import annotations
@@ -9,36 +9,47 @@ import hashlib
 import tarfile
 import tempfile
 import tomllib
+import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from platformdirs import user_cache_path
 
 from tools.kafka.meter import Meter
-from tools.registry.errors import ArchiveMissing, RegistryError
 
-LOCK_PATH = Path(__file__).with_name("registry.lock.toml")
 _CENTRAL = "https://repo.maven.apache.org/maven2/"
 _HTTP_TIMEOUT_S = 60
 _CHUNK_BYTES = 2**20
 
 
+class ArchiveError(Exception):
+    """An archive is not what its lock says; the message says what to do."""
+
+
+class ArchiveMissing(ArchiveError):
+    """The server is not in the cache and cannot be downloaded."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchiveLock:
-    """Maven coordinates `group:artifact:version:packaging:classifier`, size in bytes, and sha256 in hex.
+    """What users call the server, coordinates `group:artifact:version:packaging[:classifier]`, bytes, sha256 in hex.
 
     `content_sha256`: of the unpacked files, their names included (`content_digest`).
+    `wanted`: patterns of the files that are unpacked, as `PurePath.match` takes them; without any, all are.
     """
 
+    name: str
     coordinates: str
-    size_bytes: int
-    sha256: str
-    content_sha256: str
+    size_bytes: int = 0
+    sha256: str = ""
+    content_sha256: str = ""
+    wanted: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls) -> ArchiveLock:
+    def read(cls, path: Path) -> ArchiveLock:
         """Read the lock."""
-        return cls(**tomllib.loads(LOCK_PATH.read_text(encoding="utf-8")))
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**fields, "wanted": tuple(fields.get("wanted", ()))})
 
     @property
     def version(self) -> str:
@@ -48,20 +59,21 @@ class ArchiveLock:
     @property
     def path(self) -> str:
         """The file's path in Maven's layout."""
-        group, artifact, version, packaging, classifier = self.coordinates.split(":")
-        return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}-{classifier}.{packaging}"
+        group, artifact, version, packaging, *classifier = self.coordinates.split(":")
+        name = "-".join((artifact, version, *classifier))
+        return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.{packaging}"
 
-
-def default_folder(lock: ArchiveLock) -> Path:
-    """Folder for the unpacked files: in the user's cache, one for each content."""
-    return user_cache_path("enricher") / f"apicurio-{lock.version}-{lock.content_sha256[:8]}"
+    @property
+    def cache_folder(self) -> Path:
+        """Folder for the unpacked files: in the user's cache, one for each content."""
+        return user_cache_path("enricher") / f"{self.name.lower()}-{self.version}-{self.content_sha256[:8]}"
 
 
 def unpacked(lock: ArchiveLock, folder: Path) -> Path:
     """The folder with the server's files; they are downloaded if it does not exist.
 
     Every file is hashed on every call (0.3 s for 161 MB), which tells a damaged cache from a broken server.
-    Raises `ArchiveMissing` if the archive cannot be had, and `RegistryError` if a file differs from the lock.
+    Raises `ArchiveMissing` if the archive cannot be had, and `ArchiveError` if a file differs from the lock.
     """
     if not folder.is_dir():
         _fetch(lock, folder)
@@ -71,7 +83,7 @@ def unpacked(lock: ArchiveLock, folder: Path) -> Path:
             f"the files under {folder} are not those that the lock names: sha256 {found}, expected "
             f"{lock.content_sha256}. One is damaged or was changed. Remove the folder and start again to fetch it again."
         )
-        raise RegistryError(message)
+        raise ArchiveError(message)
     return folder
 
 
@@ -88,37 +100,46 @@ def content_digest(folder: Path) -> str:
 def _fetch(lock: ArchiveLock, folder: Path) -> None:
     """Download, verify and unpack beside `folder`, then move: an interrupted or wrong download never gets there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="apicurio-fetch-", dir=folder.parent) as scratch:
-        archive = Path(scratch) / "archive.tar.gz"
-        with Meter("The schema registry from Maven Central", lock.size_bytes) as meter:
-            download(lock.path, archive, meter)
+    with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-fetch-", dir=folder.parent) as scratch:
+        archive, content = Path(scratch) / "archive", Path(scratch) / "content"
+        with Meter(f"{lock.name} from Maven Central", lock.size_bytes) as meter:
+            download(lock, archive, meter)
         verify(lock, archive)
-        unpack(archive, Path(scratch) / "content")
+        unpack(lock, archive, content)
         try:
-            (Path(scratch) / "content").rename(folder)
+            content.rename(folder)
         except OSError:
             if not folder.is_dir():  # otherwise another process was quicker
                 raise
 
 
 def verify(lock: ArchiveLock, archive: Path) -> None:
-    """Raise `RegistryError` unless the archive's hash equals the lock's."""
+    """Raise `ArchiveError` unless the archive's hash equals the lock's."""
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != lock.sha256:
-        raise RegistryError(
+        raise ArchiveError(
             f"the download of {lock.coordinates} is not the file that the lock names: sha256 {found}, expected "
             f"{lock.sha256}. It was cut off or changed on the way: try again, without a mirror if there is one."
         )
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack without owners, links to outside or special files."""
-    with tarfile.open(archive) as content:
-        content.extractall(folder, filter="data")
+def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:
+    """Unpack what the lock wants of a zip or a tar file, without owners, links to outside or special files."""
+
+    def is_wanted(name: str) -> bool:
+        return not lock.wanted or any(PurePosixPath(name).match(pattern) for pattern in lock.wanted)
+
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as zipped:
+            names = [name for name in zipped.namelist() if is_wanted(name)]
+            zipped.extractall(folder, names)  # noqa: S202  its hash was checked
+    else:
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, [each for each in packed if is_wanted(each.name)], filter="data")
 
 
-def download(path: str, target: Path, meter: Meter) -> None:
+def download(lock: ArchiveLock, target: Path, meter: Meter) -> None:
     """Download from the first Maven repository that has it; raises `ArchiveMissing` if none does."""
     # Imported here, because importing jgo and requests is slow and a full cache does not need them.
     import requests  # noqa: PLC0415  see above
@@ -127,7 +148,7 @@ def download(path: str, target: Path, meter: Meter) -> None:
     # Mirrors that the user named in jgo's own configuration file are asked first, as for Kafka's jars.
     failures = []
     for repository in (*GlobalSettings.load().repositories.values(), _CENTRAL):
-        url = f"{repository.rstrip('/')}/{path}"
+        url = f"{repository.rstrip('/')}/{lock.path}"
         try:
             with requests.get(url, stream=True, timeout=_HTTP_TIMEOUT_S) as response, target.open("wb") as file:
                 response.raise_for_status()
@@ -139,6 +160,6 @@ def download(path: str, target: Path, meter: Meter) -> None:
         else:
             return
     raise ArchiveMissing(
-        f"could not fetch the schema registry: {'; '.join(failures)}. It comes from Maven Central over HTTPS, once; "
+        f"could not fetch {lock.name}: {'; '.join(failures)}. It comes from Maven Central over HTTPS, once; "
         "behind a proxy set HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
     )

