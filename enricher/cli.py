@@ -60,7 +60,7 @@ EXIT_CODES = {
     5: "fenced by a newer process of the same name",
     6: "the broker, the search index, or the schema registry at the start, is not reachable, or did not come back (run)",
     7: "no progress (the watchdog ended the process)",
-    8: "the exactly-once promise does not hold (verify)",
+    8: "the exactly-once promise does not hold (verify), or the search index is not right (index verify)",
     9: "further behind than allowed (lag)",
     10: "lines could not be enriched: all of them, or with --strict any (enrich)",
     11: "the schema registry says that the schema of records is not compatible (schemas)",
@@ -139,7 +139,7 @@ app = typer.Typer(
 for _name, _help in (
     ("topics", "Create the topics that a worker needs."),
     ("dead-letters", "Count dead letters, show one, send them back to the input topic exactly once."),
-    ("index", "Write the records into OpenSearch or Elasticsearch."),
+    ("index", "Write the records into OpenSearch or Elasticsearch, and check that the index is right."),
     ("schemas", "Register the schema of records, and check how schemas change."),
     ("model", "Prepare a model folder, check a precision, look inside a model, tune batches."),
 ):

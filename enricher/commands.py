@@ -26,7 +26,11 @@ COMMANDS = {
         "show": "operate.dead_letters.single:dead_letters_show",
         "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
     },
-    "index": {"run": "indexing.index_run:index_run"},
+    "index": {
+        "run": "indexing.index_run:index_run",
+        "template": "indexing.template_command:print_index_template",
+        "verify": "indexing.verify_command:verify_against_topic",
+    },
     "schemas": {
         "register": "operate.schemas.register:schemas_register",
         "check": "operate.schemas.check:schemas_check",

@@ -1,0 +1,53 @@
+"""Reads from a record of the output topic which version the index should have. For `enricher index verify`.
+
+It shares no rule with the indexer. Records from which no document can be made ask for nothing: the indexer writes them to
+its dead letters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import orjson
+from confluent_kafka import Message
+
+from enricher.errors import SettingsError
+from enricher.worker.articles.written import record_as_json
+from enricher.worker.kafka.shared.metadata import headers_of
+
+_MAX_ID_BYTES = 512
+_MAX_VERSION = 2**63 - 1
+_DIGITS = re.compile(rb"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The version that the index should have of a document after one record, or have deleted."""
+
+    id: str
+    version: int
+    deleted: bool
+    partition: int
+
+
+def wanted_by(message: Message, identified_by: Literal["key", "id"]) -> Wanted | None:
+    """Returns what this record asks for; None if nothing. `identified_by`: the setting `index.document_id`."""
+    headers = dict(headers_of(message))
+    digits, value = headers.get("enricher.version") or b"", message.value()
+    if not _DIGITS.fullmatch(digits) or (version := int(digits)) > _MAX_VERSION:
+        return None
+    key = message.key()
+    try:
+        name = key.decode() if isinstance(key, bytes) else key
+        if value is not None and (identified_by == "id" or not name):
+            text = value if isinstance(value, bytes) else value.encode()
+            name = orjson.loads(record_as_json(text, headers.get("content-type")))["id"]
+    except SettingsError:
+        raise
+    except (ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= _MAX_ID_BYTES:
+        return None
+    return Wanted(name, version, deleted=value is None, partition=message.partition() or 0)

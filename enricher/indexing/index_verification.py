@@ -1,0 +1,208 @@
+"""Compares the index with the output topic: every document in its newest version, nothing else, and what is deleted gone.
+
+Works while records are written and indexed. First the ends of the topic are noted, and everything before them is read. Once
+the indexers have committed these ends, the index must hold at least that. It is then read as it is at one moment, and what
+it has of newer records must be in the topic behind the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from confluent_kafka import Consumer
+
+from enricher.errors import MissingTopic
+from enricher.indexing.expected_versions import Wanted, wanted_by
+from enricher.indexing.search_index import SearchIndex
+from enricher.indexing.version_comparison import Kind, VersionComparison
+from enricher.worker.kafka.reading.ranges import Progress, RangeReader
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import Complaint
+from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
+from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, foreign, partitions_of
+from enricher.worker.kafka.shared.partition_reader import Ranges
+from enricher.worker.records import Partition
+from enricher.worker.runtime.deadlines import Deadline, until
+
+EXAMPLES = 10
+RULES: Mapping[Kind, str] = {
+    "missing": "the newest record of the document is not deleted, so the index holds it",
+    "older": "the index holds the newest version",
+    "newer": "a record has the version that the index holds",
+    "came back": "a deleted document is not in the index",
+    "surplus": "every document in the index comes from a record",
+    "twice": "a document is in one index only, also behind an alias",
+}
+"""The rules, by the kind of difference that breaks them."""
+_NEWEST = 2**63 - 1
+_ASK_AGAIN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A document: the version that the topic wants, None for none, and the one that the index holds."""
+
+    id: str
+    wanted: int | None
+    held: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """`counts`: differences by kind, also those that break no rule. `behind`: offsets the indexers had yet to commit."""
+
+    wanted: int
+    deleted: int
+    held: int
+    records: int
+    without_document: int
+    in_several_partitions: int
+    behind: int
+    counts: Mapping[Kind, int]
+    examples: Mapping[Kind, list[Difference]]
+
+    @property
+    def broken(self) -> list[Kind]:
+        """The kinds of differences that there are and must not be."""
+        return [kind for kind in RULES if self.counts.get(kind)]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the index is right."""
+        return not self.broken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedTopics:
+    """The output topic, the indexers' dead letters, and what identifies a document (`index.document_id`)."""
+
+    output: str
+    dead_letters: str
+    identified_by: Literal["key", "id"]
+
+
+def verify_index(
+    config: KafkaConfig, topics: VerifiedTopics, index: SearchIndex, *, wait_s: float, progress: Progress
+) -> IndexReport:
+    """Compare them. `config` names the indexers' group, which is waited for at most `wait_s` seconds.
+
+    Raises BrokerError, MissingTopic, SearchUnavailable.
+    """
+    with (
+        closing(_Offsets(config)) as offsets,
+        closing(RangeReader(config, committed_only=True, progress=progress)) as reader,
+        closing(VersionComparison()) as comparison,
+    ):
+        verification = _Verification(topics, offsets, reader, comparison)
+        return verification.run(index, wait_s, progress)
+
+
+class _Offsets:
+    """Asks the broker for the ends of topics and for what the group has committed."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._timeout_s = config.request_timeout_s
+        self._complaint = Complaint()
+        self._consumer: Consumer = lone_consumer(config, self._complaint, {"isolation.level": "read_committed"})
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def ranges(self, topic: str, *, may_be_missing: bool = False) -> dict[int, tuple[int, int]]:
+        """The first offset of each partition and the end of what is committed. Raises BrokerError."""
+        with broker_errors(self._consumer, f"asking for the ends of '{topic}'", self._complaint):
+            try:
+                partitions = answer_to(partial(partitions_of, self._consumer, topic), Deadline(self._timeout_s))
+            except MissingTopic:
+                if may_be_missing:
+                    return {}
+                raise
+            return {each.number: bounds_of(self._consumer, each, self._timeout_s) for each in partitions}
+
+    def behind(self, topic: str, ranges: Ranges) -> int:
+        """Offsets in the ranges that the group has not committed. Raises BrokerError."""
+        with broker_errors(self._consumer, "asking for the offsets of the indexers' group", self._complaint):
+            places = [foreign(Partition(topic, number)) for number, (begin, end) in ranges.items() if begin < end]
+            ask = partial(committed_offsets, self._consumer, places)
+            committed = {each.partition: each.offset for each in answer_to(ask, Deadline(self._timeout_s))}
+        left = (end - max(begin, committed.get(number, begin)) for number, (begin, end) in ranges.items())
+        return sum(max(0, each) for each in left)
+
+
+class _Verification:
+    """One run."""
+
+    def __init__(
+        self, topics: VerifiedTopics, offsets: _Offsets, reader: RangeReader, comparison: VersionComparison
+    ) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._reader = reader
+        self._comparison = comparison
+        self._records = self._without_document = 0
+        self._first_versions: dict[int, int] = {}
+        self._after_last: dict[int, int] = {}
+        """The offset behind the last record of each partition; behind it there may be markers of transactions."""
+
+    def run(self, index: SearchIndex, wait_s: float, progress: Progress) -> IndexReport:
+        """Compare; see `verify_index`."""
+        topic, comparison = self._topics.output, self._comparison
+        ranges = self._offsets.ranges(topic)
+        comparison.want(self._wanted_in(topic, ranges))
+        # A partition that begins above 0 has lost its oldest records, and so what wrote the oldest documents.
+        if cut := [number for number, (begin, _) in ranges.items() if begin > 0]:
+            comparison.forgive_below(max(self._first_versions.get(number, _NEWEST) for number in cut))
+        behind = self._wait_for_indexers(ranges, wait_s, progress)
+        index.refresh()
+        comparison.hold(index.versions(), lambda held: progress("reading the index, documents", held, held))
+        later = self._offsets.ranges(topic)
+        comparison.want_later(self._wanted_in(topic, {each: (ranges[each][1], later[each][1]) for each in ranges}))
+        if comparison.counts().keys() & {"missing", "older"}:
+            dead_letters = self._topics.dead_letters
+            comparison.refuse(self._wanted_in(dead_letters, self._offsets.ranges(dead_letters, may_be_missing=True)))
+        return self._report(behind)
+
+    def _wanted_in(self, topic: str, ranges: Ranges) -> Iterator[Wanted]:
+        for message in self._reader.read(topic, ranges, f"reading {topic}"):
+            wanted = wanted_by(message, self._topics.identified_by)
+            if topic == self._topics.output:
+                self._records += 1
+                self._without_document += wanted is None
+                self._after_last[message.partition() or 0] = (message.offset() or 0) + 1
+            if wanted is not None:
+                self._first_versions.setdefault(wanted.partition, wanted.version)
+                yield wanted
+
+    def _wait_for_indexers(self, ranges: Ranges, wait_s: float, progress: Progress) -> int:
+        ranges = {number: (begin, self._after_last.get(number, begin)) for number, (begin, _) in ranges.items()}
+        behind = total = sum(end - begin for begin, end in ranges.values())
+
+        def caught_up() -> bool:
+            nonlocal behind
+            behind = self._offsets.behind(self._topics.output, ranges)
+            progress("waiting for the indexers", total - behind, total)
+            return not behind
+
+        until(caught_up, Deadline(wait_s), pause_s=_ASK_AGAIN_S)
+        return behind
+
+    def _report(self, behind: int) -> IndexReport:
+        comparison = self._comparison
+        counts = comparison.counts()
+        return IndexReport(
+            wanted=comparison.wanted,
+            deleted=comparison.deleted,
+            held=comparison.held,
+            records=self._records,
+            without_document=self._without_document,
+            in_several_partitions=comparison.in_several_partitions,
+            behind=behind,
+            counts=counts,
+            examples={kind: [Difference(*each) for each in comparison.examples(kind, EXAMPLES)] for kind in counts},
+        )

@@ -1,0 +1,139 @@
+"""Compares the versions that the topic wants with those that the index holds, in a temporary database on disk.
+
+SQLite removes its file when it is closed, or with the process. So memory does not grow with the number of documents.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Literal
+
+from enricher.indexing.expected_versions import Wanted
+
+Kind = Literal["missing", "older", "newer", "came back", "surplus", "twice", "refused", "older than the topic"]
+
+_CHUNK = 10_000
+_TABLES = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = -32768;
+CREATE TABLE wanted (id TEXT PRIMARY KEY, version INT, deleted INT, partition INT, several INT) WITHOUT ROWID;
+CREATE TABLE held (id TEXT PRIMARY KEY, version INT, copies INT) WITHOUT ROWID;
+CREATE TABLE later (id TEXT, version INT, deleted INT, PRIMARY KEY (id, version, deleted)) WITHOUT ROWID;
+CREATE TABLE refused (id TEXT, version INT, PRIMARY KEY (id, version)) WITHOUT ROWID;
+CREATE TABLE horizon (version INT);
+CREATE VIEW differences (id, kind, wanted, held) AS
+    SELECT w.id, 'missing', w.version, NULL FROM wanted w LEFT JOIN held h USING (id)
+        WHERE NOT w.deleted AND h.id IS NULL
+        AND NOT EXISTS (SELECT 1 FROM later l WHERE l.id = w.id AND l.version >= w.version AND l.deleted)
+    UNION ALL
+    SELECT w.id, 'older', w.version, h.version FROM held h JOIN wanted w USING (id)
+        WHERE NOT w.deleted AND h.version < w.version
+    UNION ALL
+    SELECT w.id, 'came back', w.version, h.version FROM held h JOIN wanted w USING (id)
+        WHERE w.deleted AND h.version <= w.version
+    UNION ALL
+    SELECT w.id, 'newer', w.version, h.version FROM held h JOIN wanted w USING (id)
+        WHERE h.version > w.version
+        AND NOT EXISTS (SELECT 1 FROM later l WHERE l.id = h.id AND l.version = h.version AND NOT l.deleted)
+    UNION ALL
+    SELECT h.id, iif(h.version < (SELECT version FROM horizon), 'older than the topic', 'surplus'), NULL, h.version
+        FROM held h LEFT JOIN wanted w USING (id)
+        WHERE w.id IS NULL
+        AND NOT EXISTS (SELECT 1 FROM later l WHERE l.id = h.id AND l.version = h.version AND NOT l.deleted)
+    UNION ALL
+    SELECT h.id, 'twice', NULL, h.version FROM held h WHERE h.copies > 1;
+CREATE VIEW findings (id, kind, wanted, held) AS
+    SELECT d.id, iif(r.id IS NULL, d.kind, 'refused'), d.wanted, d.held
+        FROM differences d LEFT JOIN refused r ON d.kind IN ('missing', 'older') AND r.id = d.id AND r.version = d.wanted;
+"""
+_HOLD = """
+INSERT INTO held VALUES (?, ?, 1) ON CONFLICT (id) DO UPDATE SET
+    copies = copies + 1,
+    version = max(version, excluded.version)
+"""
+_WANT = """
+INSERT INTO wanted VALUES (?, ?, ?, ?, 0) ON CONFLICT (id) DO UPDATE SET
+    several = several OR partition <> excluded.partition,
+    deleted = iif(excluded.version >= version, excluded.deleted, deleted),
+    version = max(version, excluded.version)
+"""
+
+
+class VersionComparison:
+    """Notes what the topic wants up to some offsets, and what the index holds; then says where they differ.
+
+    Of records behind these offsets, which came while the index was read, it may hold any.
+    """
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("")  # a temporary file
+        self._database.executescript(_TABLES)
+
+    def close(self) -> None:
+        """Remove the database."""
+        self._database.close()
+
+    def want(self, records: Iterable[Wanted]) -> None:
+        """Note records in the order of their partitions; the highest version of an id counts."""
+        self._insert(_WANT, ((each.id, each.version, each.deleted, each.partition) for each in records))
+
+    def hold(self, versions: Iterable[tuple[str, int]], progress: Callable[[int], None] = lambda _held: None) -> None:
+        """Note ids and versions of documents in the index; `progress` gets how many there were so far."""
+        self._insert(_HOLD, versions, progress)
+
+    def want_later(self, records: Iterable[Wanted]) -> None:
+        """Note what was written behind the first records."""
+        rows = ((each.id, each.version, each.deleted) for each in records)
+        self._insert("INSERT OR IGNORE INTO later VALUES (?, ?, ?)", rows)
+
+    def refuse(self, records: Iterable[Wanted]) -> None:
+        """Note dead letters of the indexer: the index will not hold these versions."""
+        self._insert("INSERT OR IGNORE INTO refused VALUES (?, ?)", ((each.id, each.version) for each in records))
+
+    def forgive_below(self, version: int) -> None:
+        """Retention has removed records, so a document below this version may be of one of them."""
+        self._database.execute("INSERT INTO horizon VALUES (?)", (version,))
+
+    @property
+    def wanted(self) -> int:
+        """Documents that the index should hold."""
+        return self._count("SELECT count(*) FROM wanted WHERE NOT deleted")
+
+    @property
+    def deleted(self) -> int:
+        """Documents that the index should not hold."""
+        return self._count("SELECT count(*) FROM wanted WHERE deleted")
+
+    @property
+    def held(self) -> int:
+        """Documents in the index."""
+        return self._count("SELECT count(*) FROM held")
+
+    @property
+    def in_several_partitions(self) -> int:
+        """Documents whose records are in more than one partition, so that no version orders them."""
+        return self._count("SELECT count(*) FROM wanted WHERE several")
+
+    def counts(self) -> dict[Kind, int]:
+        """How many documents differ, by kind."""
+        return dict(self._database.execute("SELECT kind, count(*) FROM findings GROUP BY kind"))
+
+    def examples(self, kind: Kind, limit: int) -> list[tuple[str, int | None, int | None]]:
+        """Some of them: id, the version that is wanted, and the one that is held."""
+        query = "SELECT id, wanted, held FROM findings WHERE kind = ? LIMIT ?"
+        return list(self._database.execute(query, (kind, limit)))
+
+    def _count(self, query: str) -> int:
+        return int(self._database.execute(query).fetchone()[0])
+
+    def _insert(
+        self, statement: str, rows: Iterable[tuple[Any, ...]], progress: Callable[[int], None] = lambda _inserted: None
+    ) -> None:
+        left, inserted = iter(rows), 0
+        while chunk := list(islice(left, _CHUNK)):
+            self._database.executemany(statement, chunk)
+            inserted += len(chunk)
+            progress(inserted)
