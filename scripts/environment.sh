@@ -139,7 +139,7 @@ take_turn() {
 }
 
 install_environment() { # lock
-  local lock=$1 size=190 started=$SECONDS made_with=$base_python
+  local lock=$1 size=200 started=$SECONDS made_with=$base_python
   # A .venv with everything keeps everything, also when it is the demo that finds it out of date.
   [ ! -f "$development_stamp" ] || lock=development
   [ "$lock" = demo ] || size=530

@@ -13,12 +13,15 @@ import orjson
 from rich.console import Console
 
 from tools import ARTICLES
+from tools.archives import ArchiveError
 from tools.demo.commands import Failed, enricher
+from tools.demo.indexing import INDEX, SETTINGS, index_and_search
 from tools.demo.outcome import Watcher
 from tools.demo.report import show
 from tools.demo.tasks import TASKS, show_tasks, tasks_settings
 from tools.demo.topics import own_topics
 from tools.kafka import Cluster, ClusterError
+from tools.opensearch import OpenSearchError
 
 _PIPE_COLUMNS = 132
 GIVEN_CLUSTER = "ENRICHER_KAFKA__BOOTSTRAP_SERVERS"
@@ -27,30 +30,35 @@ GIVEN_CLUSTER = "ENRICHER_KAFKA__BOOTSTRAP_SERVERS"
 def main() -> int:
     """Run the demonstration; returns the exit code."""
     console = Console(stderr=True)
-    if unknown := set(sys.argv[1:]) - {TASKS}:
-        console.print(f"unknown: {', '.join(sorted(unknown))}; the only option is {TASKS}")
+    if unknown := set(sys.argv[1:]) - {TASKS, INDEX}:
+        console.print(f"unknown: {', '.join(sorted(unknown))}; the options are {TASKS} and {INDEX}")
         return 2
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     try:
         with ExitStack() as opened:
-            demonstrate(console, opened, tasks=TASKS in sys.argv)
+            demonstrate(console, opened, tasks=TASKS in sys.argv, index=INDEX in sys.argv)
     except KeyboardInterrupt:
         console.print("interrupted: all started processes have been stopped")
         return 130
-    except (ClusterError, Failed) as failure:
+    except (ClusterError, OpenSearchError, ArchiveError, Failed) as failure:
         console.print(f"[red]{failure}[/red]")
         return 1
     return 0
 
 
-def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False) -> None:
-    """Start Kafka if needed, publish, run the worker, show the results. `tasks`: with a class and a vector as well."""
+def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, index: bool = False) -> None:
+    """Start Kafka if needed, publish, run the worker, show the results.
+
+    `tasks`: with a class and a vector as well. `index`: then index the records, and serve a search page until Ctrl-C.
+    """
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
     bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _started(console, opened)
     topics = opened.enter_context(own_topics(bootstrap_servers))
     environment = topics.variables("demo-0")
     if tasks:
         environment = {**environment, **tasks_settings(folder, console)}
+    if index:
+        environment = {**environment, **SETTINGS}
     articles = [orjson.loads(line) for line in ARTICLES.read_bytes().splitlines()]
 
     console.rule("enricher topics create")
@@ -66,6 +74,8 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False) -> 
     show(_wide(Console()), articles, outcomes, orjson.loads(summary.read_bytes()))
     if tasks:
         show_tasks(_wide(Console()), articles, outcomes)
+    if index:
+        index_and_search(topics, environment, console)
 
 
 def _wide(console: Console) -> Console:

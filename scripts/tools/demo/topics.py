@@ -23,11 +23,18 @@ def own_topics(bootstrap_servers: str) -> Iterator[Topics]:
         _delete(topics)
 
 
+def letters_of_the_index(topics: Topics) -> str:
+    """The topic of the indexer's dead letters."""
+    return f"{topics.output}.index-dead-letters"
+
+
 def _delete(topics: Topics) -> None:
-    """Delete topics and group; errors are ignored, because the cluster may be going down."""
-    with contextlib.suppress(KafkaException):
-        topics.delete(_DELETE_S)
+    """Delete topics and groups; errors are ignored: some are not there, and the cluster may be going down."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
-    for future in admin.delete_consumer_groups([topics.group]).values():
+    futures = [
+        *admin.delete_topics([*topics.all, letters_of_the_index(topics)], operation_timeout=_DELETE_S).values(),
+        *admin.delete_consumer_groups([topics.group, f"{topics.group}.index"]).values(),
+    ]
+    for future in futures:
         with contextlib.suppress(KafkaException):
             future.result(_DELETE_S)

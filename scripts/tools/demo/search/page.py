@@ -1,0 +1,146 @@
+"""A search and what it found as HTML. Every text of an article goes through `escape`. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from tools.demo.search.query import FACETS, Found, Search
+
+_STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+POLICY = "; ".join((
+    "default-src 'none'",
+    f"style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'",
+    "img-src data:",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+))  # fmt: skip
+"""The header Content-Security-Policy: our own style and nothing else, so a text taken for HTML could do nothing."""
+_EXCERPT_CHARS, _BEFORE_CHARS = 520, 80
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect width='16' height='16' rx='4' fill='%232563eb'/%3E%3C/svg%3E"
+)
+
+
+def page(search: Search, found: Found) -> str:
+    """The whole document."""
+    hits = (
+        "".join(_hit(search, each) for each in found.hits) or '<p class="none">Nothing matches. Take a filter away?</p>'
+    )
+    facets = "".join(_facet(search, label, found.facets[label]) for label in FACETS)
+    count = f"{found.total} article{'' if found.total == 1 else 's'}, {found.took_ms} ms"
+    return _document(
+        f"{search.text or 'All articles'} - enricher",
+        f"""{_form(search)}
+<p class="count" role="status">{count}</p>
+{_chosen(search)}
+<div class="columns"><nav aria-label="Filters">{facets}</nav><div class="hits">{hits}</div></div>""",
+    )
+
+
+def failure(reason: str) -> str:
+    """The page for when there is no answer."""
+    return _document("No answer - enricher", f'<p class="none" role="alert">{escape(reason)}</p>')
+
+
+def _document(title: str, body: str) -> str:
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<link rel="icon" href="{_ICON}">
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1><a href="/">Articles by who and what is in them</a></h1>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _form(search: Search) -> str:
+    kept = "".join(
+        f'<input type="hidden" name="{escape(label)}" value="{escape(value)}">' for label, value in search.chosen
+    )
+    return f"""<form role="search" action="/"><label for="q">Words in title or text</label>
+<div class="box"><input id="q" name="q" type="search" value="{escape(search.text)}" autocomplete="off" autofocus>
+<button>Search</button></div>{kept}</form>"""
+
+
+def _chosen(search: Search) -> str:
+    links = "".join(
+        f'<a class="chip {escape(label)}" href="{escape(search.toggled(label, value).url)}" '
+        f'aria-label="Remove the filter {escape(value)}">{escape(value)} <span aria-hidden="true">×</span></a>'
+        for label, value in search.chosen
+    )
+    return f'<p class="chosen">{links}</p>' if links else ""
+
+
+def _facet(search: Search, label: str, values: Iterable[tuple[str, int]]) -> str:
+    items = "".join(
+        f'<li><a href="{escape(search.toggled(label, value).url)}"'
+        f"{' aria-current=true' if (label, value) in search.chosen else ''}>{escape(value)}</a> <span>{count}</span></li>"
+        for value, count in values
+    )
+    return f'<section class="{label}"><h2>{FACETS[label]}</h2><ul>{items or "<li>none</li>"}</ul></section>'
+
+
+def _hit(search: Search, document: Mapping[str, Any]) -> str:
+    title, body = str(document.get("title", "")), str(document.get("body", ""))
+    entities = document.get("entities", ())
+    start, end = excerpt(search, body, entities)
+    text = marked(search, body, [each for each in entities if each["field"] == "body"], start, end)
+    heading = marked(search, title, [each for each in entities if each["field"] == "title"], 0, len(title))
+    about = " · ".join(filter(None, (str(document.get("published_at", ""))[:10], str(document.get("source", "")))))
+    return f"""<article><h2>{heading or escape(str(document.get("id")))}</h2>
+<p class="about">{escape(about)}</p>
+<p>{"… " if start else ""}{text}{" …" if end < len(body) else ""}</p></article>"""
+
+
+def excerpt(search: Search, body: str, entities: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """The part of the body to show: from a little before the first chosen entity, or the first word that was searched."""
+    places = [
+        each["start"] for each in entities if each["field"] == "body" and (each["label"], each["text"]) in search.chosen
+    ]
+    lowered = body.lower()
+    places += [at for word in search.text.lower().split() if (at := lowered.find(word)) >= 0] if not places else []
+    start = max(0, min(places, default=0) - _BEFORE_CHARS)
+    if start:
+        start = body.find(" ", start) + 1
+    end = min(len(body), start + _EXCERPT_CHARS)
+    return start, end if end == len(body) else max(body.rfind(" ", start, end), start + 1)
+
+
+def marked(search: Search, text: str, entities: Sequence[Mapping[str, Any]], start: int, end: int) -> str:
+    """The HTML of `text[start:end]`, with each entity in it as a link that searches for it.
+
+    `entities`: of this text; `start` and `end` are code points, as Python counts them.
+    """
+    parts, at = [], start
+    for each in sorted(entities, key=lambda entity: int(entity["start"])):
+        first, last = each["start"], each["end"]
+        if first < at or last > end:
+            continue
+        parts += [escape(text[at:first]), _mark(search, each, text[first:last])]
+        at = last
+    return "".join(parts) + escape(text[at:end])
+
+
+def _mark(search: Search, entity: Mapping[str, Any], text: str) -> str:
+    label = str(entity["label"])
+    shown = f'<mark class="{escape(label)}" title="{escape(label)}, {float(entity["score"]):.2f}">{escape(text)}</mark>'
+    if label not in FACETS or (label, text) in search.chosen:
+        return shown
+    return f'<a href="{escape(search.toggled(label, str(entity["text"])).url)}">{shown}</a>'

@@ -1,0 +1,131 @@
+"""The search page of `scripts/demo --index`: what it asks, and that nothing of an article is taken for HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.patience import PATIENCE_S
+from support.search_server import SearchServer, serving
+
+from tools.demo.search.page import excerpt, marked, page
+from tools.demo.search.query import FACETS, Found, Search
+from tools.demo.search.server import SearchPage
+
+HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
+
+
+def entity(text: str, label: str, start: int, end: int, field: str = "body") -> dict[str, Any]:
+    """One of a document."""
+    return {"text": text[start:end], "label": label, "start": start, "end": end, "field": field, "score": 0.987}
+
+
+def found(*hits: dict[str, Any], facets: dict[str, list[tuple[str, int]]] | None = None) -> Found:
+    """An answer."""
+    return Found(len(hits), 3, list(hits), {label: (facets or {}).get(label, []) for label in FACETS})
+
+
+@pytest.mark.parametrize("search", [Search(), Search("a b", (("PER", "Ana & Co"), ("LOC", "München")))])
+def test_an_address_leads_to_its_search(search: Search) -> None:
+    """Filters and words survive the way through the URL."""
+    assert search == Search.read(search.url.partition("?")[2])
+
+
+def test_a_filter_that_is_chosen_again_is_taken_away() -> None:
+    """Each value is a link that toggles it."""
+    once = Search("x").toggled("ORG", "UN")
+    assert (("ORG", "UN"),) == once.chosen
+    assert Search("x") == once.toggled("ORG", "UN")
+
+
+def test_a_query_of_any_length_and_any_name_is_bounded() -> None:
+    """A page that is asked for a thousand filters asks the index for a dozen."""
+    query = "&".join(f"PER=name-{number}" for number in range(50)) + "&_source=x&q=" + "long" * 5_000
+    search = Search.read(query)
+    assert (12, 200) == (len(search.chosen), len(search.text))
+    assert "_source=x" not in search.url
+
+
+def test_words_and_filters_become_one_query() -> None:
+    """Every filter must hold, and every word be in title or text."""
+    query = Search("met", (("PER", "Ana"), ("LOC", "Oslo"))).body()["query"]["bool"]
+    assert [{"term": {"facets.PER": "Ana"}}, {"term": {"facets.LOC": "Oslo"}}] == query["filter"]
+    assert "and" == query["must"][0]["multi_match"]["operator"]
+
+
+def test_no_text_of_an_article_is_taken_for_html() -> None:
+    """In title, text, entity, facet and box; the browser gets every character back."""
+    hit = {
+        "id": HOSTILE,
+        "title": HOSTILE,
+        "body": HOSTILE,
+        "source": HOSTILE,
+        "published_at": HOSTILE,
+        "entities": [entity(HOSTILE, HOSTILE, 0, 8), entity(HOSTILE, "PER", 9, 15, "title")],
+    }
+    html = page(Search(HOSTILE, (("ORG", HOSTILE),)), found(hit, facets={"PER": [(HOSTILE, 1)]}))
+    assert "<script" not in html
+    assert "<img" not in html
+    attributes = re.findall(r'="([^"]*)"', html)
+    assert not any("<" in each for each in attributes)
+
+
+def test_entities_are_marked_by_their_offsets() -> None:
+    """In code points, where an emoji is one; what does not fit into the excerpt is left out, and its text stays."""
+    text = "🙂 Ana met Bo in Oslo."
+    entities = [entity(text, "LOC", 16, 20), entity(text, "PER", 2, 5), entity(text, "PER", 10, 12)]
+    html = marked(Search(), text, entities, 0, 13)
+    assert '🙂 <a href="/?PER=Ana"><mark class="PER" title="PER, 0.99">Ana</mark></a> met ' in html
+    assert "Oslo" not in html
+    assert text[:13] == re.sub(r"<[^>]*>", "", html)
+
+
+@given(st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), max_size=6))
+def test_marking_changes_no_text(text: str, places: list[tuple[int, int]]) -> None:
+    """Whatever the entities are, overlapping ones included."""
+    entities = [entity(text, "PER", at, min(at + size, len(text))) for at, size in places if at < len(text)]
+    html = marked(Search(), text, entities, 0, len(text))
+    plain = re.sub(r"<(?:/?a|/?mark)\b[^>]*>", "", html)
+    assert text == _unescaped(plain)
+
+
+def _unescaped(text: str) -> str:
+    for name, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#x27;", "'"), ("&amp;", "&")):
+        text = text.replace(name, character)
+    return text
+
+
+def test_an_excerpt_begins_before_what_was_searched() -> None:
+    """The chosen entity first, else the first of the words, else the beginning."""
+    body = "x " * 300 + "Ana met Bo. " + "y " * 600
+    ana = entity(body, "PER", 600, 603)
+    for search in (Search("", (("PER", "Ana"),)), Search("BO")):
+        start, end = excerpt(search, body, [ana])
+        assert 500 < start < 600
+        assert end > 612
+    assert 0 == excerpt(Search("nowhere"), body, [ana])[0]
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    """The page of an index that knows no aggregations."""
+    with serving(SearchServer(exists=True)) as search, SearchPage(search.url, "articles") as page:
+        yield page.url
+
+
+def test_an_index_that_gives_no_answer_is_told(served: str) -> None:
+    """With a status that says so; and one page is all there is."""
+    assert 502 == httpx2.get(served, timeout=PATIENCE_S).status_code
+    assert 404 == httpx2.get(f"{served}_search", timeout=PATIENCE_S).status_code
+
+
+def test_it_is_served_for_this_machine_only(served: str) -> None:
+    """A site whose name leads here gets nothing of it; and what it says may run no script."""
+    answer = httpx2.get(served, headers={"Host": "rebound.example"}, timeout=PATIENCE_S)
+    assert 403 == answer.status_code
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
