@@ -80,3 +80,18 @@ def test_a_day_with_opensearch(
         assert 3 == script("status").code
     finally:
         end(tmp_path.resolve())
+
+
+@pytest.mark.long
+def test_a_restart_forgets_deletes_and_reading_the_topic_again_mends_that() -> None:
+    """The limit that deploy/search-index.md states: `gc_deletes` does not outlive the node. Then the delete comes again."""
+    document = "/limits/_doc/a?version_type=external_gte&refresh=true&version="
+    with OpenSearch() as server, httpx2.Client(base_url=server.url, timeout=PATIENCE_S) as client:
+        client.put("/limits", json={"settings": {"index": {"gc_deletes": "1d"}}}).raise_for_status()
+        client.delete(f"{document}9")
+        assert 409 == client.put(f"{document}5", json={}).status_code
+        client.post("/limits/_flush").raise_for_status()
+        server.restart({"thread_pool.write.queue_size": 100})
+        assert 201 == client.put(f"{document}5", json={}).status_code
+        assert 200 == client.delete(f"{document}9").status_code
+        assert 404 == client.get("/limits/_doc/a").status_code
