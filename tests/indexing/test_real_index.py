@@ -13,12 +13,12 @@ from kafka.harness import headers_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.search_server import InFront, cut_after, refuse, serving
-from tools.opensearch import OpenSearch
 
 from enricher.indexing.open_index import open_index
 from enricher.indexing.search_index import SearchIndex
 from enricher.worker.settings import IndexSettings
 from tools.kafka import Cluster
+from tools.opensearch import OpenSearch
 
 pytestmark = pytest.mark.broker
 
@@ -94,7 +94,7 @@ def test_through_kills_restarts_refusals_and_cuts(broker: Cluster, small_opensea
                     small_opensearch.restart()
                 killed.kill()
         with stage.indexer("--until-caught-up") as indexer:
-            assert 0 == indexer.wait(600)
+            assert 0 == indexer.wait(PATIENCE_S)
         assert read_all(stage.topics.bootstrap_servers, stage.letters) == []
         with closing(opened(stage, small_opensearch.url)) as index:
             assert publishers.expected() == versions_in(index)
