@@ -148,9 +148,9 @@ for _name, _help in (
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415  40 ms that --help need not wait for
+        from enricher.distribution import installed_version  # noqa: PLC0415  40 ms that --help need not wait for
 
-        sys.stdout.write(f"enricher {version('enricher')}\n")
+        sys.stdout.write(f"enricher {installed_version()}\n")
         raise typer.Exit
 
 

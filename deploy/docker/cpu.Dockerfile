@@ -62,5 +62,5 @@ CMD ["run"]
 LABEL org.opencontainers.image.title="enricher" \
       org.opencontainers.image.description="Articles in, entities out, exactly once: a streaming NER worker from Kafka to Kafka. For CPUs." \
       org.opencontainers.image.version="0.1.0" \
-      org.opencontainers.image.licenses="Apache-2.0 AND CC-BY-SA-4.0" \
+      org.opencontainers.image.licenses="Apache-2.0 AND CC-BY-SA-4.0 AND CC-BY-SA-3.0 AND CC-BY-2.5" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"

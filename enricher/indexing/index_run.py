@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import orjson
 import typer
 
+from enricher.distribution import installed_version
 from enricher.indexing.index_health import IndexHealth
 from enricher.indexing.indexer import Indexer
 from enricher.indexing.open_index import open_index
@@ -100,7 +100,7 @@ def _work(
         input_topic=config.input_topic,
         output_topic=settings.index.name,
         dead_letter_topic=config.dead_letter_topic,
-        version=version("enricher"),
+        version=installed_version(),
     )
     health = IndexHealth(facts)
     limit_s = settings.worker.recovery_timeout_s

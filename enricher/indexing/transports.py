@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from enricher.distribution import install_command
 from enricher.errors import BrokerError, SearchUnavailable, SettingsError
 from enricher.indexing.search_index import Product, Reply, Transport
 from enricher.worker.settings import IndexSettings
@@ -57,7 +58,7 @@ def open_transport(product: Product, nodes: Nodes) -> Transport:
     try:
         return (_OpenSearch if product == "opensearch" else _Elasticsearch)(nodes)
     except ImportError as error:
-        message = f"'enricher index' needs more packages ({error.name}): pip install '.[index]'"
+        message = f"'enricher index' needs more packages ({error.name}): {install_command('index')}"
         raise SettingsError(message) from error
 
 

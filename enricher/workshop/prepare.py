@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from enricher.distribution import installed_version
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import remark_console, remark_table
 from enricher.worker.heads import KINDS
@@ -235,7 +235,7 @@ def _manifest(
         device=request.device,
         variant=variant.name,
         precision=variant.precision,
-        enricher=version("enricher"),
+        enricher=installed_version(),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         files=entries_of(folder),
     )

@@ -208,5 +208,5 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     assert record_writer("json").schema is None
     assert record_writer("json-schema").schema is not None
     for output_format in ("avro", "protobuf"):
-        with pytest.raises(SettingsError, match=r"pip install '\.\[registry\]'"):
+        with pytest.raises(SettingsError, match=r"pip install 'kafka-enricher\[registry\]'"):
             record_writer(output_format)

@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(
     assert "b.parquet: only articles in Parquet" in refusal(str(lines), "-o", "b.parquet")
     assert "must be different files" in refusal(str(file), "-o", str(file), env=mapped)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    assert refusal(str(file)) == f"{file} is Parquet, which needs pyarrow: pip install 'enricher[parquet]'"
+    assert refusal(str(file)) == f"{file} is Parquet, which needs pyarrow: pip install 'kafka-enricher[parquet]'"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no signal to send")

@@ -160,7 +160,7 @@ def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
 def test_cuda_is_refused_where_it_does_not_work(tmp_path: Path) -> None:
     """The CPU is never taken in its place; the message says what is missing and what to install."""
-    with pytest.raises(ModelError, match=r"cannot use CUDA here: .*pip install .\.\[cuda\]"):
+    with pytest.raises(ModelError, match=r"cannot use CUDA here: .*pip install .kafka-enricher\[cuda\]"):
         prepare(None, device="cuda", precision="auto", cache_dir=tmp_path)
     assert prepare(REFERENCE / "bert", device="auto", precision="auto", cache_dir=tmp_path).device == "cpu"
 

@@ -311,7 +311,7 @@ def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "grpc", None)
     result = run("scaler", "--port", "0")
     assert getattr(result.exception, "exit_code", None) == 2
-    assert "pip install '.[scaler]'" in str(result.exception)
+    assert "pip install 'kafka-enricher[scaler]'" in str(result.exception)
 
 
 def test_files_that_are_no_certificate_are_told(tmp_path: Path) -> None:

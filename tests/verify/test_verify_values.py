@@ -110,5 +110,5 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     values._avro_reader.cache_clear()
     values._protobuf_reader.cache_clear()
     for output_format in (b"application/avro", b"application/protobuf"):
-        with pytest.raises(SettingsError, match=r"pip install '\.\[registry\]'"):
+        with pytest.raises(SettingsError, match=r"pip install 'kafka-enricher\[registry\]'"):
             document_of(b"\0\0\0\0\1\0", output_format)

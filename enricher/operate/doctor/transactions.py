@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import version
 
 import confluent_kafka
 
+from enricher.distribution import installed_version
 from enricher.errors import BrokerError
 from enricher.operate.doctor.broker import UNREACHABLE, version_finding
 from enricher.operate.doctor.findings import Finding, Reporter
@@ -27,7 +27,7 @@ def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Fi
     Adds versions to `facts`, for the report.
     """
     client = {"confluent-kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
-    facts |= {"enricher": version("enricher"), "client": client}
+    facts |= {"enricher": installed_version(), "client": client}
     admin = Admin(config)
     try:
         cluster = admin.cluster()

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.operate.scaling.policy import Rules
 from enricher.operate.scaling.trigger import Trigger
@@ -84,7 +85,7 @@ def _serving(
     try:
         from enricher.operate.scaling.service import ExternalScaler, Tls, serving  # noqa: PLC0415  gRPC is an extra
     except ImportError as error:
-        message = f"the scaler needs gRPC: install the extra `scaler`, `pip install '.[scaler]'` ({error})"
+        message = f"the scaler needs gRPC ({error}): {install_command('scaler')}"
         raise SettingsError(message) from error
     if (certificate or key or client_ca) and not (certificate and key):
         raise SettingsError("TLS needs both --tls-certificate and --tls-key")

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.operate.verify.tasks import REGRESSIONS, has_regressions
 from enricher.worker.contracts import RECORD_MESSAGE, record_descriptors, record_schema
@@ -170,4 +171,4 @@ def _protobuf_reader() -> tuple[Any, type[Exception]]:
 
 
 def _missing(error: ImportError) -> SettingsError:
-    return SettingsError(f"records in Avro or Protobuf need more packages ({error}): pip install '.[registry]'")
+    return SettingsError(f"records in Avro or Protobuf need more packages ({error}): {install_command('registry')}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.articles.enriched import encode_record
 from enricher.worker.articles.formats.record_values import json_of
@@ -47,7 +48,9 @@ class WrittenFormat:
         try:
             return self.codec()
         except ImportError as error:
-            message = f"records in {self.content_type.decode()} need more packages ({error}): pip install '.[registry]'"
+            message = (
+                f"records in {self.content_type.decode()} need more packages ({error}): {install_command('registry')}"
+            )
             raise SettingsError(message) from error
 
 

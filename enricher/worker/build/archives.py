@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enricher.distribution import installed_version
 from enricher.errors import FatalError, SettingsError
 from enricher.worker.articles.formats.record_values import record_values
 from enricher.worker.files import LineSource
@@ -85,5 +85,5 @@ def _identity(settings: Settings, tasks: Tasks, file: Path) -> dict[str, Any]:
         "input": digest,
         "settings": settings.model_dump(mode="json", include=decide) | windows,
         "model": [[card.name, card.digest, card.precision] for card in cards],
-        "version": version("enricher"),
+        "version": installed_version(),
     }

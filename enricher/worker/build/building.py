@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 
+from enricher.distribution import installed_version
 from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, bare, default_source
 from enricher.worker.articles.schemas import Decoders
 from enricher.worker.build.kafka import kafka_config
@@ -103,7 +103,7 @@ def _encoder(settings: Settings, writer: RecordWriter) -> Encoder:
     output = settings.output
     source = output.cloudevents_source or default_source(settings.kafka.group_id)
     return Encoder(
-        version=version("enricher"),
+        version=installed_version(),
         max_record_bytes=settings.articles.max_record_bytes,
         max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
         clock=time.time,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
+from enricher.distribution import installed_version
 from enricher.worker.build.tasks import Tasks
 from enricher.worker.inference.device import driver
 from enricher.worker.loop.loop import Worker
@@ -22,7 +21,7 @@ def worker_facts(settings: Settings) -> WorkerFacts:
         input_topic=kafka.input_topic,
         output_topic=kafka.output_topic,
         dead_letter_topic=kafka.dead_letter_topic,
-        version=version("enricher"),
+        version=installed_version(),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from enricher.distribution import install_command
 from enricher.errors import SettingsError
 
 PARQUET_MAGIC = b"PAR1"
@@ -25,4 +26,4 @@ def is_parquet(path: Path) -> bool:
 def require_parquet(path: Path) -> None:
     """Raise SettingsError if pyarrow is missing, which `path` needs."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise SettingsError(f"{path} is Parquet, which needs pyarrow: pip install 'enricher[parquet]'")
+        raise SettingsError(f"{path} is Parquet, which needs pyarrow: {install_command('parquet')}")

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import orjson
 
+from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.registry.config import RegistryConfig
 from enricher.worker.registry.errors import (
@@ -197,7 +198,7 @@ def _library() -> Any:  # noqa: ANN401  a module
     try:
         import httpx2  # noqa: PLC0415  of the extra, and only needed with a registry
     except ImportError:
-        message = "a schema registry needs more packages: pip install '.[registry]'"
+        message = f"a schema registry needs more packages: {install_command('registry')}"
         raise SettingsError(message) from None
     # They log every request and the headers of answers; the fetcher logs what matters.
     for name in ("httpx2", "httpcore2"):

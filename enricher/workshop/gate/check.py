@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
+from enricher.distribution import installed_version
 from enricher.worker.inference.checkpoint.gate_report import Binding, GateReport
 from enricher.worker.inference.device.opening import arithmetic_of
 from enricher.worker.inference.device.processor import processor_features, processor_name
@@ -100,6 +100,6 @@ def _binding(model: PreparedModel, gold: GoldSet) -> Binding:
         provider=model.provider,
         processor=processor_name(model.device, model.device_id),
         processor_features=processor_features(),
-        enricher=version("enricher"),
+        enricher=installed_version(),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from enricher.distribution import install_command
 from enricher.workshop.pages.frame import key, remark, table
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-HOW_TO_GET_PLOTS = "Tables stand where plots would be: matplotlib is not installed. For plots: pip install '.[reports]'"
+HOW_TO_GET_PLOTS = (
+    f"Tables stand where plots would be: matplotlib is not installed. For plots: {install_command('reports')}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from enricher.distribution import installed_version
 from enricher.worker.inference.device.processor import processor_features, processor_name
 
 _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
@@ -58,7 +59,8 @@ def describe() -> dict[str, Any]:
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in ("enricher", "confluent-kafka", "numpy", "tokenizers")},
+        "packages": {"enricher": installed_version()}
+        | {name: version(name) for name in ("confluent-kafka", "numpy", "tokenizers")},
     }
 
 

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.articles.formats.avro import compile_avro
 from enricher.worker.articles.formats.json_schema import compile_json
@@ -64,7 +65,9 @@ def require_formats() -> None:
     """Raises SettingsError if a library of the extra is missing; imports none of them."""
     missing = [name for name in _MODULES if not _is_installed(name)]
     if missing:
-        raise SettingsError(f"schema registries need {', '.join(missing)}: install them with pip install '.[registry]'")
+        raise SettingsError(
+            f"schema registries need {', '.join(missing)}: install them with {install_command('registry')}"
+        )
 
 
 def _is_installed(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from enricher.distribution import install_command
 from enricher.errors import ModelError
 from enricher.worker.inference.device import cuda, driver
 from enricher.worker.runtime.devices import DeviceName, parse_device
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _NO_CUDA = (
     "device {name} was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` "
-    "instead of `onnxruntime`, and the CUDA libraries (the extra `cuda`, `pip install '.[cuda]'`); or set the device "
+    "instead of `onnxruntime`, and the CUDA libraries (`{install}`); or set the device "
     "to cpu."
 )
 _NO_SUCH_GPU = (
@@ -46,5 +47,5 @@ def resolve_device(asked: str, wait: GpuWait = "block") -> Device:
 def _no_cuda(device: DeviceName, why_not: str) -> str:
     count = driver.gpu_count()
     if not 0 < count <= device.index:
-        return _NO_CUDA.format(name=device, why=why_not)
+        return _NO_CUDA.format(name=device, why=why_not, install=install_command("cuda"))
     return _NO_SUCH_GPU.format(name=device, count=count, seen=", ".join(f"cuda:{each}" for each in range(count)))

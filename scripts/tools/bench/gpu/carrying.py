@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from enricher.distribution import DISTRIBUTION, installed_version
 from tools import SCRIPTS
 from tools.bench.gpu.trimming import trim
 
@@ -64,9 +64,11 @@ def main(
             (site / PROVIDER).write_bytes(library)
             typer.echo(f"code for sm{architecture}: {kept / 1e6:.1f} MB", err=True)
         # The checkout is imported, not installed, and commands ask for its version.
-        about = site / f"enricher-{version('enricher')}.dist-info"
+        about = site / f"{DISTRIBUTION.replace('-', '_')}-{installed_version()}.dist-info"
         about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: enricher\nVersion: {version('enricher')}\n")
+        (about / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {installed_version()}\n"
+        )
         with tarfile.open(out, "w:xz") as packed:
             packed.add(site, ".")
     typer.echo(f"written: {out}, {out.stat().st_size / 2**20:.1f} MiB", err=True)
