@@ -1,0 +1,1 @@
+"""`scripts/release`: prepares a release, and builds what is released."""

@@ -1,0 +1,90 @@
+"""Builds sdist, wheel, SBOM and checksums of HEAD: from the commit alone, so that the same commit gives the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOURCES = ("LICENSE", "README.md", "enricher", "pyproject.toml")
+"""What is released, as in the images. Setuptools would add tests that cannot run alone."""
+LOCK = "scripts/locked/runtime.txt"
+
+
+class NotReleasable(Exception):
+    """The message says why, and what to do."""
+
+
+def build(out: Path) -> None:
+    """Write the four files into `out`, which holds nothing yet. Raises NotReleasable."""
+    if out.exists() and any(out.iterdir()):
+        raise NotReleasable(f"{out} is not empty: remove it, or name another folder")
+    build_packages(out)
+    with _checked_out("pyproject.toml", LOCK) as folder:
+        reader = [sys.executable, "-W", "ignore::UserWarning", "-m", "cyclonedx_py", "requirements", str(folder / LOCK)]
+        project = ["--pyproject", str(folder / "pyproject.toml"), "--output-reproducible"]
+        run(*reader, *project, "--output-file", str(out / "sbom.cdx.json"), epoch_s=commit_time_s())
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(out.iterdir())]
+    (out / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+    sys.stdout.writelines(sums)
+
+
+def build_packages(out: Path) -> None:
+    """Write sdist and wheel of HEAD into `out`. Raises NotReleasable."""
+    epoch_s = commit_time_s()
+    with _checked_out(*SOURCES) as folder:
+        _uv_build("--sdist", folder, out, epoch_s)
+        (sdist,) = out.glob("*.tar.gz")
+        normalise(sdist, epoch_s)
+        _uv_build("--wheel", sdist, out, epoch_s)
+
+
+def normalise(sdist: Path, epoch_s: int) -> None:
+    """Sort the members of an archive, and give all the same time and owner: setuptools takes these from the machine."""
+    packed = io.BytesIO()
+    with tarfile.open(sdist) as old, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
+        for member in sorted(old.getmembers(), key=lambda each: each.name):
+            plain = tarfile.TarInfo(member.name)
+            plain.type, plain.size, plain.mtime = member.type, member.size, epoch_s
+            plain.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            new.addfile(plain, old.extractfile(member) if member.isfile() else None)
+    with sdist.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=epoch_s) as stream:
+        stream.write(packed.getvalue())
+
+
+def commit_time_s() -> int:
+    """The time of HEAD, which stands for the time of the build."""
+    return int(run("git", "log", "-1", "--format=%ct"))
+
+
+@contextmanager
+def _checked_out(*paths: str) -> Iterator[Path]:
+    """A folder with these files of HEAD, whatever the working tree holds."""
+    archive = run("git", "-c", "tar.umask=0022", "archive", "HEAD", *paths)
+    with tempfile.TemporaryDirectory(prefix="enricher-release-") as folder:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+def _uv_build(kind: str, source: Path, out: Path, epoch_s: int) -> None:
+    """The lock holds what the build needs, so it needs no network."""
+    uv = [sys.executable, "-m", "uv", "build", kind, "--no-build-isolation", "--python", sys.executable, "--offline"]
+    run(*uv, "--quiet", "--no-create-gitignore", "--out-dir", str(out), str(source), epoch_s=epoch_s)
+
+
+def run(*command: str, epoch_s: int = 0) -> bytes:
+    """The output of a program. Raises NotReleasable if it fails."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch_s)}
+    ended = subprocess.run(command, stdout=subprocess.PIPE, env=environment, umask=0o022, check=False)
+    if ended.returncode:
+        raise NotReleasable(f"{' '.join(command[:6])} ... failed (its message is above)")
+    return ended.stdout
