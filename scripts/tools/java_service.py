@@ -12,11 +12,15 @@ from platformdirs import user_state_path
 
 from tools.kafka.keeper import end, processes_of
 from tools.ports import is_free
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tools.java_server import JavaServer
+
+_CLOSES_S = 3.0
+"""A process that was killed is gone from the list of processes before its sockets are closed."""
 
 
 class JavaService:
@@ -57,9 +61,8 @@ class JavaService:
 
     def _choose_port(self, wanted: int | None) -> int | None:
         """The requested port, or an error if taken; without a request the usual one, or None if taken."""
-        port = self._kind.USUAL_PORT if wanted is None else wanted
-        if is_free(port):
-            return port
         if wanted is None:
-            return None
-        raise self._kind.ERROR(f"port {port} is taken; name another with --port, or leave --port out")
+            return self._kind.USUAL_PORT if is_free(self._kind.USUAL_PORT) else None
+        if wait_until(lambda: is_free(wanted), _CLOSES_S):
+            return wanted
+        raise self._kind.ERROR(f"port {wanted} is taken; name another with --port, or leave --port out")

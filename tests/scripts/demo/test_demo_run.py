@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from enricher.distribution import DISTRIBUTION
 from tools import ROOT
 
 HIDING = """
@@ -39,7 +40,7 @@ main()
 def environment(tmp_path: Path) -> dict[str, str]:
     """An environment in which Python finds none of the modules that only development.txt brings."""
     lock = (ROOT / "scripts" / "locked" / "demo.txt").read_text(encoding="utf-8")
-    locked = {"enricher", *re.findall(r"^([a-z0-9][a-z0-9._-]*)==", lock, re.MULTILINE)}
+    locked = {DISTRIBUTION, *re.findall(r"^([a-z0-9][a-z0-9._-]*)==", lock, re.MULTILINE)}
     hidden = {
         module
         for module, packages in packages_distributions().items()
