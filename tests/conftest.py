@@ -9,6 +9,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,7 @@ from support.topics import Topics, make_topics
 from tools.archives import ArchiveMissing
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy
+from tools.java_server import JavaServer
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
 from tools.opensearch import OpenSearch
@@ -40,6 +42,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As the package itself does, for tests that load ONNX Runtime before it.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+Server = TypeVar("Server", bound=JavaServer)
 
 _LEFT_OUT = re.compile(rb"^pytestmark = \[?pytest\.mark\.(?:broker|long|cluster)\b", re.MULTILINE)
 """A file of which `--quick` runs nothing."""
@@ -116,21 +120,17 @@ def way_to_broker(broker_and_proxy: tuple[Proxy, Cluster]) -> Iterator[Proxy]:
 @pytest.fixture(scope="session")
 def registry() -> Iterator[Registry]:
     """A real schema registry; its schemas are shared by the tests, so each takes subjects of its own."""
-    server = Registry()
-    try:
-        server.start()
-    except ArchiveMissing as error:
-        pytest.skip(str(error))
-    try:
-        yield server
-    finally:
-        server.stop()
+    yield from _running(Registry())
 
 
 @pytest.fixture(scope="session")
 def opensearch() -> Iterator[OpenSearch]:
     """A real OpenSearch of one node, shared by the tests, so each takes an index of its own."""
-    server = OpenSearch()
+    yield from _running(OpenSearch())
+
+
+def _running(server: Server) -> Iterator[Server]:
+    """Start a server and stop it. Its tests are skipped if its archive cannot be had."""
     try:
         server.start()
     except ArchiveMissing as error:
