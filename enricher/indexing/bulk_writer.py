@@ -87,7 +87,7 @@ class BulkWriter:
         """One request; returns what must be sent again, and what is refused."""
         began_s = time.monotonic()
         try:
-            with self._guard("writing to the search index", 2 * self._settings.request_timeout_s + _REPEAT_S):
+            with self._guard(_DOING, 2 * self._settings.request_timeout_s + _REPEAT_S):
                 reply = self._index.bulk(lines_of(part))
         except SearchUnavailable as error:
             return self._again(part, "no_answer", str(error)), []

@@ -18,6 +18,7 @@ import orjson
 from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
 from enricher.worker.articles.written import record_as_json
 from enricher.worker.records import RawRecord
+from enricher.worker.records.version import epoch_of
 
 MAX_ID_BYTES = 512
 """The limit of OpenSearch and Elasticsearch."""
@@ -25,8 +26,6 @@ MAX_VERSION = 2**63 - 1
 _VERSION, _CONTENT_TYPE = "enricher.version", "content-type"
 _TOPIC, _TOPIC_ID = "enricher.source.topic", "enricher.source.topic.id"
 _DIGITS = re.compile(rb"0|[1-9][0-9]{0,18}")
-_EPOCH_BITS = 55
-"""Bits of a version below its epoch (schemas/README.md)."""
 _MAX_NAME = 255
 
 
@@ -152,5 +151,5 @@ def _origin_in(headers: Mapping[str, bytes | None], version: int) -> Origin:
         raise NoDocument("the record has no header enricher.source.topic: none of our workers wrote it")
     text = topic[:_MAX_NAME].decode("utf-8", "backslashreplace")
     return Origin(
-        text, topic_id[:_MAX_NAME].decode("utf-8", "backslashreplace") if topic_id else None, version >> _EPOCH_BITS
+        text, topic_id[:_MAX_NAME].decode("utf-8", "backslashreplace") if topic_id else None, epoch_of(version)
     )

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError, RecoveryExhausted
 from enricher.indexing.bulk_requests import Refusal
+from enricher.worker.articles.headers import time_text
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, close_in_background
@@ -83,7 +84,7 @@ class RefusedRecords:
 
     def _produce(self, refusal: Refusal, *, without_value: bool = False) -> None:
         raw = refusal.raw
-        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        time = time_text(datetime.now(UTC))
         headers: list[tuple[str, str | bytes | None]] = [
             *raw.headers,
             (f"{PREFIX}.name", self._index_name),

@@ -1,7 +1,7 @@
 """The clients of OpenSearch and Elasticsearch behind one Protocol. The only module that knows their libraries.
 
-Both balance over the nodes and avoid one that does not answer. Neither repeats a request: `writing` does, with other sizes
-and pauses, and knows which of the documents are left.
+Both balance over the nodes and avoid one that does not answer. Neither repeats a request: `bulk_writer` does, with other
+sizes and pauses, and knows which of the documents are left.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _with_port(url: str) -> str:
 
 def _tls(settings: IndexSettings) -> ssl.SSLContext:
     try:
-        # Without a file of its own: the system's certificates, or SSL_CERT_FILE and SSL_CERT_DIR, and Mozilla's.
+        # Without `index.ca_file`: the system's certificates, or SSL_CERT_FILE and SSL_CERT_DIR, and Mozilla's.
         context = ssl.create_default_context(cafile=settings.ca_file)
         if settings.ca_file is None:
             import certifi  # noqa: PLC0415  comes with the extra

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -66,14 +65,9 @@ def _verify(settings: Settings, wait_s: float) -> IndexReport:
         dead_letters=config.dead_letter_topic,
         identified_by=settings.index.document_id,
     )
-    start_s = time.monotonic()
     with closing(open_index(settings.index)) as index, Ticker(remark_console()) as ticker:
-
-        def progress(doing: str, done: int, total: int) -> None:
-            ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({time.monotonic() - start_s:.0f} s)")
-
         try:
-            return verify_index(config, topics, index, wait_s=wait_s, progress=progress)
+            return verify_index(config, topics, index, wait_s=wait_s, progress=ticker.show_step_and_time)
         except SearchUnavailable as error:
             message = f"the search index stopped answering: {error}. Nothing was changed; run it again"
             raise RecoveryExhausted(message) from error

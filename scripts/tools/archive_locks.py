@@ -1,4 +1,4 @@
-"""For maintainers (`scripts/lock`): download the archives of the chosen versions and write their locks."""
+"""Downloads the archives of the chosen versions and writes their locks, for maintainers (`scripts/lock`)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ArchiveMissing(ArchiveError):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLock:
-    """What users call the server, coordinates `group:artifact:version:packaging[:classifier]`, bytes, sha256 in hex.
+    """An archive: its name for users, coordinates `group:artifact:version:packaging[:classifier]`, bytes, sha256 in hex.
 
     `content_sha256`: of the unpacked files, their names included (`content_digest`).
     `wanted`: patterns of the files that are unpacked, as `PurePath.match` takes them; without any, all are.

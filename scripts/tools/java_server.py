@@ -1,4 +1,4 @@
-"""A server in a Java of its own on loopback, in a folder of its own.
+"""A server on loopback, in its own Java process and folder.
 
 `tools.kafka.keeper` ends the process if the parent dies.
 """
@@ -46,7 +46,7 @@ class JavaServer(ABC):
     DATA: ClassVar[str]
     """The file or folder, in its folder, of what it keeps."""
     USUAL_PORT: ClassVar[int]
-    """Where developers expect it."""
+    """The port where developers expect it."""
 
     def __init__(self, *, data: Path | None = None, port: int | None = None) -> None:
         self.port = free_ports(1)[0] if port is None else port
@@ -55,7 +55,7 @@ class JavaServer(ABC):
 
     @property
     def url(self) -> str:
-        """What a client takes as its URL."""
+        """The URL that a client takes."""
         return self.url_of(self.port)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -93,13 +92,8 @@ def verify(
 
 
 def _verify(config: KafkaConfig, options: VerifyOptions) -> Report:
-    start_s = time.monotonic()
     with Ticker(remark_console()) as ticker:
-
-        def progress(doing: str, done: int, total: int) -> None:
-            ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({time.monotonic() - start_s:.0f} s)")
-
-        return run_verification(config, options, progress)
+        return run_verification(config, options, ticker.show_step_and_time)
 
 
 def show(report: Report, config: KafkaConfig, console: Console) -> None:

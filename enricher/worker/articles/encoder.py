@@ -118,7 +118,7 @@ class Encoder:
     def outgoing(self, ticket: Ticket) -> Outgoing:
         """The message of a finished ticket. Never raises because of an article's content.
 
-        Raises FatalError if a version has no room for its offset.
+        Raises FatalError if its offset is too large for a version.
         """
         outcome = ticket.outcome
         assert outcome is not None, "only finished tickets are written"

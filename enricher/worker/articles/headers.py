@@ -71,7 +71,7 @@ def dead_letter_headers(
         *_place_headers(_DEAD_LETTER, raw.partition, raw.topic_id),
         (f"{_DEAD_LETTER}.source.offset", b"%d" % raw.offset),
         (f"{_DEAD_LETTER}.version", version.encode()),
-        (f"{_DEAD_LETTER}.time", time.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()),
+        (f"{_DEAD_LETTER}.time", time_text(time).encode()),
         *omitted,
     ]
 
@@ -79,6 +79,11 @@ def dead_letter_headers(
 def omitted_header(part: Literal["value", "headers", "key"], size_bytes: int) -> tuple[str, bytes]:
     """The header for an omitted part of a dead letter, with the part's size."""
     return (f"{_DEAD_LETTER}.{part}.omitted_bytes", b"%d" % size_bytes)
+
+
+def time_text(time: datetime) -> str:
+    """A time in UTC as RFC 3339, with milliseconds."""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:

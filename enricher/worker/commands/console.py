@@ -60,7 +60,8 @@ class Ticker:
         self._clock = clock
         self._status = Status("", console=console) if console.is_terminal else None
         self._every_s = _DRAW_EVERY_S if self._status else _LINE_EVERY_S
-        self._next_s = clock() + self._every_s
+        self._began_s = clock()
+        self._next_s = self._began_s + self._every_s
 
     def tick(self, text: Callable[[], str]) -> None:
         """Show `text` if the last line is old enough; may be called often."""
@@ -76,6 +77,10 @@ class Ticker:
     def show_step(self, doing: str, done: int, total: int) -> None:
         """Show how much of a step is done, as `tick` does."""
         self.tick(lambda: f"{doing}: {done:,} of {total:,}")
+
+    def show_step_and_time(self, doing: str, done: int, total: int) -> None:
+        """The same, with the seconds since the ticker was made."""
+        self.tick(lambda: f"{doing}: {done:,} of {total:,} ({self._clock() - self._began_s:.0f} s)")
 
     def __enter__(self) -> Self:
         if self._status:

@@ -29,6 +29,11 @@ def record_version(epoch: int, offset: int, generation: int) -> int:
     return ((epoch << _OFFSET_BITS) | offset) << _GENERATION_BITS | generation
 
 
+def epoch_of(version: int) -> int:
+    """The epoch in a version."""
+    return version >> (_OFFSET_BITS + _GENERATION_BITS)
+
+
 def _require(name: str, value: int, largest: int) -> None:
     if not 0 <= value <= largest:
         raise ValueError(f"the {name} of a version must be 0 to {largest}, not {value}")
@@ -42,7 +47,7 @@ class Versioning:
     generation: int = 0
 
     def version_of(self, raw: RawRecord) -> int:
-        """Raises FatalError if a version has no room for the record's offset."""
+        """The version of its output. Raises FatalError if the offset is too large for one."""
         try:
             return record_version(self.epoch, raw.offset, self.generation)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a team would write instead of `enricher index run`: poll, `streaming_bulk`, commit. For the leg `search_index`.
+"""The loop that teams write instead of `enricher index run`, for the leg `search_index`: poll, `streaming_bulk`, commit.
 
     python -m tools.bench.naive_indexer BOOTSTRAP_SERVERS TOPIC URL INDEX RECORDS
 

@@ -16,7 +16,7 @@ from tools.topics import Topics, make_topics
 
 INDEX = "--index"
 SETTINGS = {"ENRICHER_OUTPUT__ARTICLE": "whole"}
-"""For the worker: a record contains its article, so that title and text can be searched."""
+"""Settings of the worker: a record contains its article, so that title and text can be searched."""
 _NAME = "articles"
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = ("LICENSE", "README.md", "enricher", "pyproject.toml")
-"""What is released, as in the images. Setuptools would add tests that cannot run alone."""
+"""The files that are released, as in the images. Setuptools would add tests that cannot run alone."""
 LOCK = "scripts/locked/runtime.txt"
 
 

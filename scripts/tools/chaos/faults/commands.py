@@ -58,7 +58,7 @@ class CommandKilled(Fault):
 
     @abstractmethod
     def check(self) -> Counter[str]:
-        """What is wrong with what it wrote."""
+        """Count what is wrong with what it wrote."""
 
     def apply(self) -> None:
         """Kill it at each request, then let it come to its end although it does not learn how one transaction ended."""

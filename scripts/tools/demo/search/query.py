@@ -1,4 +1,4 @@
-"""What the page asks of the index, and what it learns from the answer. Pure."""
+"""The question that the page asks of the index, and what it learns from the answer. Pure."""
 
 from __future__ import annotations
 
