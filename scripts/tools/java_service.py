@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_state_path
 
+from tools.command_line import NOT_RUNNING
 from tools.kafka.keeper import end, processes_of
 from tools.ports import is_free
 from tools.waiting import wait_until
@@ -66,3 +67,14 @@ class JavaService:
         if wait_until(lambda: is_free(wanted), _CLOSES_S):
             return wanted
         raise self._kind.ERROR(f"port {wanted} is taken; name another with --port, or leave --port out")
+
+
+def print_status(service: JavaService) -> int:
+    """Print whether the server runs and answers; returns the exit code that says so, too."""
+    url = service.url()
+    if url is None:
+        print("not running")
+        return NOT_RUNNING
+    up = service.answers(url)
+    print(f"{'running' if up else 'does not answer'}: {url}")
+    return 0 if up else NOT_RUNNING

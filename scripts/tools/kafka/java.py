@@ -32,7 +32,7 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
 """
-_LOG4J_2 = """\
+LOG4J_2 = """\
 status = error
 appender.console.type = Console
 appender.console.name = console
@@ -85,7 +85,7 @@ class Java:
         """Write the logging configuration; returns the option that names it."""
         old = logs_with_log4j_1(self.version)
         path = folder / ("log4j.properties" if old else "log4j2.properties")
-        path.write_text(_LOG4J_1 if old else _LOG4J_2, encoding="utf-8")
+        path.write_text(_LOG4J_1 if old else LOG4J_2, encoding="utf-8")
         return f"-Dlog4j{'.configuration' if old else '2.configurationFile'}={path.as_uri()}"
 
 

@@ -9,20 +9,12 @@ from pathlib import Path
 
 from tools.archives import ArchiveLock, unpacked
 from tools.java_server import HOST, JavaServer, status_of
+from tools.kafka.java import LOG4J_2
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.opensearch.errors import OpenSearchError
 from tools.ports import free_ports
 
 LOCK_PATH = Path(__file__).with_name("opensearch.lock.toml")
-_LOGGING = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-"""
 _NO_NATIVE_CODE = ("-Djna.nounpack=true", "-Djna.nosys=true", "-Djna.boot.library.path=")
 """OpenSearch refuses to run as root, as containers often do, where its native code tells it the user. All else that this
 code does is to lock memory and to filter system calls, which a node for tests needs not."""
@@ -78,7 +70,7 @@ class OpenSearch(JavaServer):
         self._folder = folder
         config = _config_file(folder).parent
         config.mkdir(exist_ok=True)
-        (config / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+        (config / "log4j2.properties").write_text(LOG4J_2, encoding="utf-8")
         lines = (f"{name}: {value}" for name, value in self._node_settings(folder).items())
         _config_file(folder).write_text("\n".join(lines) + "\n", encoding="utf-8")
         # Its agent, which watches what plugins do, is not attached: a node needs only the classes that it brings.

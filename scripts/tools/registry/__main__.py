@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from tools.archives import ArchiveError, ArchiveLock, unpacked
-from tools.command_line import NOT_RUNNING, remark, run
-from tools.java_service import JavaService
+from tools.command_line import remark, run
+from tools.java_service import JavaService, print_status
 from tools.kafka.errors import ClusterError
 from tools.registry.errors import RegistryError
 from tools.registry.server import LOCK_PATH, Registry
@@ -65,15 +65,7 @@ def stop(
 @app.command()
 def status(data: Data = None) -> None:
     """Tell whether the registry runs and answers: exit code 0 if so, 3 if not."""
-    service = JavaService(Registry, data)
-    url = service.url()
-    if url is None:
-        print("not running")
-        raise typer.Exit(NOT_RUNNING)
-    up = service.answers(url)
-    print(f"{'running' if up else 'does not answer'}: {url}")
-    if not up:
-        raise typer.Exit(NOT_RUNNING)
+    raise typer.Exit(print_status(JavaService(Registry, data)))
 
 
 @app.command()
