@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.25
 _REPEAT_S = 60.0
-_DOING = "writing to the search index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class BulkWriter:
         """One request; returns what must be sent again, and what is refused."""
         began_s = time.monotonic()
         try:
-            with self._guard(_DOING, 2 * self._settings.request_timeout_s + _REPEAT_S):
+            with self._guard("writing to the search index", 2 * self._settings.request_timeout_s + _REPEAT_S):
                 reply = self._index.bulk(lines_of(part))
         except SearchUnavailable as error:
             return self._again(part, "no_answer", str(error)), []
@@ -134,7 +133,7 @@ class BulkWriter:
         if is_busy:
             self.size.note_busy(len(part))
         try:
-            raise_failure(reply, _DOING)
+            raise_failure(reply, "writing to the search index")
         except SearchUnavailable as error:
             return self._again(part, "busy" if is_busy else "failed", str(error))
 

@@ -190,14 +190,17 @@ def test_the_client_is_woken_once_per_interval() -> None:
 
 @pytest.mark.broker
 def test_a_newcomer_gets_its_partitions_in_the_second_rebalance(topics: Topics) -> None:
-    """The owner gives up two of four partitions in one step; the newcomer gets nothing first, then both."""
+    """The owner gives up two of four partitions in one step; the newcomer gets both in one step, and nothing before.
+
+    Whether it hears of its first, empty assignment depends on how soon the second rebalance begins.
+    """
     config = config_for(topics)
     owner, diary = opened(config)
     newcomer, other = KafkaSource(replace(config, instance="worker-1")), Diary()
     newcomer.open(other)
     poll_until(owner, lambda: not newcomer.poll(10, 0.05) and len(other.owned) == 2)
     assert [2] == [len(partitions) for kind, partitions in diary.events if kind == "revoked"]
-    assert [0, 2] == [len(partitions) for kind, partitions in other.events if kind == "assigned"]
+    assert [2] == [len(partitions) for kind, partitions in other.events if kind == "assigned" and partitions]
     owner.close()
     newcomer.close()
 

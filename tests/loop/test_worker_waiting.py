@@ -12,6 +12,7 @@ from loop.world import LIMITS, LONG, RULES, SHORT, Process, World
 
 from enricher.errors import Stalled
 from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.records import Release
 from enricher.worker.rules.load import Load
 
 
@@ -169,6 +170,24 @@ def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
     world.put(*[SHORT] * 300)
     world.steps(process, until=world.done)
     assert world.clock() > 2
+
+
+def test_a_transaction_that_waits_for_the_brokers_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device and the tokenizer have long finished what they had when it began: nobody has collected it yet."""
+    world = World()
+    process = started(world)
+    publish, waited = process.sink.publish, list[int]()
+
+    def wait_and_publish(release: Release) -> object:
+        waited.append(process.engine.busy + process.tokenizer.busy)
+        world.clock.sleep(LIMITS.engine_timeout_s + 1)
+        return publish(release)
+
+    monkeypatch.setattr(process.sink, "publish", wait_and_publish)
+    for index in range(40):
+        world.clock.after(index * LIMITS.engine_timeout_s / 10, lambda: world.put(SHORT, LONG))
+    world.steps(process, until=lambda: len(world.outputs()) == 80)
+    assert any(waited)
 
 
 @pytest.mark.parametrize("pool", ["tokenizer", "engine"])

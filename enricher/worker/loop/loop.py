@@ -111,16 +111,17 @@ class Worker:
             worked |= self._prepare()
             worked |= self._collect()
             worked |= self._dispatch()
+            # Before the transaction: what finishes while it waits for brokers is collected in the next turn.
+            self.pacing.check_progress()
             worked |= self._publish()
         except TransactionTrouble as trouble:
             self._recover(trouble)
         else:
-            self.pacing.check_progress()
             if not worked:
                 self.recovery.idle()
-            if not worked and not self.pacing.waits_in_poll:
-                with self.pacing.waiting():
-                    self.wakeup.wait(self.pacing.wait_s())
+                if not self.pacing.waits_in_poll:
+                    with self.pacing.waiting():
+                        self.wakeup.wait(self.pacing.wait_s())
 
     def stop(self) -> None:
         """Ask the loop to drain and end. Safe in a signal handler."""
