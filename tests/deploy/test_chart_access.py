@@ -21,7 +21,7 @@ from deploy.chart_rendering import (
 
 from deploy.chart.generator.layout import CHART, ROOT
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, pytest.mark.slow]
 
 SASL: Object = {"enabled": True, "existingSecret": "user"}
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, pytest.mark.slow]
 
 
 def test_one_gpu_per_pod() -> None:

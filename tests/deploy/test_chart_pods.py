@@ -24,7 +24,7 @@ from deploy.chart.generator.layout import CHART
 from enricher.cli import app
 from enricher.worker.settings import Settings, TaskSettings, load_settings
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, pytest.mark.slow]
 
 each_option = pytest.mark.parametrize("rendered_from", CI_FILES, ids=lambda path: path.stem)
 

@@ -33,7 +33,7 @@ from deploy.chart.generator.layout import CHART
 from enricher.cli import app
 from tools.cluster import found, missing
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, pytest.mark.slow]
 
 SCHEMAS = Path(__file__).parent / "schemas"
 CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "PrometheusRule", "KafkaTopic", "KafkaUser"}

@@ -25,7 +25,7 @@ from enricher.cli import app
 from enricher.operate.scaling.policy import Rules
 from enricher.operate.scaling.trigger import Trigger
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, pytest.mark.slow]
 
 KEDA: Object = {"autoscaling": {"mode": "keda"}}
 HPA: Object = {"autoscaling": {"mode": "hpa"}}
