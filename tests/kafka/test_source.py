@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
+from kafka.clients import CLOSING, Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, transaction
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
@@ -109,6 +109,30 @@ def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
     assert diary.owned.isdisjoint(other.owned)
     first.close()
     second.close()
+
+
+def test_what_leaves_is_known_until_the_listener_has_published_once_more(topics: Topics) -> None:
+    """Its last transaction commits the ends of idle partitions, with their starts; afterwards nothing is known of them."""
+    config = config_for(topics)
+    for number in range(4):
+        publish_in_a_transaction(topics, number, commit=True)
+    first, diary = opened(config)
+    records_of(first, 4 * 3)
+    poll_until(first, lambda: len(first.positions(diary.owned)) == 4)
+    seen: dict[Partition, tuple[object, object]] = {}
+
+    def look(partitions: Sequence[Partition]) -> None:
+        positions = first.positions(partitions)
+        seen.update({each: (positions.get(each), first.start_of(each)) for each in partitions})
+
+    diary.on_revoked = look
+    second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
+    CLOSING.callback(second.close)
+    second.open(other)
+    poll_both(first, second, lambda: len(other.owned) == 2)
+    assert set(seen) == other.owned
+    assert all(position == 4 and start is not None for position, start in seen.values())
+    assert {} == first.positions(other.owned)
 
 
 def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:

@@ -52,9 +52,9 @@ class Rebalances:
         """When this member joined again last."""
         self._topics: list[str] = []
         self._callbacks: dict[str, _Callback] = {
-            "on_assign": self._callback(self._add, self._listener.assigned),
-            "on_revoke": self._callback(self._remove, self._listener.revoked),
-            "on_lost": self._callback(self._remove, self._listener.lost),
+            "on_assign": self._callback(self._assigned),
+            "on_revoke": self._callback(self._gone(listener.revoked)),
+            "on_lost": self._callback(self._gone(listener.lost)),
         }
 
     def subscribe(self, consumer: Consumer, topic: str) -> None:
@@ -80,21 +80,34 @@ class Rebalances:
 
     # ---- inside
 
-    def _callback(
-        self,
-        change: Callable[[Consumer, list[TopicPartition]], None],
-        tell: Callable[[Sequence[Partition]], None],
-    ) -> _Callback:
+    def _callback(self, handle: _Callback) -> _Callback:
         def callback(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             if self._over:
                 return
             try:
-                change(consumer, partitions)
-                tell([ours(tp) for tp in partitions])
+                handle(consumer, partitions)
             except Exception as error:  # noqa: BLE001  raised again by check()
                 self._raised = self._raised or error  # the first may be fatal, and the cause of the later ones
 
         return callback
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._add(consumer, partitions)
+        self._listener.assigned([ours(tp) for tp in partitions])
+
+    def _gone(self, tell: Callable[[Sequence[Partition]], None]) -> _Callback:
+        """Handle partitions that leave. The listener's last transaction asks what the assignment knows of them."""
+
+        def gone(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            removed = [ours(tp) for tp in partitions]
+            self._is_first()
+            try:
+                tell(removed)
+            finally:
+                self._assignment.remove(removed)
+                self._removed.update(removed)
+
+        return gone
 
     def _add(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         first = self._is_first()
@@ -105,12 +118,6 @@ class Rebalances:
         if back := self._removed.intersection(map(ours, partitions)):
             message = f"{names_of(sorted(back))} left and came back within one poll: their records may be mixed up"
             self._raised = self._raised or TransactionTrouble(message)
-
-    def _remove(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        removed = [ours(tp) for tp in partitions]
-        self._is_first()
-        self._assignment.remove(removed)
-        self._removed.update(removed)
 
     def _is_first(self) -> bool:
         """Whether this rebalance is the first for a while, and not our own doing. Notes it."""
