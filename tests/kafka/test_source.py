@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from kafka.clients import CLOSING, Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
+from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, transaction
+from support.closing import CLOSING
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
