@@ -44,7 +44,7 @@ with _exiting_on_ctrl_c():
     from typer.core import TyperCommand, TyperGroup
     from typer.main import get_command
 
-    from enricher.commands import COMMANDS, help_of
+    from enricher.commands import COMMANDS, help_of, unwrap
     from enricher.errors import FatalError
     from enricher.worker.runtime.watchdog import ProcessTimer
     from enricher.worker.telemetry import logs
@@ -101,7 +101,7 @@ class _LazyCommand(TyperCommand):
         with _exiting_on_ctrl_c():
             function = resolve_name(self._target)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(self.name, cls=_Command)(function)
+        alone.command(self.name, cls=_Command, help=unwrap(function.__doc__))(function)
         return get_command(alone).make_context(info_name, args, parent, **extra)
 
 
@@ -141,7 +141,7 @@ for _name, _help in (
     ("dead-letters", "Count dead letters, show one, send them back to the input topic exactly once."),
     ("index", "Write the records into OpenSearch or Elasticsearch, and check that the index is right."),
     ("schemas", "Register the schema of records, and check how schemas change."),
-    ("model", "Prepare a model folder, check a precision, look inside a model, tune batches."),
+    ("model", "Prepare, check, evaluate, compare, inspect and tune models."),
 ):
     app.add_typer(typer.Typer(), name=_name, help=_help, cls=_LazyGroup, no_args_is_help=True)
 

@@ -52,4 +52,9 @@ def help_of(target: str) -> str:
     module, _, function = target.partition(":")
     source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
     docstring = source.partition(f"\ndef {function}(")[2].split('"""')[1]
-    return " ".join(docstring.partition("\n\n")[0].split())
+    return unwrap(docstring.partition("\n\n")[0])
+
+
+def unwrap(docstring: str) -> str:
+    """Join the lines of each paragraph, because help would keep their ends in a narrow terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in docstring.split("\n\n"))

@@ -13,6 +13,8 @@ from pathlib import Path
 import yaml
 from support.offenders import assert_none
 
+from enricher.commands import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
 MAX_README_LINES = 100
@@ -140,6 +142,13 @@ def test_commands_and_exit_codes_are_those_of_the_program() -> None:
     commands = re.findall(r"^[^\w-]*([a-z][a-z-]*) {2,}", listed, re.MULTILINE)
     assert set(re.findall(r"^\| `enricher ([a-z][a-z-]*)", page, re.MULTILINE)) == set(commands) != set()
     assert set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) == set(re.findall(r"\b\d+\b", codes)) != set()
+
+
+def test_every_command_of_a_group_is_on_some_page() -> None:
+    """By its whole name, such as `enricher topics create`."""
+    text = "\n".join(path.read_text("utf-8") for path in pages())
+    whole = {f"{group} {name}" for group, names in COMMANDS.items() if group != "enricher" for name in names}
+    assert set() == {each for each in whole if f"enricher {each}" not in text} != whole
 
 
 def test_the_calls_that_one_article_takes_are_in_the_code() -> None:

@@ -1,1 +1,1 @@
-"""The model workshop, `enricher model`: prepare a folder, check a precision, calibrate int8, inspect, tune."""
+"""The model workshop, `enricher model`: prepare, check, evaluate, compare, inspect and tune models."""

@@ -130,7 +130,7 @@ def model_prepare(  # noqa: PLR0913  the options of the command
         variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
     path = out.absolute()
-    needs_task = KINDS[original.head.kind].needs_task
+    needs_task = not KINDS[original.head.kind].serves_alone
     setting = f'source = "{path}"' if needs_task else f"ENRICHER_MODEL__SOURCE={quote(str(path))}"
     where = "in [tasks.NAME]: " if needs_task else ""
     console.print(f"{out}: {variant.name} on {request.device}. To run it: {where}{setting}", markup=False)

@@ -89,7 +89,7 @@ def print_passes(shown: dict[str, Any]) -> None:
         models.add_row(
             escape(each["name"]),
             each["kind"],
-            escape(KINDS[each["kind"]].finds(each)),
+            escape(KINDS[each["kind"]].in_words(each)),
             each["digest"][:12],
             each["encoder_digest"][:12],
         )

@@ -45,7 +45,7 @@ def test_a_folder_for_regression_gives_one_number(tmp_path: Path) -> None:
     """Its only label is named by nobody; a head with several numbers is refused, with what to do."""
     head = Checkpoint.open(folder_of("bert", tmp_path / "one")).head
     assert ("regression", (), "first", 1) == (head.kind, head.labels, head.reads, head.dimensions)
-    assert "a number" == KINDS["regression"].finds({})
+    assert "a number" == KINDS["regression"].in_words({})
     several = folder_of("bert", tmp_path / "two", id2label={"0": "a", "1": "b"})
     with pytest.raises(ModelError, match=r"it has 2 labels: a head with one number is supported\. Choose"):
         Checkpoint.open(several)

@@ -36,13 +36,13 @@ class CountHead(Head):
         return files.config.get("problem_type") == "count"
 
     @classmethod
-    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
         """The first hidden state of a window; its values are not read."""
         width = files.config["hidden_size"]
         return HeadSpec(cls.kind, (), multi_label=False, reads="first", normalised=False, dimensions=width), ()
 
     @classmethod
-    def finds(cls, facts: Mapping[str, Any]) -> str:
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
         """The same for all."""
         del facts
         return "how many tokens there are"

@@ -22,14 +22,14 @@ def test_a_line_says_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
     """Place and reason, nothing of the value; other outcomes have no line."""
     letter = DeadLetter("decode", "InvalidArticle", "body is missing")
     log_dead_letters([ticket(7, Tombstone()), ticket(8, letter)], {})
-    assert ["dead letter: articles-3, offset 8: body is missing (InvalidArticle, decode)"] == caplog.messages
+    assert ["dead letter: articles[3] offset 8: body is missing (InvalidArticle, decode)"] == caplog.messages
 
 
 def test_a_dead_letter_that_was_written_instead_of_a_record_has_a_line(caplog: pytest.LogCaptureFixture) -> None:
     """The log says what the topic has, not what the ticket says."""
     large = ticket(9, Tombstone())
     log_dead_letters([large], {large: DeadLetter("publish", "OutputTooLarge", "6041 bytes")})
-    assert ["dead letter: articles-3, offset 9: 6041 bytes (OutputTooLarge, publish)"] == caplog.messages
+    assert ["dead letter: articles[3] offset 9: 6041 bytes (OutputTooLarge, publish)"] == caplog.messages
 
 
 def test_a_flood_of_them_is_not_a_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

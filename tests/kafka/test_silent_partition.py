@@ -82,7 +82,7 @@ def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
     backlog(topics, count)
     caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.turns")
     records = read_slowly(source, count, 40)
-    assert "alone for a moment" in caplog.text
+    assert "for a moment: nothing came of it" in caplog.text
     for number in range(4):
         assert list(range(count // 4)) == [record.offset for record in records if record.partition.number == number]
 

@@ -48,7 +48,7 @@ def failures(queue: Queue, status: int, *, until_s: float, now_s: float = 0.0) -
     while (next_s := queue.next_s()) is not None and next_s <= until_s:
         now_s = max(now_s, next_s)
         for wanted in queue.next(now_s):
-            if queue.is_given_up(wanted, status, now_s):
+            if queue.blame(wanted, status, now_s):
                 queue.refused(wanted, now_s)
                 yield now_s, wanted
             else:
@@ -216,7 +216,7 @@ def test_an_id_that_fails_for_long_while_others_are_answered_is_given_up() -> No
     assert PATIENCE.give_up_s <= given_up_s <= PATIENCE.give_up_s + PATIENCE.retry_max_s
     assert ref(1) == wanted.reference
     queue.add(ref(1), given_up_s + 30)
-    assert queue.is_given_up(only(queue, given_up_s + 30), 403, given_up_s + 30)
+    assert queue.blame(only(queue, given_up_s + 30), 403, given_up_s + 30)
 
 
 def test_in_an_outage_no_id_is_given_up_and_the_time_of_an_outage_does_not_count() -> None:
@@ -250,7 +250,7 @@ def test_one_that_recovers_gives_the_others_that_fail_as_it_did_all_the_time_aga
     assert 1 == len([*failures(queue, 403, until_s=400.0)])
     queue.add(ref(2), 400.0)
     wanted = only(queue, 400.0)
-    assert not queue.is_given_up(wanted, 403, 400.0)
+    assert not queue.blame(wanted, 403, 400.0)
     queue.found(wanted)
     queue.add(ref(3), 401.0)
     assert [] == [*failures(queue, 403, until_s=600.0, now_s=401.0)]

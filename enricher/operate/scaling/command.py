@@ -32,7 +32,7 @@ def scaler(  # noqa: PLR0913  one for each option
     ] = _RULES.target_age_s,
     catch_up_s: Annotated[
         float,
-        typer.Option(min=1, help="Seconds within which overdue records shall be processed: more needs fewer workers."),
+        typer.Option(min=1, help="Seconds in which a backlog is to be worked off; a longer time needs fewer workers."),
     ] = _RULES.catch_up_s,
     max_workers: Annotated[
         int | None,

@@ -1,6 +1,6 @@
-"""Describes the cluster and its topics for the commands, and creates topics. The worker does not use it.
+"""Describes the cluster and its topics, and creates topics; changes and deletes nothing that exists.
 
-Never changes or deletes anything. What the answers mean is decided in `enricher.commands`.
+The worker does not use it. The commands judge the answers.
 """
 
 from __future__ import annotations

@@ -143,6 +143,6 @@ def least_score_of(tasks: Tasks) -> LeastScore:
 
     def least_score(finding: Mapping[str, Any]) -> float:
         head = heads.get(finding["task"]) if "task" in finding else of_entities
-        return head.least_score(finding["label"]) if head else 0.0
+        return head.least_score(finding.get("label", "")) if head else 0.0
 
     return least_score

@@ -19,7 +19,8 @@ _VECTOR_TOLERANCE = 0.045
 _SMALLEST_FLOAT32 = 2.0**-149
 """A number this small and its shortest text differ by up to half of it."""
 
-_LISTS = ("classifications", "embeddings", "tasks")
+LISTS = ("classifications", "embeddings", "tasks")
+"""The lists that only records of workers with tasks have."""
 REGRESSIONS = "regressions"
 """Listed by records of workers with a task of this kind only."""
 _BEYOND_FLOAT32 = 2.0**128 - 2.0**103
@@ -28,11 +29,11 @@ _BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 
 def is_consistent(document: Document) -> bool:
     """Whether names, scores, vectors and coverage fit together. A record without tasks has none of these."""
-    present = [name for name in (*_LISTS, REGRESSIONS) if name in document]
+    present = [name for name in (*LISTS, REGRESSIONS) if name in document]
     try:
         if not present:
             return not any("task" in entity for entity in document.get("entities", ()))
-        expected = {*_LISTS} | ({REGRESSIONS} if has_regressions(document) else set())
+        expected = {*LISTS} | ({REGRESSIONS} if has_regressions(document) else set())
         return {*present} == expected and len(document["tasks"]) > 0 and _agrees(document, document["tasks"])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return False  # a field is missing or has another type

@@ -1,6 +1,6 @@
 """Input without Kafka: a file of JSON lines as one partition, whose offsets are its line numbers from 0.
 
-Blank lines have a number but no record, so offsets have gaps, as in Kafka. The codec decodes the lines.
+Blank lines have a number but no record, so offsets have gaps, as in Kafka. `articles.reader` reads the articles in them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ClassHead(Head):
         return files.architecture.endswith(ARCHITECTURE)
 
     @classmethod
-    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
         """The classes, and whether several may hold."""
         problem_type, labels = files.config.get("problem_type"), names_by_id(files.config)
         several = problem_type == _SEVERAL
@@ -69,7 +69,7 @@ class ClassHead(Head):
         return {"multi_label": spec.multi_label}
 
     @classmethod
-    def finds(cls, facts: Mapping[str, Any]) -> str:
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
         """The classes."""
         return ", ".join(facts["labels"]) + (" (several may hold)" if facts["multi_label"] else "")
 

@@ -64,12 +64,12 @@ def decode_entities(
     entities: list[Entity] = []
     places, labels, scores = _mark(answers, scheme)
     first = begin = 0
-    for part in tokens.fields:
-        stop = first + len(part.ids)
+    for field in tokens.fields:
+        stop = first + len(field.ids)
         end = bisect_left(places, stop, begin)
         if begin < end:
             marked = zip(places[begin:end], labels[begin:end], scores[begin:end], strict=True)
-            entities += _entities(article.text(part.name), part, _runs(part, first, marked, scheme))
+            entities += _entities(article.text(field.name), field, _runs(field, first, marked, scheme))
         first, begin = stop, end
     return entities
 

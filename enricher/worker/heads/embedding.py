@@ -57,7 +57,7 @@ class EmbeddingHead(Head):
         return "Classification" not in files.architecture and (files.has(MODULES_FILE) or files.has(POOLING_FILE))
 
     @classmethod
-    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
         """The pooling. Raises ModelError if vectors would differ from sentence-transformers'."""
         width = files.config.get("hidden_size", files.config.get("dim"))
         pooling_file, normalised = _modules(files)
@@ -80,7 +80,7 @@ class EmbeddingHead(Head):
         return {"pooling": _READ_AS[spec.reads], "dimensions": spec.dimensions, "normalised": spec.normalised}
 
     @classmethod
-    def finds(cls, facts: Mapping[str, Any]) -> str:
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
         """The same in words."""
         normalised = ", normalised" if facts["normalised"] else ""
         return f"vectors of {facts['dimensions']}, {facts['pooling']}{normalised}"

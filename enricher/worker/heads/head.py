@@ -1,8 +1,11 @@
 """The answers of a kind of head to everything that asks: one subclass of `Head` per kind, in a file of its own.
 
-Nothing else switches over kinds. An instance is the head of one task: it turns the answers for an article's windows into
-what the article's record says. The class knows how such findings are kept, written, read again and shown, what a checkpoint
-of the kind looks like, and which settings it takes.
+The worker asks these and does not switch over kinds, except for entities, which every record has. Outside the worker,
+`verify`, the index template, the gate's yardsticks and `workshop/scores.py` have an entry per kind.
+
+An instance is the head of one task: it turns the answers for an article's windows into what the article's record says. The
+class knows how such findings are kept, written, read again and shown, what a checkpoint of the kind looks like, and which
+settings it takes.
 """
 
 from __future__ import annotations
@@ -52,8 +55,8 @@ class Head(ABC):
     """True if a record names the model of such a task, if one ran, before those of other kinds."""
     labelled: ClassVar[bool] = False
     """True if findings have a `label`, whose frequency telemetry counts."""
-    needs_task: ClassVar[bool] = True
-    """False if a worker without tasks in its settings can serve such a model."""
+    serves_alone: ClassVar[bool] = False
+    """True if a worker can serve such a model without tasks in its settings."""
     compares: ClassVar[bool] = True
     """True if the quality gate compares reduced precisions with fp32. Else only fp32 serves."""
     calibrates: ClassVar[bool] = False
@@ -68,8 +71,11 @@ class Head(ABC):
 
     @classmethod
     @abstractmethod
-    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
-        """The head, and the files beside config.json that say so. Raises ModelError if it is not one that we build."""
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+        """Read the head, and name the files beside config.json that say so.
+
+        Raises ModelError if it is not one that we build.
+        """
 
     @classmethod
     def facts(cls, spec: HeadSpec) -> Mapping[str, Any]:
@@ -79,8 +85,8 @@ class Head(ABC):
 
     @classmethod
     @abstractmethod
-    def finds(cls, facts: Mapping[str, Any]) -> str:
-        """The findings of the model in a few words. `facts`: its labels, and what `facts` gives."""
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
+        """The findings of such a model in a few words, for `model inspect`. `facts`: its labels, and what `facts` gives."""
 
     # ---- tasks
 

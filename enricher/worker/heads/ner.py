@@ -42,7 +42,7 @@ class EntityHead(Head):
     every_record: ClassVar[bool] = True
     leads: ClassVar[bool] = True
     labelled: ClassVar[bool] = True
-    needs_task: ClassVar[bool] = False
+    serves_alone: ClassVar[bool] = True
     calibrates: ClassVar[bool] = True
 
     @classmethod
@@ -64,7 +64,7 @@ class EntityHead(Head):
         return files.architecture.endswith(ARCHITECTURE)
 
     @classmethod
-    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
         """The labels, read as IOB2."""
         return cls.spec_of(label_names(names_by_id(files.config))), ()
 
@@ -74,7 +74,7 @@ class EntityHead(Head):
         return HeadSpec(NER, labels, multi_label=False, reads="tokens", normalised=False, dimensions=len(labels))
 
     @classmethod
-    def finds(cls, facts: Mapping[str, Any]) -> str:
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
         """The labels."""
         return ", ".join(facts["labels"])
 

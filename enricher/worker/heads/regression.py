@@ -34,7 +34,7 @@ class RegressionHead(Head):
         return files.architecture.endswith(ARCHITECTURE) and files.config.get("problem_type") == PROBLEM_TYPE
 
     @classmethod
-    def describe(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
         """The only value. Its name in `id2label` says nothing: transformers makes it up."""
         if (labels := len(names_by_id(files.config))) != 1:
             raise ModelError(
@@ -44,7 +44,7 @@ class RegressionHead(Head):
         return HeadSpec(cls.kind, (), multi_label=False, reads="first", normalised=False, dimensions=1), ()
 
     @classmethod
-    def finds(cls, facts: Mapping[str, Any]) -> str:
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
         """The same text for all models."""
         del facts
         return "a number"

@@ -92,8 +92,8 @@ class Isolation:
                 continue
             self._counters.isolations += 1
             log.warning(
-                "%s[%d]: one of the next records may kill the process (offset %d: attempts %d, alone %d): "
-                "taking one record at a time until it is found",
+                "%s[%d]: one of the next records may kill the process (offset %d: %d processes "
+                "ended there, %d of them with this record alone in flight): taking one record at a time until it is found",
                 *partition, start.offset, start.mark.attempts, start.mark.alone,
             )  # fmt: skip
 

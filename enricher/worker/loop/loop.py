@@ -94,7 +94,7 @@ class Worker:
             with self.guard("draining", self.limits.drain_timeout_s + self.limits.stall_timeout_s):
                 self._drain()
         except FatalError as end:
-            if _is_no_records_doing(end):
+            if _no_record_is_the_cause(end):
                 self._take_back_attempts()
             raise
         finally:
@@ -310,7 +310,7 @@ class Worker:
                 closing.callback(close)
 
 
-def _is_no_records_doing(end: FatalError) -> bool:
+def _no_record_is_the_cause(end: FatalError) -> bool:
     """Whether no record can be the cause of this end, and the process may still be able to commit offsets."""
     if isinstance(end, RecoveryExhausted):
         return end.settles

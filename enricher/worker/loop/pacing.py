@@ -192,7 +192,11 @@ class Pacing:
         return self._paused
 
     def may_publish(self) -> bool:
-        """Whether to publish in this turn: if an article is finished and transactions may take the time, or if it is due."""
+        """Whether to publish in this turn.
+
+        If a transaction is due, if something waits for a commit (a suspect partition, a start), or if an article is finished
+        and transactions may take the time.
+        """
         now_s, cadence = self._clock(), self.cadence
         if now_s >= cadence.latest_s or self.attempts.suspects or self._source.waits_for_commit:
             return True

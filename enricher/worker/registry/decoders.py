@@ -37,7 +37,7 @@ class _Refusal:
 
 
 class RegistryDecoders:
-    """Implements `codec.schemas.Decoders` and `worker.ports.Schemas`. Closes its fetcher."""
+    """Implements `articles.schemas.Decoders` and `loop.ports.Schemas`. Closes its fetcher."""
 
     def __init__(self, fetcher: Fetcher, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetcher = fetcher

@@ -272,7 +272,7 @@ class Fetcher:
             blamed = answers and wanted.reference.in_registry and status != _TOO_MANY_REQUESTS
             now_s = self._clock()
             with self._changed:
-                is_given_up = blamed and self._queue.is_given_up(wanted, status, now_s)
+                is_given_up = blamed and self._queue.blame(wanted, status, now_s)
             if is_given_up and not self._answers_each_time():
                 is_given_up = answers = False
             if is_given_up:

@@ -199,10 +199,10 @@ class Queue:
             self._failing.add(wanted.reference)
         self.free_s = max(self.free_s, now_s) + INTERVAL_S
 
-    def is_given_up(self, wanted: Wanted, status: int | None, now_s: float) -> bool:
-        """Blame the id for its failure, since the registry answers about others; True if it has failed for too long.
+    def blame(self, wanted: Wanted, status: int | None, now_s: float) -> bool:
+        """Note that an id failed while the registry answers about others; return True if it has failed for too long.
 
-        So have ids that fail like others that have failed for as long: a stream of them must not take that time for each.
+        Ids that fail in the same way share their time: a stream of new ones must not take it for each.
         """
         limit_s = self._patience.give_up_s
         wanted.blamed += 1

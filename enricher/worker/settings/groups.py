@@ -169,7 +169,10 @@ class WorkerSettings(Group):
         description="Characters of text per call of the tokenizer; a longer article gets a call for itself.",
     )
     publish_interval_ms: float = Field(
-        250.0, ge=0, le=60_000, description="Milliseconds between transactions at most, as under load."
+        250.0,
+        ge=0,
+        le=60_000,
+        description="The longest time from one transaction to the next, in ms; under load it is always this long.",
     )
     publish_share: float = Field(
         1.0,

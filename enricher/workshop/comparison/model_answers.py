@@ -114,7 +114,7 @@ def settings_for(settings: Settings, source: str, kind: str) -> Settings:
     """The settings of a worker that serves this model only, and whose records repeat the article's language."""
     model = settings.model.model_copy(update={"source": source})
     task = TaskSettings(source=source, precision=model.precision)
-    tasks = {_TASK: task} if KINDS[kind].needs_task else {}
+    tasks = {} if KINDS[kind].serves_alone else {_TASK: task}
     output = settings.output.model_copy(update={"article": "metadata"})
     return settings.model_copy(update={"model": model, "tasks": tasks, "output": output})
 

@@ -60,7 +60,7 @@ class Checkpoint:
         config, kind = read_encoder(folder)
         file_of = _weight_files(folder, config.architectures[0])
         index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
-        head, described_in = kind.describe(head_files(folder, config.architectures[0], config.model_dump()))
+        head, described_in = kind.read_spec(head_files(folder, config.architectures[0], config.model_dump()))
         described = (folder / name for name in described_in)
         files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described)
         opened = cls(folder, config, head, files, digest_of(folder, files), file_of)

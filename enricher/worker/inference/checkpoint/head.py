@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def require_ner(checkpoint: Checkpoint) -> Checkpoint:
     """The same checkpoint. Raises ModelError unless it finds entities: for what only makes sense then."""
-    if not KINDS[checkpoint.head.kind].needs_task:
+    if KINDS[checkpoint.head.kind].serves_alone:
         return checkpoint
     raise ModelError(
         f"{checkpoint.folder}: its head is for {checkpoint.head.kind}, and token classification (ner) is needed here. "

@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -52,9 +53,9 @@ class Rebalances:
         """When this member joined again last."""
         self._topics: list[str] = []
         self._callbacks: dict[str, _Callback] = {
-            "on_assign": self._callback(self._assigned),
-            "on_revoke": self._callback(self._gone(listener.revoked)),
-            "on_lost": self._callback(self._gone(listener.lost)),
+            "on_assign": self._callback(self._add),
+            "on_revoke": self._callback(partial(self._remove, listener.revoked)),
+            "on_lost": self._callback(partial(self._remove, listener.lost)),
         }
 
     def subscribe(self, consumer: Consumer, topic: str) -> None:
@@ -91,24 +92,6 @@ class Rebalances:
 
         return callback
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._add(consumer, partitions)
-        self._listener.assigned([ours(tp) for tp in partitions])
-
-    def _gone(self, tell: Callable[[Sequence[Partition]], None]) -> _Callback:
-        """Handle partitions that leave. The listener's last transaction asks what the assignment knows of them."""
-
-        def gone(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            removed = [ours(tp) for tp in partitions]
-            self._is_first()
-            try:
-                tell(removed)
-            finally:
-                self._assignment.remove(removed)
-                self._removed.update(removed)
-
-        return gone
-
     def _add(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         first = self._is_first()
         # A client that gets a subscription while it is closed aborts the process.
@@ -118,6 +101,21 @@ class Rebalances:
         if back := self._removed.intersection(map(ours, partitions)):
             message = f"{names_of(sorted(back))} left and came back within one poll: their records may be mixed up"
             self._raised = self._raised or TransactionTrouble(message)
+        self._listener.assigned([ours(tp) for tp in partitions])
+
+    def _remove(
+        self,
+        tell: Callable[[Sequence[Partition]], None],
+        _consumer: Consumer,
+        partitions: list[TopicPartition],
+    ) -> None:
+        removed = [ours(tp) for tp in partitions]
+        self._is_first()
+        try:
+            tell(removed)  # it makes a last transaction, and asks what the assignment knows of them
+        finally:
+            self._assignment.remove(removed)
+            self._removed.update(removed)
 
     def _is_first(self) -> bool:
         """Whether this rebalance is the first for a while, and not our own doing. Notes it."""

@@ -48,7 +48,8 @@ class Turns:
             self._partitions.give_turn(overdue, now_s, renewed=bool(aside))
             if aside:
                 log.info(
-                    "reading %s alone for a moment: nothing came of it beside a backlog", names_of(sorted(overdue))
+                    "reading only %s for a moment: nothing came of it while other partitions had a backlog",
+                    names_of(sorted(overdue)),
                 )
                 for partition in aside:
                     self._partitions[partition].set_aside()

@@ -177,7 +177,11 @@ class TopicWatch:
         described = {topic: future.result() for topic, future in answers.items()}
         counts = {topic: len(description.partitions) for topic, description in described.items()}
         if self.partitions and counts != self.partitions:
-            log.warning("the topics have %s partitions, before %s", _counts_text(counts), _counts_text(self.partitions))
+            log.warning(
+                "the numbers of partitions changed: now %s, before %s",
+                _counts_text(counts),
+                _counts_text(self.partitions),
+            )
         self.partitions = counts
         return topic_id_text(described[self._config.input_topic].topic_id)
 
@@ -218,7 +222,7 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 
 def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) -> None:
-    """Raise SettingsError if an output topic has fewer partitions than the input and the settings do not allow it."""
+    """Raise SettingsError if an output topic has fewer partitions than the input, unless `allow_fewer_partitions` is set."""
     wanted = counts[config.input_topic]
     fewer = {topic: count for topic, count in counts.items() if count < wanted}
     if fewer and not config.allow_fewer_partitions:

@@ -161,7 +161,9 @@ class TransactionalSink:
             except StaleGeneration as stale:
                 self._source.await_newer_generation(stale)
                 self._counters.transactions_repeated += 1
-                log.info("a rebalance met a transaction, which is made once more: %s", stale)
+                log.info(
+                    "the group was rebalanced during a transaction, which was aborted and is made again: %s", stale
+                )
         return self._run_once(producer, release)
 
     def _run_once(self, producer: Producer, release: Release) -> Transaction:
@@ -235,4 +237,4 @@ def log_dead_letters(tickets: Sequence[Ticket], substitutes: Mapping[Ticket, Dea
         if isinstance(letter, DeadLetter):
             place, reason = ticket.raw.partition, letter.message[:_REASON_CHARS]
             at = (place.topic, place.number, ticket.raw.offset)
-            log.warning("dead letter: %s-%d, offset %d: %s (%s, %s)", *at, reason, letter.error_type, letter.stage)
+            log.warning("dead letter: %s[%d] offset %d: %s (%s, %s)", *at, reason, letter.error_type, letter.stage)
