@@ -25,6 +25,7 @@ LONG = {
     "ChildFrozen",  # tests/health/test_health_frozen.py has the parent
     "TransactionCoordinatorKilled",  # LeaderKilled ends a broker that has all roles for some partitions
     "GroupCoordinatorKilled",
+    "RollingRestart",
     "CoordinatorGoneWhileIdle",  # test_coordinator_gone.py has it
 }
 """Kinds that only `test_faults.py` has, which is long."""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tools.kafka.class_archive import ClassArchive
 from tools.kafka.errors import ClusterError
 from tools.kafka.jars import JarLock, class_path, default_folder
 from tools.kafka.java import Java
@@ -39,6 +40,7 @@ class Cluster:
     `listeners`: further listeners of each node, by name with their protocol (`{"TLS": "SSL"}`), on free ports; their
     certificates and users are in `properties`, their addresses in `address_of`.
     `advertised`: for a further listener, the port that each node advertises to clients: a proxy's.
+    `archive`: the archive of classes to use or to record; by default that of the version, if there is one.
 
     The nodes end with this process, however it ends, unless `detach` is called.
     Raises `ClusterError` if Kafka cannot be fetched, started or reached.
@@ -54,6 +56,7 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
         advertised: Mapping[str, Sequence[int]] | None = None,
+        archive: ClassArchive | None = None,
     ) -> None:
         if nodes not in {1, 3}:
             raise ClusterError(f"a cluster has 1 or 3 nodes, not {nodes}")
@@ -65,6 +68,7 @@ class Cluster:
         self._properties = properties or {}
         self._listeners = listeners or {}
         self._advertised = advertised or {}
+        self._archive = archive
         self._ports_of: dict[str, list[int]] = {}
         self._zookeeper: ZooKeeper | None = None
 
@@ -130,7 +134,8 @@ class Cluster:
 
     def _make_nodes(self, folder: Path) -> None:
         lock = JarLock.read(self.version)
-        java = Java(self.version, class_path(lock, default_folder(lock)))
+        jars = default_folder(lock)
+        java = Java(self.version, class_path(lock, jars), self._archive or ClassArchive(jars))
         controllers, clients = self._choose_ports()
         made = []
         for index, (node_id, port) in enumerate(zip(controllers, clients, strict=True)):

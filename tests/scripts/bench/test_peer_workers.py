@@ -94,6 +94,7 @@ def settings_of_topics(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Topic
     return topics
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_djl_writes_the_records_of_the_peer_in_python(
     folder: Path, expected: Records, settings_of_topics: Topics, tmp_path: Path

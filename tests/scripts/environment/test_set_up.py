@@ -143,6 +143,7 @@ def everything(version: str) -> list[object]:
     return [{**ENRICHER, "both": version, "large-engine": "1.0", "tool": version}, "large"]
 
 
+@pytest.mark.long
 def test_everything_completes_what_the_demo_installed(repository: Repository) -> None:
     """The demo has its own packages; the next script adds the rest to the same .venv, and the demo runs with that."""
     repository.choose("1.0")
@@ -178,6 +179,7 @@ def test_a_second_set_up_waits_for_the_first(repository: Repository) -> None:
     assert (everything("3.0"), "") == ended(second)
 
 
+@pytest.mark.long
 def test_an_interrupted_set_up_is_repeated_from_the_beginning(repository: Repository) -> None:
     """Nothing of a .venv is trusted whose set-up was killed."""
     repository.choose("4.0", held=True)
@@ -205,6 +207,7 @@ def test_a_set_up_goes_on_without_its_script(repository: Repository) -> None:
     assert (everything("5.0"), "") == ended(following)
 
 
+@pytest.mark.long
 def test_pip_installs_where_uv_cannot(repository: Repository) -> None:
     """With the same lock, from the beginning, after saying why."""
     repository.choose("6.0")
