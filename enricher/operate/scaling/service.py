@@ -188,7 +188,7 @@ class _Messages:
 
     def __init__(self) -> None:
         self._awaited: dict[asyncio.Timeout, None] = {}
-        """Oldest first."""
+        """Oldest first: a dictionary keeps the order of what is put in, and forgets from anywhere."""
 
     async def of(self, requests: Requests, context: Any) -> Request:  # noqa: ANN401  gRPC has no types
         """The message of a call, which is aborted if none comes."""

@@ -111,7 +111,7 @@ class Run(Iterator[Answer[Written]], Generic[Item, Written]):
             log.warning("the worker did not end within %g s and is left behind", close_s)
 
     def _work(self) -> None:
-        """Build the worker and run it: all its threads are started here, where Ctrl-C cannot come in between."""
+        """Build the worker and run it, in this thread, because Ctrl-C interrupts only the main one."""
         try:
             exchange, watchdog = self._exchange, Watchdog(lambda message: self._fail(Stalled(message)))
             sink = HandingSink(self._write, exchange.hand_over, committed=exchange.note_committed)

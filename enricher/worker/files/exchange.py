@@ -102,8 +102,8 @@ class Exchange(FiniteSource, Generic[Written]):
         self._record_bytes = 0
         self._answers: deque[Answer[Written]] = deque()
         self._refused: deque[Answer[Written]] = deque()
-        self._put = self._taken = 0
-        """The offsets of the next record and of the next answer."""
+        self._next_put = self._next_taken = 0
+        """The offsets of the record that is put in next, and of the answer that is taken next."""
         self._last = False
         """Whether no more records will be put in."""
         self._over = False
@@ -126,15 +126,15 @@ class Exchange(FiniteSource, Generic[Written]):
     def put(self, value: bytes) -> None:
         """Give the worker a record. Never blocks."""
         with self._changed:
-            self._records.append(RawRecord(self.partition, self._put, key=None, value=value))
+            self._records.append(RawRecord(self.partition, self._next_put, key=None, value=value))
             self._record_bytes += len(value)
-            self._put += 1
+            self._next_put += 1
             self._changed.notify_all()
 
     def refuse(self, letter: DeadLetter) -> None:
         """Answer the next record without the worker; its answer comes in its place."""
-        self._refused.append(Answer(self._put, letter))
-        self._put += 1
+        self._refused.append(Answer(self._next_put, letter))
+        self._next_put += 1
 
     def end(self) -> None:
         """Note that no more records follow."""
@@ -145,10 +145,10 @@ class Exchange(FiniteSource, Generic[Written]):
     def take(self) -> Answer[Written] | None:
         """The next answer, in the order of the records; None if it is not there yet. Never blocks."""
         with self._changed:
-            answers = self._refused if self._refused and self._refused[0].offset == self._taken else self._answers
+            answers = self._refused if self._refused and self._refused[0].offset == self._next_taken else self._answers
             if not answers:
                 return None
-            self._taken += 1
+            self._next_taken += 1
             return answers.popleft()
 
     def wait(self) -> None:

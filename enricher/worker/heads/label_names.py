@@ -93,7 +93,7 @@ def _names(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
 
 
 def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
-    """The IOB2 name of each label inside entities. Names without positions are kinds and stay unchanged."""
+    """The IOB2 name of each label inside entities. Names without a position are entity types, and stay as they are."""
     for pattern, proving in ((_PREFIXED, {"B", "I"}), (_SUFFIXED, set[str]())):
         tags = _tags(names, pattern, proving)
         if not tags:

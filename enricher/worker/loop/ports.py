@@ -35,7 +35,7 @@ class PassQueue(Protocol):
 
     @property
     def max_batch_tokens(self) -> int:
-        """The current budget of a batch."""
+        """The most tokens that a batch of this pass may have now."""
 
     def limit_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to this many tokens, at most the configured ones."""

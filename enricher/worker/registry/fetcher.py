@@ -295,6 +295,7 @@ class Fetcher:
         return all(self._answers_about_ids() for _ in range(_PROBES))
 
     def _answers_about_ids(self) -> bool:
+        """Whether the registry answers one such question now. Blocks for the request."""
         return self._client is not None and self._client.answers_about_ids()
 
     def _give_up(self, wanted: Wanted, error: RegistryError, observed_s: float) -> None:

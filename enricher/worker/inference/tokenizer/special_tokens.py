@@ -27,10 +27,11 @@ def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
     """
     backend.encode_special_tokens = True
     names = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}.union(specials)
-    return _rename(backend, names) if _can_be_written(backend, names) else backend
+    return _rename(backend, names) if _may_come_from_text(backend, names) else backend
 
 
-def _can_be_written(backend: Tokenizer, names: Collection[str]) -> bool:
+def _may_come_from_text(backend: Tokenizer, names: Collection[str]) -> bool:
+    """Whether an article that contains one of these names could be encoded as that token."""
     unknown = getattr(backend.model, "unk_token", None)
     ids = {backend.token_to_id(name) for name in names if name != unknown}
     texts = [around.format(name) for name in names for around in _AROUND]
