@@ -27,7 +27,7 @@ ENRICHER = f'#!/bin/sh\nexec "{sys.executable}" -m enricher "$@"\n'
 
 def commands_of_the_page() -> list[str]:
     """Its blocks of commands, in order."""
-    return re.findall(r"^```\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 @contextmanager

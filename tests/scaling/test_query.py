@@ -16,7 +16,7 @@ PROMTOOL = shutil.which("promtool")
 
 def query() -> str:
     """The query as printed on the page."""
-    found = re.search(r"```\n(clamp_max\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    found = re.search(r"```promql\n(clamp_max\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert found
     return found[1]
 

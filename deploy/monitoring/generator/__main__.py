@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 
-from deploy.monitoring.generator.files import DASHBOARD, QUERIES_SEEN, ROOT
+from deploy.monitoring.generator.files import DASHBOARD, ROOT
 from deploy.monitoring.generator.grafana import as_text, dashboard
 from deploy.monitoring.generator.layout import ROWS
 
@@ -20,7 +20,7 @@ def main() -> None:
         "--seen",
         action="store_true",
         help="start Kafka, a worker under load and Prometheus (which must be installed), run every query of the dashboard "
-        f"and the rules, and write {QUERIES_SEEN.relative_to(ROOT)}",
+        "and the rules, and print each with its answer, as a Markdown page",
     )
     arguments = parser.parse_args()
     text = as_text(dashboard(ROWS))
@@ -46,7 +46,7 @@ def _see() -> None:
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that Kafka, worker and Prometheus are stopped
     with under_load() as prometheus:
-        QUERIES_SEEN.write_text(page(answers(prometheus), prometheus.version()), "utf-8")
+        sys.stdout.write(page(answers(prometheus), prometheus.version()))
 
 
 if __name__ == "__main__":
