@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -22,6 +23,7 @@ Values = Mapping[str, Any]
 HELM = found("helm")
 needs_helm = pytest.mark.skipif(HELM is None, reason=missing("helm"))
 
+SCHEMAS = Path(__file__).parent / "schemas"
 CI_FILES = sorted((CHART / "ci").glob("*-values.yaml"))
 RELEASE, NAMESPACE, FULL_NAME = "news", "ner", "news-enricher"
 
@@ -108,3 +110,16 @@ def refusal(values: Values) -> str:
 def _template(values: str, kubernetes: str) -> subprocess.CompletedProcess[str]:
     arguments = ("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes)
     return helm(*arguments, "--values", "-", stdin=values)
+
+
+def custom_schema(resource: Object) -> Object:
+    """The operator's own schema of a custom resource."""
+    group, version = resource["apiVersion"].split("/")
+    path = SCHEMAS / group / f"{resource['kind'].lower()}_{version}.json"
+    schema: Object = json.loads(path.read_text("utf-8"))
+    return schema
+
+
+def check_custom(resource: Object) -> None:
+    """Raise jsonschema's ValidationError for a resource that its operator would refuse."""
+    jsonschema.Draft202012Validator(custom_schema(resource)).validate(resource)

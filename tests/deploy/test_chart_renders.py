@@ -20,6 +20,7 @@ from deploy.chart_rendering import (
     NEWEST,
     OLDEST,
     Object,
+    check_custom,
     helm,
     needs_helm,
     refusal,
@@ -35,7 +36,6 @@ from tools.cluster import found, missing
 
 pytestmark = [needs_helm, pytest.mark.slow]
 
-SCHEMAS = Path(__file__).parent / "schemas"
 CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "PrometheusRule", "KafkaTopic", "KafkaUser"}
 PROMTOOL = found("promtool")
 READ_ONCE = cache(utils.schema_contents)
@@ -50,19 +50,6 @@ def everything(kubernetes: str) -> tuple[Object, ...]:
     """The objects of all files of values, without duplicates."""
     objects = (each for path in CI_FILES for each in render(values_of(path), kubernetes=kubernetes).objects)
     return tuple({json.dumps(each, sort_keys=True): each for each in objects}.values())
-
-
-def custom_schema(resource: Object) -> Object:
-    """The operator's own schema of a custom resource."""
-    group, version = resource["apiVersion"].split("/")
-    path = SCHEMAS / group / f"{resource['kind'].lower()}_{version}.json"
-    schema: Object = json.loads(path.read_text("utf-8"))
-    return schema
-
-
-def check_custom(resource: Object) -> None:
-    """Raise jsonschema's ValidationError for a resource that its operator would refuse."""
-    jsonschema.Draft202012Validator(custom_schema(resource)).validate(resource)
 
 
 @pytest.fixture(autouse=True)
