@@ -30,15 +30,18 @@ class BulkSize:
             count += 1
         return documents[:count]
 
-    def note_success(self, count: int) -> None:
-        """A request with so many documents was taken. Only full ones say that more would be."""
-        if count >= self.documents:
+    def note_taken(self, taken: int, sent: int) -> None:
+        """The index took so many documents of a request, and had too much to do for the rest.
+
+        Each shard takes or refuses its share of a request whole. So one of which at least half was taken is as good as one
+        that was taken: smaller ones would only be more. And only full ones say that larger ones would be taken too.
+        """
+        if not taken:
+            self.documents = max(1, min(self.documents, sent) // 2)
+            return
+        if sent >= self.documents and 2 * taken >= sent:
             self.documents = min(self._max_documents, int(self.documents * _GROWTH) + 1)
         self.bytes = min(self._max_bytes, self.bytes * _GROWTH)
-
-    def note_busy(self, count: int) -> None:
-        """The index had too much to do with so many."""
-        self.documents = max(1, min(self.documents, count) // 2)
 
     def note_too_large(self, size_bytes: int) -> None:
         """A request of so many bytes was too large, and always will be."""

@@ -118,20 +118,17 @@ class BulkWriter:
                 (busy if verdict == "busy" else failed).append(document)
                 reason = f"documents are answered with status {item['status']}"
         if busy:
-            # Each shard takes or refuses its share: while most is taken, smaller requests would only be more of them.
-            if 2 * len(busy) > len(part):
-                self.size.note_busy(len(part))
             self._again(busy, "busy", reason)
         if failed:
             self._again(failed, "failed", reason)
-        if not busy and not failed:
-            self.size.note_success(len(part))
+        else:
+            self.size.note_taken(len(part) - len(busy), len(part))
         return [*busy, *failed], refusals
 
     def _again_whole(self, part: Sequence[Document], reply: Reply) -> list[Document]:
         is_busy = reply.status == 429
         if is_busy:
-            self.size.note_busy(len(part))
+            self.size.note_taken(0, len(part))
         try:
             raise_failure(reply, "writing to the search index")
         except SearchUnavailable as error:

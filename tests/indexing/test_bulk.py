@@ -75,26 +75,36 @@ def test_a_request_begins_small_and_grows() -> None:
     size = BulkSize(100, 10_000_000)
     assert 25 == size.documents
     for _ in range(20):
-        size.note_success(size.documents)
+        size.note_taken(size.documents, size.documents)
     assert 100 == size.documents
 
 
 def test_a_request_that_is_not_full_says_nothing() -> None:
     """A larger one might be refused."""
     size = BulkSize(100, 10_000_000)
-    size.note_success(3)
+    size.note_taken(3, 3)
     assert 25 == size.documents
+
+
+def test_a_request_of_which_a_shard_took_its_share_is_not_made_smaller() -> None:
+    """The others refuse theirs whatever its size is. It grows if that was half of it, and else stays."""
+    size = BulkSize(1_000, 10_000_000)
+    size.note_taken(63, 250)
+    assert 250 == size.documents
+    for _ in range(20):
+        size.note_taken(size.documents // 2 + 1, size.documents)
+    assert 1_000 == size.documents
 
 
 def test_busy_halves_the_documents_and_too_large_the_bytes() -> None:
     """What was too large stays so."""
     size = BulkSize(100, 1_000_000)
-    size.note_busy(20)
+    size.note_taken(0, 20)
     assert 10 == size.documents
     size.note_too_large(800_000)
     assert 400_000 == size.bytes
     for _ in range(20):
-        size.note_success(size.documents)
+        size.note_taken(size.documents, size.documents)
     assert 720_000 == size.bytes
 
 
@@ -111,5 +121,5 @@ def test_the_smallest_request_has_one_document() -> None:
     """However busy the index is."""
     size = BulkSize(2, 10_000)
     for _ in range(10):
-        size.note_busy(1)
+        size.note_taken(0, 1)
     assert [document()] == list(size.take([document(), document()]))
