@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import orjson
 import pytest
 from confluent_kafka import Message
 from kafka.harness import Sent, as_sent, headers_of, publish, short_articles, transaction, worker
+from support.http_serving import http_server
 from support.logs import new_log
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
@@ -96,15 +96,9 @@ def bulk_api(*troubles: Callable[[BulkApi, list[Item]], int | list[int] | None])
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        api.url = f"http://127.0.0.1:{server.server_port}/articles/_bulk"
-        try:
-            yield api
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(Handler) as url:
+        api.url = f"{url}/articles/_bulk"
+        yield api
 
 
 @contextmanager

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
+from support.http_serving import http_server
 from support.patience import PATIENCE_S
 
 Answer = tuple[int, bytes]
@@ -216,10 +217,6 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 128  # with the default of 5, some of eight connections at once are made a second later
-
-
 @contextmanager
 def serving(
     registry: Registry | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None
@@ -227,17 +224,8 @@ def serving(
     """Serve a registry while the body runs."""
     registry = registry or Registry()
     registry.closing.clear()
-    server = _Server(("127.0.0.1", port), type("Bound", (Handler,), {"registry": registry}))
-    server.daemon_threads = True
-    if tls:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    registry.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
-    try:
-        yield registry
-    finally:
-        registry.closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(type("Bound", (Handler,), {"registry": registry}), port=port, tls=tls) as registry.url:
+        try:
+            yield registry
+        finally:
+            registry.closing.set()

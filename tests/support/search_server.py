@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from support.http_serving import http_server
 from support.patience import PATIENCE_S
 
 Answer = tuple[int, Any]
@@ -253,17 +254,8 @@ def serving(
     """Serve an index while the body runs."""
     search = search or SearchServer()
     search.closing.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"search": search}))
-    server.daemon_threads = True
-    if tls:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    search.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
-    try:
-        yield search
-    finally:
-        search.closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(type("Bound", (Handler,), {"search": search}), port=port, tls=tls) as search.url:
+        try:
+            yield search
+        finally:
+            search.closing.set()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import grpc
@@ -24,6 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
+from support.http_serving import http_server
 
 
 @dataclass(slots=True)
@@ -78,16 +78,8 @@ def http_receiver() -> Iterator[Received]:
         def log_message(self, *_arguments: object) -> None:
             """Suppress the log on the test's terminal."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    received.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with http_server(Handler) as received.endpoint:
         yield received
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager
