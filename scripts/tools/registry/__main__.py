@@ -5,75 +5,25 @@ Results go to standard output, progress to standard error.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tools.archives import ArchiveError, ArchiveLock, unpacked
+from tools.archives import ArchiveError
 from tools.command_line import remark, run
-from tools.java_service import JavaService, print_status
+from tools.java_commands import commands_of
 from tools.kafka.errors import ClusterError
 from tools.registry.errors import RegistryError
 from tools.registry.server import LOCK_PATH, Registry
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="A real schema registry (Apicurio, Confluent's API) on this machine. It keeps its schemas.",
+app = commands_of(
+    Registry,
+    "A real schema registry (Apicurio, Confluent's API) on this machine. It keeps its schemas until stop --erase.",
+    name="the registry",
+    variable="ENRICHER_REGISTRY__URL",
+    lock_path=LOCK_PATH,
 )
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", help="Folder for its schemas, log and settings; pass the same one to every command."),
-]
-Port = Annotated[int | None, typer.Option("--port", help="Port [default: 8081, or a free one if that is taken].")]
-
-
-@app.command()
-def start(port: Port = None, data: Data = None) -> None:
-    """Start the registry and return when it answers. Prints the line that points the worker at it."""
-    service = JavaService(Registry, data)
-    url = service.url()
-    if url is None:
-        remark("Starting the schema registry ...")
-        started_s = time.monotonic()
-        url = service.start(port)
-        remark(f"It answers after {time.monotonic() - started_s:.1f} s; settings and log in {service.folder}.")
-    else:
-        remark("The registry is already running; nothing to do.")
-        if port is not None and f":{port}/" not in url:
-            raise RegistryError(f"it is at {url}: stop it first with `scripts/registry stop`")
-    print(f"export ENRICHER_REGISTRY__URL={url}")
-
-
-@app.command()
-def stop(
-    data: Data = None,
-    erase: Annotated[bool, typer.Option("--erase", help="Remove its schemas too.")] = False,  # noqa: FBT002  typer's way
-) -> None:
-    """Stop the registry; its schemas are kept unless --erase is given. Does nothing if none runs."""
-    service = JavaService(Registry, data)
-    remark("The registry has been stopped." if service.stop() else "No registry is running; nothing to do.")
-    if erase:
-        service.erase()
-        remark(f"The schemas under {service.folder} have been removed.")
-
-
-@app.command()
-def status(data: Data = None) -> None:
-    """Tell whether the registry runs and answers: exit code 0 if so, 3 if not."""
-    raise typer.Exit(print_status(JavaService(Registry, data)))
-
-
-@app.command()
-def fetch() -> None:
-    """Download the server into the user's cache (159 MB, once) and verify every file; start does this if needed."""
-    lock = ArchiveLock.read(LOCK_PATH)
-    folder = unpacked(lock, lock.cache_folder)
-    remark(f"Apicurio {lock.version} is complete in {folder}.")
 
 
 @app.command()
