@@ -37,7 +37,12 @@ class IndexHealth(Starting):
 
     def shows(self, seen: ObservedIndexer, watched: Callable[[], Watched | None]) -> None:
         """The indexer is built: answer from it from now on."""
-        self._seen, self._watched, self._is_built = seen, watched, True
+        self._seen, self._watched = seen, watched
+
+    @property
+    def is_built(self) -> bool:
+        """Whether there is an indexer."""
+        return self._seen is not None
 
     def live(self) -> ProbeResult:
         """Not ok if only a new process can help: not while the index is away."""

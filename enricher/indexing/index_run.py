@@ -73,7 +73,7 @@ def index_config(settings: Settings) -> KafkaConfig:
     Reads secrets from files; raises SettingsError.
     """
     config = kafka_config(settings)
-    letters = settings.index.dead_letter_topic or f"{config.output_topic}.index-dead-letters"
+    letters = settings.index.dead_letters_of(config.output_topic)
     return replace(
         config,
         group_id=settings.index.group_id or f"{config.group_id}.index",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from enricher.worker.health.routes import ProbeResult
 
 
-class Starting:
+class Starting(ABC):
     """The part of a process's health that answers before there is anything to look at. `step`: the first one."""
 
     def __init__(self, step: str) -> None:
         self._step = step
-        self._is_built = False
+
+    @property
+    @abstractmethod
+    def is_built(self) -> bool:
+        """Whether the process can be looked at."""
 
     def starts(self, step: str) -> None:
         """Set which step of the start is under way: the reason that probes give."""
@@ -18,4 +24,4 @@ class Starting:
 
     def started(self) -> ProbeResult:
         """Ok once everything is built and connected."""
-        return ProbeResult(ok=True, reason="started") if self._is_built else ProbeResult(ok=False, reason=self._step)
+        return ProbeResult(ok=True, reason="started") if self.is_built else ProbeResult(ok=False, reason=self._step)

@@ -42,8 +42,13 @@ class WorkerHealth(Starting):
 
     def shows(self, view: View) -> None:
         """The worker is built: answer from it from now on."""
-        self._view, self._is_built = view, True
+        self._view = view
         self.sample()
+
+    @property
+    def is_built(self) -> bool:
+        """Whether there is a worker."""
+        return self._view is not None
 
     def sample(self) -> None:
         """Take one sample for the charts: due every `EVERY_S` seconds."""

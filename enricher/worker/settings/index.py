@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from enricher.worker.settings.group import Group
 from enricher.worker.settings.kafka import FromFile
+from enricher.worker.settings.urls import http_urls
 
 
 class IndexSettings(Group):
@@ -87,12 +88,9 @@ class IndexSettings(Group):
     @classmethod
     def _is_url(cls, text: str) -> str:
         """Refuse what no client can use; the message must not repeat the URL, which may contain a password."""
-        for url in filter(None, text.split(",")):
-            if not url.strip().startswith(("http://", "https://")):
-                raise ValueError("every URL must begin with http:// or https://")
-            if "@" in url:
-                raise ValueError("user and password have settings of their own, and do not belong into a URL")
-        return text
+        if "@" in text:
+            raise ValueError("user and password have settings of their own, and do not belong into a URL")
+        return http_urls(text)
 
     @model_validator(mode="after")
     def _consistent(self) -> IndexSettings:
@@ -107,6 +105,10 @@ class IndexSettings(Group):
         if with_password != bool(self.username):
             raise ValueError("a user needs a password (password or password_file), and a password a username")
         return self
+
+    def dead_letters_of(self, output_topic: str) -> str:
+        """The indexers' dead-letter topic."""
+        return self.dead_letter_topic or f"{output_topic}.index-dead-letters"
 
     def credentials(self) -> tuple[str, str] | None:
         """User and password, with the password read from its file now. Raises SettingsError."""

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from enricher.worker.settings.group import Group
 from enricher.worker.settings.kafka import FromFile
+from enricher.worker.settings.urls import http_urls
 
 
 class RegistrySettings(Group):
@@ -82,10 +83,8 @@ class RegistrySettings(Group):
     @field_validator("url")
     @classmethod
     def _is_url(cls, text: str) -> str:
-        """Refuse what no client can use; the message must not repeat the URL, which may contain a password."""
-        if any(not url.strip().startswith(("http://", "https://")) for url in text.split(",") if text):
-            raise ValueError("every URL must begin with http:// or https://")
-        return text
+        """Refuse what no client can use."""
+        return http_urls(text)
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""

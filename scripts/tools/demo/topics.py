@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from enricher.worker.settings import IndexSettings
 from tools.topics import Topics
 
 _DELETE_S = 10.0
@@ -25,7 +26,7 @@ def own_topics(bootstrap_servers: str) -> Iterator[Topics]:
 
 def letters_of_the_index(topics: Topics) -> str:
     """The topic of the indexer's dead letters."""
-    return f"{topics.output}.index-dead-letters"
+    return IndexSettings().dead_letters_of(topics.output)
 
 
 def _delete(topics: Topics) -> None:

@@ -17,6 +17,7 @@ import psutil
 from confluent_kafka import Producer
 
 from enricher.worker.records.version import record_version
+from enricher.worker.settings import IndexSettings
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.load import articles
 from tools.bench.outcome import Outcome, Table
@@ -64,7 +65,7 @@ def measure(bench: Bench) -> Outcome:
     """Run the leg: a minute or two."""
     count = QUICK_RECORDS if bench.quick else RECORDS
     topics = Topics.fresh(bench.cluster.bootstrap_servers, "bench-index")
-    letters = f"{topics.output}.index-dead-letters"
+    letters = IndexSettings().dead_letters_of(topics.output)
     make_topics(topics.bootstrap_servers, [topics.output, letters], PARTITIONS)
     bench.say(f"publishing {count:,} records")
     size_bytes = _publish(topics, count)
