@@ -114,10 +114,6 @@ def _work(
             check_start(config)
             health.starts("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))
-            if index.meta() is None and index.create():  # creating may need a right that writing does not
-                log.warning(
-                    "the index '%s' is new: it has the mapping of the template that fits its name, if any", index.name
-                )
         health.starts("connecting with the brokers")
         letters = RefusedRecords(config, config.dead_letter_topic, index.name, give_up_s=limit_s)
         stack.enter_context(closing(letters))

@@ -71,7 +71,7 @@ class Indexer:
                 with self._guard("one turn of the loop", self._settings.worker.stall_timeout_s):
                     try:
                         self._turn()
-                    except TransactionTrouble as trouble:  # the topic is another one, or the client cannot go on
+                    except TransactionTrouble as trouble:  # topic or index are others, or the client cannot go on
                         log.warning("%s; joining the group again", trouble)
                         self._reader.close()
                         self._open()
@@ -152,7 +152,7 @@ class Indexer:
         deadline = Deadline(settings.give_up_s)
         while True:
             try:
-                with self._guard("asking the search index", 4 * settings.request_timeout_s + _MARGIN_S):
+                with self._guard("asking the search index", 5 * settings.request_timeout_s + _MARGIN_S):
                     self._origins.admit(documents)
             except SearchUnavailable as error:
                 if deadline.over or self._stop.is_set:
@@ -182,14 +182,16 @@ class Indexer:
             self._reader.serve(wait_s)
 
     def _open(self) -> None:
-        """Join the group, as soon as a broker answers. Raises RecoveryExhausted at the bound."""
+        """Join the group, as soon as index and brokers answer. Raises RecoveryExhausted at the bound."""
         limit_s = self._settings.worker.recovery_timeout_s
         deadline = Deadline(limit_s)
         while True:
             try:
+                with self._guard("asking the search index", 5 * self._settings.index.request_timeout_s + _MARGIN_S):
+                    index_id = self._origins.identify()
                 with self._guard("connecting with the brokers", limit_s + _MARGIN_S):
-                    self._reader.open()
-            except TransactionTrouble as trouble:
+                    self._reader.open(index_id)
+            except (TransactionTrouble, SearchUnavailable) as trouble:
                 if deadline.over or self._stop.is_set:
                     raise RecoveryExhausted(str(trouble)) from trouble
                 log.warning("%s", trouble)

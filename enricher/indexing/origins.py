@@ -1,17 +1,19 @@
-"""Which topic the versions in the index come from: kept beside its mapping, so that a topic made again is noticed.
+"""Notes beside the mapping of an index what it is, and which topic its versions come from.
 
 Versions of one epoch are comparable only within one topic: in a topic that was deleted and created again offsets begin at 0,
-and every new article would lose against the old ones.
+and every new article would lose against the old ones. And what the group has committed is in one index only: in one that was
+deleted and made again, all of that is missing. So the index has an id, which is committed with the offsets.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import uuid4
 
-from enricher.errors import SettingsError
+from enricher.errors import SettingsError, TransactionTrouble
 from enricher.indexing.index_documents import Document, NoDocument, Origin
 from enricher.indexing.search_index import SearchIndex
 
@@ -23,7 +25,7 @@ _FIELD = "enricher"
 
 
 class Origins:
-    """The origin of the newest epoch in the index, and of those before. For one thread.
+    """The id of the index, the origin of the newest epoch in it, and of those before. For one thread.
 
     `epoch`: the setting `kafka.epoch`; raising it tells that the topic was made again.
     """
@@ -34,11 +36,28 @@ class Origins:
         self._known: dict[int, tuple[str, str | None]] = {}
         """The topic and its id by epoch."""
         self._read_s = 0.0
+        self._meta: Mapping[str, Any] = {}
+        """All that is beside the mapping, as it was read last."""
+        self._id: str | None = None
+
+    def identify(self) -> str:
+        """Make the index if it is missing, and give it an id if it has none. Raises what the index raises."""
+        self._id, self._known = None, {}
+        if self._index.meta() is None and self._index.create():  # creating may need a right that writing does not
+            log.warning(
+                "the index '%s' is new: it has the mapping of the template that fits its name, if any", self._index.name
+            )
+        self._read()
+        if self._id is None:
+            self._id = uuid4().hex[:16]
+            self._write()
+            self._read()  # another indexer may have given it one at the same time
+        return self._id
 
     def admit(self, documents: Iterable[Document]) -> None:
         """Note the origins of new epochs. Raises SettingsError if the newest epoch has another one.
 
-        Also raises what the index raises.
+        Raises TransactionTrouble if the index is another one than `identify` found, and what the index raises.
         """
         found = {each.origin for each in documents}
         if time.monotonic() - self._read_s > _READ_AGAIN_S or any(each.epoch not in self._known for each in found):
@@ -65,11 +84,16 @@ class Origins:
         return topic == origin.topic and (topic_id == origin.topic_id or None in {topic_id, origin.topic_id})
 
     def _read(self) -> None:
-        noted = (self._index.meta() or {}).get(_FIELD)
+        self._meta = self._index.meta() or {}
+        noted = self._meta.get(_FIELD)
+        noted = noted if isinstance(noted, dict) else {}
         self._read_s = time.monotonic()
-        if isinstance(noted, dict) and "epoch" in noted:
-            each: Any
-            for each in (noted, *noted.get("before", ())):
+        if self._id is not None and noted.get("index_id") != self._id:
+            raise TransactionTrouble(f"the index '{self._index.name}' was made again, or another one has its name now")
+        self._id = noted.get("index_id")
+        each: Any
+        for each in (noted, *noted.get("before", ())):
+            if "epoch" in each:
                 self._known[int(each["epoch"])] = str(each["input_topic"]), each.get("input_topic_id")
 
     def _write(self) -> None:
@@ -77,9 +101,10 @@ class Origins:
             {"input_topic": topic, "input_topic_id": topic_id, "epoch": epoch}
             for epoch, (topic, topic_id) in sorted(self._known.items(), reverse=True)
         ]
-        self._index.put_meta({**(self._index.meta() or {}), _FIELD: {**noted[0], "before": noted[1:]}})
-        epoch, (topic, topic_id) = max(self._known.items())
-        log.info("the index has versions of epoch %d from '%s', id %s", epoch, topic, topic_id)
+        newest: dict[str, object] = {**noted[0], "before": noted[1:]} if noted else {}
+        self._index.put_meta({**self._meta, _FIELD: {"index_id": self._id, **newest}})
+        for epoch, (topic, topic_id) in [max(self._known.items())] if noted else []:
+            log.info("the index has versions of epoch %d from '%s', id %s", epoch, topic, topic_id)
 
     def _complaint(self, origin: Origin) -> str:
         topic, topic_id = self._known[origin.epoch]

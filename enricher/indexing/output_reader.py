@@ -1,7 +1,8 @@
 """Reads the output topic as a member of the indexers' group, and commits what is in the index.
 
 At least once: an offset is committed behind the answer to its document, and a record that comes again is refused by its
-version. With each offset the topic's id is committed, because a topic that is created again begins at 0.
+version. With each offset the ids of the topic and of the index are committed: a topic that is created again begins at 0, and
+an index that is made again, or another one, has nothing of what was committed before.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from enricher.worker.stats.snapshot import Connection
 log = logging.getLogger(__name__)
 
 _REPEAT_S = 60.0
-_CONFIRM_S = 1.0
+_CONFIRM_S, _CONFIRM_IDLE_S = 1.0, 5.0
 _MOST_ROW = 10**9
 Callback = Callable[[Any, list[TopicPartition]], None]
 
@@ -58,15 +59,22 @@ class OutputReader:
         self._raised: BaseException | None = None
         self._failing_since_s: float | None = None
         self._confirmed_s = 0.0
+        self._index_id = ""
+        self._to_read_again: set[Partition] = set()
+        """Partitions, of all members, whose last commit is about another index."""
         self.row = 0
         """Dead letters in a row: set by the indexer, committed with the offsets."""
         self.rebalances = 0
         self.joined = False
         """Whether this is a member of the group."""
 
-    def open(self) -> None:
-        """Check the topic and join the group. Raises TransactionTrouble, after which it may be called again; BrokerError."""
+    def open(self, index_id: str) -> None:
+        """Check the topic and join the group. `index_id`: of the index that is written from now on.
+
+        Raises TransactionTrouble, after which it may be called again; BrokerError.
+        """
         self.joined = self._paused = False
+        self._index_id = index_id
         self._statistics = Statistics(self._topic)
         self._consumer = new_client(
             Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors
@@ -76,6 +84,8 @@ class OutputReader:
             with connecting(self._watch.client_errors):
                 self._watch.refresh()
                 if self._until_caught_up:
+                    partitions = range(self._watch.partitions[self._topic])
+                    self._to_read_again = {Partition(self._topic, number) for number in partitions}
                     self._catching_up = CatchingUp(self._consumer, self._config, self._watch, self._client_errors)
                     with mapping_errors("asking for offsets", self._watch.client_errors, self._watch.client):
                         self._catching_up.note()
@@ -161,10 +171,10 @@ class OutputReader:
             for each, offset in self._next.items()
             if each in self._ours and offset != self._committed.get(each)
         }
-        if not offsets:
-            return
         try:
-            self._confirm()
+            self._confirm(_CONFIRM_S if offsets else _CONFIRM_IDLE_S)
+            if not offsets:
+                return
             with mapping_errors("committing", self._client_errors):
                 self._consumer.commit(
                     offsets=[self._position(each, at) for each, at in offsets.items()], asynchronous=False
@@ -172,14 +182,15 @@ class OutputReader:
         except TopicReplaced:
             raise
         except TransactionTrouble as trouble:
-            self._note_failure(trouble)
+            if offsets:
+                self._note_failure(trouble)
             return
         self._failing_since_s = None
         self._committed |= offsets
 
-    def _confirm(self) -> None:
-        """Now and then: that the topic is still the one that is read."""
-        if time.monotonic() - self._confirmed_s < _CONFIRM_S:
+    def _confirm(self, every_s: float) -> None:
+        """Now and then: that the topic is still the one that is read. Of another one the client may read nothing."""
+        if time.monotonic() - self._confirmed_s < every_s:
             return
         self._watch.ask()
         self._watch.confirm()
@@ -197,7 +208,7 @@ class OutputReader:
 
     def _position(self, partition: Partition, offset: int) -> TopicPartition:
         row = min(self.row, _MOST_ROW)
-        metadata = f"{self._watch.topic_id or '-'} {row}"
+        metadata = f"{self._watch.topic_id or '-'} {self._index_id} {row}"
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata)
 
     # ---- where we are
@@ -205,10 +216,25 @@ class OutputReader:
     def caught_up(self) -> bool:
         """Whether the group has committed what was in the topic at the start; False unless that was asked for."""
         try:
-            return self._catching_up is not None and self._catching_up.done()
+            return self._catching_up is not None and self._catching_up.done() and not self._must_read_again()
         except TransactionTrouble as trouble:  # the topic is another one, or missing: the next commit notices it
             log.warning("cannot find out whether the group has caught up: %s", trouble)
             return False
+
+    def _must_read_again(self) -> bool:
+        """Whether something is committed only for another index yet."""
+        if not self._to_read_again:
+            return False
+        with mapping_errors("asking for committed offsets", self._client_errors):
+            committed = self._consumer.committed(
+                list(map(foreign, self._to_read_again)), timeout=self._config.request_timeout_s
+            )
+        self._to_read_again = {ours(tp) for tp in committed if tp.offset >= 0 and self._is_of_another_index(tp)}
+        return bool(self._to_read_again)
+
+    def _is_of_another_index(self, committed: TopicPartition) -> bool:
+        """Whether a commit is about another index. One without an id is an operator's, who sets offsets."""
+        return _ids_in(committed)[1] not in {"", self._index_id}
 
     @property
     def partitions(self) -> int:
@@ -242,15 +268,22 @@ class OutputReader:
             with mapping_errors("asking for committed offsets", self._client_errors):
                 committed = consumer.committed(tps, timeout=self._config.request_timeout_s)
         for tp in committed:
-            topic_id, _, row = (tp.metadata or "").partition(" ")
-            self.row = max(self.row, int(row) if row.isdecimal() else 0)
+            topic_id, _, row = _ids_in(tp)
+            self.row = max(self.row, row)
+            self._ours.add(ours(tp))
+            self._next.pop(ours(tp), None)  # of an assignment before this one
             if tp.offset >= 0 and topic_id not in {"", "-", self._watch.topic_id}:
                 log.warning(
                     "%s[%d]: the topic was created again, and is read from its beginning", tp.topic, tp.partition
                 )
                 tp.offset = 0
-            self._ours.add(ours(tp))
-            self._next.pop(ours(tp), None)  # of an assignment before this one
+            elif tp.offset >= 0 and self._is_of_another_index(tp):
+                log.warning(
+                    "%s[%d]: what the group has committed is in another index, or in one that was made again: it is read "
+                    "from its beginning", tp.topic, tp.partition
+                )  # fmt: skip
+                tp.offset = 0
+                continue
             if tp.offset >= 0:
                 self._committed[ours(tp)] = tp.offset
         consumer.incremental_assign(committed)
@@ -267,3 +300,9 @@ class OutputReader:
         for each in gone:
             self._next.pop(each, None)
             self._committed.pop(each, None)
+
+
+def _ids_in(committed: TopicPartition) -> tuple[str, str, int]:
+    """The ids of topic and index, and the dead letters in a row, that were committed with an offset; empty ones and 0."""
+    topic_id, index_id, row = [*(committed.metadata or "").split(" "), "", "", ""][:3]
+    return topic_id, index_id, int(row) if row.isdecimal() else 0

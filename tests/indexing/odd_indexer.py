@@ -1,6 +1,6 @@
-"""`enricher index run` with one rule broken, for the negative controls.
+"""`enricher index run` with one rule broken, for the negative controls; or a hasty one, which asks for the index's id often.
 
-python tests/indexing/odd_indexer.py no-version|unversioned-deletes|commits-first [ARGUMENTS]
+python tests/indexing/odd_indexer.py no-version|unversioned-deletes|commits-first|output-offset|hasty [ARGUMENTS]
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 from enricher import cli
-from enricher.indexing import bulk_requests, bulk_writer
-from enricher.indexing.index_documents import Document
+from enricher.indexing import bulk_requests, bulk_writer, origins
+from enricher.indexing.index_documents import Document, DocumentMaker
 from enricher.indexing.output_reader import OutputReader
 from enricher.worker.records import RawRecord
 
@@ -39,13 +40,29 @@ def _commits_first() -> None:
     OutputReader.poll = poll  # type: ignore[assignment, method-assign]
 
 
+def _versions_are_offsets() -> None:
+    """Those of the output topic, as connectors have them."""
+    as_shipped = DocumentMaker.document
+
+    def document(maker: DocumentMaker, raw: RawRecord) -> Document:
+        return replace(as_shipped(maker, raw), version=raw.offset)
+
+    DocumentMaker.document = document  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
-    rule = sys.argv.pop(1)
-    if rule == "commits-first":
-        _commits_first()
-    else:
-        _without_versions(
-            rb'({"(?:index|delete)":{"_id":"[^"]*")' if rule == "no-version" else rb'({"delete":{"_id":"[^"]*")'
-        )
+    match sys.argv.pop(1):
+        case "no-version":
+            _without_versions(rb'({"(?:index|delete)":{"_id":"[^"]*")')
+        case "unversioned-deletes":
+            _without_versions(rb'({"delete":{"_id":"[^"]*")')
+        case "commits-first":
+            _commits_first()
+        case "output-offset":
+            _versions_are_offsets()
+        case "hasty":
+            vars(origins)["_READ_AGAIN_S"] = 0.1
+        case unknown:
+            sys.exit(f"no such rule: {unknown}")
     sys.argv[1:1] = ["index", "run"]
     cli.main()

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import orjson
 import pytest
-from indexing.stage import Publishers, Stage, article, make_stage, versions_in
+from indexing.stage import Late, Publishers, Stage, article, hold, make_stage, versions_in
 from kafka.harness import headers_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
-from support.search_server import Behaviour, Handler, SearchServer, cut_after, cut_before, refuse, serving
+from support.search_server import Behaviour, SearchServer, cut_after, cut_before, refuse, serving
 
 from tools.kafka import Cluster
 
@@ -122,6 +122,37 @@ def test_a_topic_that_was_made_again_is_noticed(stage: Stage, search: SearchServ
     assert b"higher kafka.epoch" in (headers_of(letter)["enricher.index.error.message"] or b"")
 
 
+def test_an_index_that_was_made_again_gets_everything_again(stage: Stage, search: SearchServer) -> None:
+    """What the group has committed is not in it. The same holds for another index under the same group."""
+    publishers = Publishers()
+    stage.publish(publishers.story(60, 30))
+    assert 0 == run_to_the_end(stage)
+    search.documents.clear()
+    search.exists, search.mapping = False, {}
+    stage.publish([publishers.write("key-1", article("key-1", 1_000))])
+    assert 0 == run_to_the_end(stage)
+    assert publishers.expected() == versions_in(search)
+    read = search.statuses.total()
+    assert 0 == run_to_the_end(stage)
+    assert read == search.statuses.total(), "only once"
+
+
+def test_an_index_that_is_deleted_meanwhile_is_noticed(stage: Stage, search: SearchServer) -> None:
+    """The next bulk request makes it again, without anything that was there."""
+    publishers = Publishers()
+    stage.publish(publishers.story(60, 30))
+    with stage.indexer(odd="hasty"):
+        stage.wait_until_indexed()
+        search.documents.clear()
+        search.mapping = {}
+
+        def is_whole() -> bool:
+            stage.publish([publishers.write("key-1", article("key-1"))])
+            return publishers.expected().keys() == versions_in(search).keys()
+
+        wait_until(is_whole, PATIENCE_S, "everything is there again", 0.5)
+
+
 def test_records_of_another_kind_are_dead_letters(stage: Stage, search: SearchServer) -> None:
     """A record without a version, for instance, whose documents would be in no order."""
     publishers = Publishers()
@@ -149,16 +180,6 @@ def test_two_indexers_share_the_partitions_and_are_killed(stage: Stage, search: 
     assert publishers.expected() == versions_in(search)
 
 
-def hold(search: SearchServer, late: list[bytes]) -> None:
-    """The next bulk request does not come to its end before `late` is executed: its sender is gone by then."""
-
-    def keep(handler: Handler, body: bytes) -> None:
-        late.append(body)
-        handler.search.closing.wait(PATIENCE_S)
-
-    search.behaviours.append(keep)
-
-
 UPDATED, DELETED, MADE_AGAIN = range(3)
 """What became of a key, by its number modulo three, while a request with its older state was on its way."""
 
@@ -168,7 +189,7 @@ def after_a_late_request(stage: Stage, search: SearchServer, odd: str = "") -> d
 
     Returns for each kind of key whether the index holds its newest state.
     """
-    publishers, late = Publishers(), list[bytes]()
+    publishers, late = Publishers(), Late()
     older = [(f"key-{number}", article(f"key-{number}", 1)) for number in range(30)]
     stage.publish([publishers.write(key, None if int(key[4:]) % 3 == MADE_AGAIN else record) for key, record in older])
     hold(search, late)
@@ -180,7 +201,7 @@ def after_a_late_request(stage: Stage, search: SearchServer, odd: str = "") -> d
     stage.publish([publishers.write(key, None if int(key[4:]) % 3 == DELETED else record) for key, record in newer])
     with stage.indexer("--until-caught-up", odd=odd) as indexer:
         assert 0 == indexer.wait(PATIENCE_S)
-    search.bulk(late[0])
+    search.bulk(*late[0])
     found = {key: body["number"] for key, (_, body) in search.found.items()}
     right: dict[int, set[bool]] = {UPDATED: set(), DELETED: set(), MADE_AGAIN: set()}
     for key, _ in newer:
@@ -208,7 +229,7 @@ def test_without_versions_a_late_request_does_harm(
 @pytest.mark.parametrize("odd", ["", "commits-first"])
 def test_offsets_are_committed_behind_the_answer(stage: Stage, search: SearchServer, odd: str) -> None:
     """An indexer that commits before loses what it had in hand when it was killed: the negative control."""
-    publishers, kept = Publishers(), list[bytes]()
+    publishers, kept = Publishers(), Late()
     stage.publish(publishers.story(60, 60))
     hold(search, kept)
     with stage.indexer(odd=odd) as indexer:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
 from kafka.clients import config_for
 from kafka.harness import Sent, publish
 from support.closing import CLOSING
@@ -16,6 +18,7 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
+from enricher.indexing import output_reader
 from enricher.indexing.output_reader import OutputReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
@@ -35,10 +38,10 @@ def config(topics: Topics) -> KafkaConfig:
     )
 
 
-def opened(config: KafkaConfig, give_up_s: float = 60.0) -> OutputReader:
+def opened(config: KafkaConfig, give_up_s: float = 60.0, index_id: str = "an-index") -> OutputReader:
     """A reader in the group."""
     reader = OutputReader(config, give_up_s=give_up_s)
-    reader.open()
+    reader.open(index_id)
     return reader
 
 
@@ -95,6 +98,46 @@ def test_waiting_reads_nothing_and_loses_nothing(topics: Topics, reader: OutputR
     publish(topics.bootstrap_servers, topics.output, [Sent(b"k", b"%d" % number) for number in range(3, 6)])
     reader.serve(1.0)
     assert [b"3", b"4", b"5"] == [each.value for each in read(reader, 3)]
+
+
+class NeverPauses(Consumer):
+    """A client that still delivers what it had fetched when it was paused. `during_pauses`: what, of all of them."""
+
+    during_pauses: ClassVar[list[Message]] = []
+    is_paused = False
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Only remember it."""
+        del partitions
+        self.is_paused = True
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """As ever."""
+        messages = super().consume(num_messages, timeout)
+        self.during_pauses.extend(each for each in messages if self.is_paused and not each.error())
+        return messages
+
+
+def test_what_comes_during_a_pause_is_not_committed_and_read_afterwards(
+    monkeypatch: pytest.MonkeyPatch, topics: Topics, config: KafkaConfig, three_records: None
+) -> None:
+    """Nothing of it is in the index when the documents in hand are."""
+    del three_records
+    monkeypatch.setattr(output_reader, "Consumer", NeverPauses)
+    with closing(opened(config)) as reader:
+        read(reader, 3)
+        publish(topics.bootstrap_servers, topics.output, [Sent(b"k", b"%d" % number) for number in range(3, 6)])
+
+        def have_come() -> bool:
+            reader.serve(0.1)
+            return len(NeverPauses.during_pauses) == 3
+
+        wait_until(have_come, PATIENCE_S, "three come during a pause", 0.0)
+        reader.commit()
+        assert committed(topics) == 3
+        assert [b"3", b"4", b"5"] == [each.value for each in read(reader, 3)]
+        reader.commit()
+        assert committed(topics) == 6
 
 
 def test_a_topic_that_is_made_again_is_read_from_its_beginning(
