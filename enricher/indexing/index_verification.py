@@ -24,7 +24,7 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint
 from enricher.worker.kafka.shared.errors import broker_errors
 from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
-from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, foreign, partitions_of
+from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, foreign, ours, partition_of, partitions_of
 from enricher.worker.kafka.shared.partition_reader import Ranges
 from enricher.worker.records import Partition
 from enricher.worker.runtime.deadlines import Deadline, until
@@ -79,9 +79,9 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedTopics:
-    """The output topic, the indexers' dead letters, and what identifies a document (`index.document_id`)."""
+    """The topics that are indexed, the indexers' dead letters, and what identifies a document (`index.document_id`)."""
 
-    output: str
+    outputs: tuple[str, ...]
     dead_letters: str
     identified_by: Literal["key", "id"]
 
@@ -125,13 +125,13 @@ class _Offsets:
                 raise
             return {each.number: bounds_of(self._consumer, each, self._timeout_s) for each in partitions}
 
-    def behind(self, topic: str, ranges: Ranges) -> int:
+    def behind(self, ranges: Mapping[Partition, tuple[int, int]]) -> int:
         """Offsets in the ranges that the group has not committed. Raises BrokerError."""
         with broker_errors(self._consumer, "asking for the offsets of the indexers' group", self._complaint):
-            places = [foreign(Partition(topic, number)) for number, (begin, end) in ranges.items() if begin < end]
+            places = [foreign(each) for each, (begin, end) in ranges.items() if begin < end]
             ask = partial(committed_offsets, self._consumer, places)
-            committed = {each.partition: each.offset for each in answer_to(ask, Deadline(self._timeout_s))}
-        left = (end - max(begin, committed.get(number, begin)) for number, (begin, end) in ranges.items())
+            committed = {ours(each): each.offset for each in answer_to(ask, Deadline(self._timeout_s))}
+        left = (end - max(begin, committed.get(each, begin)) for each, (begin, end) in ranges.items())
         return sum(max(0, each) for each in left)
 
 
@@ -146,23 +146,27 @@ class _Verification:
         self._reader = reader
         self._comparison = comparison
         self._records = self._without_document = 0
-        self._first_versions: dict[int, int] = {}
-        self._after_last: dict[int, int] = {}
+        self._first_versions: dict[Partition, int] = {}
+        self._after_last: dict[Partition, int] = {}
         """The offset behind the last record of each partition; behind it there may be markers of transactions."""
 
     def run(self, index: SearchIndex, wait_s: float, progress: Progress) -> IndexReport:
         """Compare; see `verify_index`."""
-        topic, comparison = self._topics.output, self._comparison
-        ranges = self._offsets.ranges(topic)
-        comparison.want(self._wanted_in(topic, ranges))
+        outputs, comparison = self._topics.outputs, self._comparison
+        ranges = {topic: self._offsets.ranges(topic) for topic in outputs}
+        for topic in outputs:
+            comparison.want(self._wanted_in(topic, ranges[topic]))
         # A partition that begins above 0 has lost its oldest records, and so what wrote the oldest documents.
-        if cut := [number for number, (begin, _) in ranges.items() if begin > 0]:
-            comparison.forgive_below(max(self._first_versions.get(number, _NEWEST) for number in cut))
-        behind = self._wait_for_indexers(ranges, wait_s, progress)
+        begins = {Partition(topic, number): begin for topic in outputs for number, (begin, _) in ranges[topic].items()}
+        if cut := [each for each, begin in begins.items() if begin > 0]:
+            comparison.forgive_below(max(self._first_versions.get(each, _NEWEST) for each in cut))
+        behind = self._wait_for_indexers(begins, wait_s, progress)
         index.refresh()
         comparison.hold(index.versions(), lambda held: progress("reading the index, documents", held, held))
-        later = self._offsets.ranges(topic)
-        comparison.want_later(self._wanted_in(topic, {each: (ranges[each][1], later[each][1]) for each in ranges}))
+        for topic in outputs:
+            later = self._offsets.ranges(topic)
+            new = {number: (end, later[number][1]) for number, (_, end) in ranges[topic].items()}
+            comparison.want_later(self._wanted_in(topic, new))
         if comparison.counts().keys() & {"missing", "older"}:
             dead_letters = self._topics.dead_letters
             comparison.refuse(self._wanted_in(dead_letters, self._offsets.ranges(dead_letters, may_be_missing=True)))
@@ -170,22 +174,22 @@ class _Verification:
 
     def _wanted_in(self, topic: str, ranges: Ranges) -> Iterator[Wanted]:
         for message in self._reader.read(topic, ranges, f"reading {topic}"):
-            wanted = wanted_by(message, self._topics.identified_by)
-            if topic == self._topics.output:
+            wanted, partition = wanted_by(message, self._topics.identified_by), partition_of(message)
+            if topic in self._topics.outputs:
                 self._records += 1
                 self._without_document += wanted is None
-                self._after_last[message.partition() or 0] = (message.offset() or 0) + 1
+                self._after_last[partition] = (message.offset() or 0) + 1
             if wanted is not None:
-                self._first_versions.setdefault(wanted.partition, wanted.version)
+                self._first_versions.setdefault(partition, wanted.version)
                 yield wanted
 
-    def _wait_for_indexers(self, ranges: Ranges, wait_s: float, progress: Progress) -> int:
-        ranges = {number: (begin, self._after_last.get(number, begin)) for number, (begin, _) in ranges.items()}
+    def _wait_for_indexers(self, begins: Mapping[Partition, int], wait_s: float, progress: Progress) -> int:
+        ranges = {each: (begin, self._after_last.get(each, begin)) for each, begin in begins.items()}
         behind = total = sum(end - begin for begin, end in ranges.values())
 
         def caught_up() -> bool:
             nonlocal behind
-            behind = self._offsets.behind(self._topics.output, ranges)
+            behind = self._offsets.behind(ranges)
             progress("waiting for the indexers", total - behind, total)
             return not behind
 

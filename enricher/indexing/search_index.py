@@ -17,6 +17,7 @@ Json = Any
 _JSON, _LINES = "application/json", "application/x-ndjson"
 _SCROLL = "5m"
 _PAGE = 1_000
+_ODD = "answers with a JSON object that is not the index's: is index.url right?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,16 @@ class SearchIndex:
         return True
 
     def meta(self) -> dict[str, Json] | None:
-        """Read `_meta` of the mapping; of an alias, that of its last index. None if there is no index."""
+        """Read `_meta` of the mapping; of an alias, those of its indices as one. None if there is no index."""
         reply = self._reply("GET", f"/{self.name}/_mapping")
         if reply.status == 404:
             return None
         _require_success(reply, f"reading the mapping of '{self.name}'")
-        mappings = [reply.body[index].get("mappings", {}) for index in sorted(reply.body)]
-        return dict(mappings[-1].get("_meta") or {}) if mappings else None
+        try:
+            metas = [reply.body[index].get("mappings", {}).get("_meta") or {} for index in sorted(reply.body)]
+            return {name: value for meta in metas for name, value in meta.items()} if metas else None
+        except AttributeError:
+            raise SearchUnavailable(_ODD) from None
 
     def put_meta(self, meta: Mapping[str, Json]) -> None:
         """Replace `_meta` of the mapping."""
@@ -120,14 +124,15 @@ class SearchIndex:
         doing = f"reading the versions in '{self.name}'"
         query = {"size": _PAGE, "version": True, "_source": False, "sort": ["_doc"]}
         answer = self._ask("POST", f"/{self.name}/_search", doing, query, scroll=_SCROLL)
+        scroll_id = answer.get("_scroll_id")
         try:
-            while hits := answer["hits"]["hits"]:
+            while hits := _whole_page(answer):
                 for hit in hits:
                     yield hit["_id"], hit["_version"]
-                more = {"scroll": _SCROLL, "scroll_id": answer["_scroll_id"]}
-                answer = self._ask("POST", "/_search/scroll", doing, more)
+                answer = self._ask("POST", "/_search/scroll", doing, {"scroll": _SCROLL, "scroll_id": scroll_id})
+                scroll_id = answer.get("_scroll_id", scroll_id)
         finally:
-            self._reply("DELETE", "/_search/scroll", {"scroll_id": [answer["_scroll_id"]]})
+            self._reply("DELETE", "/_search/scroll", {"scroll_id": [scroll_id]})
 
     def search(self, query: Mapping[str, Json]) -> Json:
         """The answer to a search."""
@@ -141,6 +146,17 @@ class SearchIndex:
     def _reply(self, method: str, path: str, body: Mapping[str, Json] | None = None, **params: str) -> Reply:
         text = None if body is None else orjson.dumps(body)
         return self._transport.request(method, path, params=params, body=text, content_type=_JSON)
+
+
+def _whole_page(answer: Json) -> list[Json]:
+    """The hits of a page. Raises SearchUnavailable without those of every shard, which the index answers with 200."""
+    try:
+        hits, is_whole = answer["hits"]["hits"], not answer["timed_out"] and not answer["_shards"]["failed"]
+    except (KeyError, TypeError):
+        raise SearchUnavailable(_ODD) from None
+    if not is_whole:
+        raise SearchUnavailable("some shards did not answer: is the index green, or at least yellow?")
+    return list(hits)
 
 
 def raise_failure(reply: Reply, doing: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -36,6 +37,10 @@ def verify_against_topic(
             "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the indexers catch up first, at most this long."
         ),
     ] = 60.0,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC", help="Another topic that is indexed there, as a replay's; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that the index holds the newest version of every document, nothing else, and nothing deleted. Only reads.
@@ -50,7 +55,7 @@ def verify_against_topic(
     takes 40 bytes and twice the length of the id for each document.
     """
     settings = load_settings()
-    report = _verify(settings, wait_s)
+    report = _verify(settings, also or [], wait_s)
     if as_json:
         write_line(orjson.dumps(as_json_object(report, settings), option=orjson.OPT_INDENT_2))
     else:
@@ -58,10 +63,10 @@ def verify_against_topic(
     raise typer.Exit(0 if report.holds else BROKEN)
 
 
-def _verify(settings: Settings, wait_s: float) -> IndexReport:
+def _verify(settings: Settings, also: Sequence[str], wait_s: float) -> IndexReport:
     config = index_config(settings)
     topics = VerifiedTopics(
-        output=config.input_topic,
+        outputs=tuple(dict.fromkeys((config.input_topic, *also))),
         dead_letters=config.dead_letter_topic,
         identified_by=settings.index.document_id,
     )

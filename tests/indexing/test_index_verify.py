@@ -133,7 +133,7 @@ def differences(topics: Topics, search: SearchServer, progress: Progress) -> Map
         for name, value in environment(topics, search).items():
             patch.setenv(name, value)
         settings = load_settings()
-    verified_topics = VerifiedTopics(output=topics.output, dead_letters="none", identified_by="key")
+    verified_topics = VerifiedTopics(outputs=(topics.output,), dead_letters="none", identified_by="key")
     index = open_index(settings.index)
     try:
         return verify_index(kafka_config(settings), verified_topics, index, wait_s=0, progress=progress).counts

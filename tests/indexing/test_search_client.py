@@ -72,6 +72,25 @@ def test_versions_are_read(index: SearchIndex) -> None:
     assert [("a", 7)] == list(index.versions())
 
 
+def test_half_of_the_versions_is_none(search: SearchServer, index: SearchIndex) -> None:
+    """A search of which shards failed has status 200 all the same; what is missing would seem to be lost."""
+    index.bulk(INDEX_LINES)
+    search.failed_shards = 1
+    with pytest.raises(SearchUnavailable, match="some shards did not answer"):
+        list(index.versions())
+
+
+@pytest.mark.parametrize("garbage", [{"status": "ok"}, {"hits": 7}, {"articles": "x"}])
+def test_json_of_another_kind_may_be_asked_for_again(
+    index: SearchIndex, monkeypatch: pytest.MonkeyPatch, garbage: dict[str, object]
+) -> None:
+    """A proxy in front of the nodes may answer with its own."""
+    monkeypatch.setattr(SearchServer, "answer", lambda *_request: (200, garbage))
+    for ask in (index.meta, lambda: list(index.versions())):
+        with pytest.raises(SearchUnavailable, match="not the index's"):
+            ask()
+
+
 @pytest.mark.parametrize("behaviour", [cut_before, garble, hang])
 def test_no_answer_may_be_asked_for_again(search: SearchServer, behaviour: Behaviour) -> None:
     """Whether the connection is cut, the answer is none, or it does not come in time."""

@@ -80,6 +80,8 @@ class SearchServer:
     """Status, type and reason of an action that fails."""
     max_bytes: int = 100_000_000
     """A larger bulk request is answered with 413."""
+    failed_shards: int = 0
+    """Searches are answered without those."""
     authorization: str | None = None
     """What requests must have in this header."""
     bulks: list[int] = field(default_factory=list)
@@ -128,7 +130,7 @@ class SearchServer:
             case ("POST", _, "_search"):
                 return 200, self._hits()
             case ("POST", "_search", "scroll"):
-                return 200, {"_scroll_id": "x", "hits": {"hits": []}}
+                return 200, self._page([])
             case ("DELETE", "_search", "scroll"):
                 return 200, {}
         return error(404, "no_such_path")
@@ -167,7 +169,11 @@ class SearchServer:
 
     def _hits(self) -> dict[str, Any]:
         hits = [{"_id": key, "_version": version} for key, (version, _) in self.found.items()]
-        return {"_scroll_id": "x", "hits": {"hits": hits}}
+        return self._page(hits)
+
+    def _page(self, hits: list[dict[str, Any]]) -> dict[str, Any]:
+        shards = {"total": 2, "failed": self.failed_shards}
+        return {"_scroll_id": "x", "timed_out": False, "_shards": shards, "hits": {"hits": hits}}
 
 
 class InFront(SearchServer):
