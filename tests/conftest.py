@@ -68,6 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-frames", default=20_000, type=int, help="hostile frames of tests/fuzz/test_fuzz_frames.py")
     parser.addoption("--mixed-articles", default=0, type=int, help="articles of tests/pipeline/test_formats.py")
     parser.addoption("--mixed-outage-s", default=3.0, type=float, help="how long the registry is away there")
+    parser.addoption("--search-url", default="", help="a running Elasticsearch or OpenSearch, instead of the local one")
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
 
 
@@ -127,6 +128,12 @@ def registry() -> Iterator[Registry]:
 def opensearch() -> Iterator[OpenSearch]:
     """A real OpenSearch of one node, shared by the tests, so each takes an index of its own."""
     yield from _running(OpenSearch())
+
+
+@pytest.fixture(scope="session")
+def search_url(request: pytest.FixtureRequest) -> str:
+    """Where a real search index is: the shared OpenSearch, or what `--search-url` names."""
+    return str(request.config.getoption("--search-url") or request.getfixturevalue("opensearch").url)
 
 
 def _running(server: Server) -> Iterator[Server]:

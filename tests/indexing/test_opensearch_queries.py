@@ -22,7 +22,6 @@ from enricher.worker.records import Partition, RawRecord
 from tools import ARTICLES, ROOT
 from tools.demo.search.query import Search
 from tools.demo.search.server import SearchPage, ask
-from tools.opensearch import OpenSearch
 from tools.status_page.browser import Browser, chromium
 
 pytestmark = pytest.mark.broker
@@ -41,10 +40,10 @@ CONTRAST = (ROOT / "tests" / "health" / "contrast.js").read_text(encoding="utf-8
 class Index:
     """An index with the installed template, and requests to it."""
 
-    def __init__(self, opensearch: OpenSearch) -> None:
+    def __init__(self, search_url: str) -> None:
         self.name = f"articles-{uuid.uuid4().hex[:8]}"
-        self.environment = {"ENRICHER_INDEX__URL": opensearch.url, "ENRICHER_INDEX__NAME": self.name}
-        self._client = httpx2.Client(base_url=opensearch.url, timeout=PATIENCE_S)
+        self.environment = {"ENRICHER_INDEX__URL": search_url, "ENRICHER_INDEX__NAME": self.name}
+        self._client = httpx2.Client(base_url=search_url, timeout=PATIENCE_S)
         installed = run("index", "template", "--install", env=self.environment)
         assert 0 == installed.exit_code, installed.exception
         self.request("PUT", f"/{self.name}").raise_for_status()
@@ -81,9 +80,9 @@ def records() -> dict[str, Record]:
 
 
 @pytest.fixture(scope="module")
-def index(opensearch: OpenSearch, records: dict[str, Record]) -> Index:
+def index(search_url: str, records: dict[str, Record]) -> Index:
     """Their index."""
-    index = Index(opensearch)
+    index = Index(search_url)
     index.write(map(document, records.values()))
     return index
 
@@ -226,9 +225,9 @@ def test_the_page_in_a_browser(search_page: str) -> None:
         assert [] == browser.console
 
 
-def test_the_index_takes_every_example_of_a_record(opensearch: OpenSearch) -> None:
+def test_the_index_takes_every_example_of_a_record(search_url: str) -> None:
     """Heads of all kinds, odd dates, metadata of any shape: the mapping refuses none and learns only labels."""
-    index = Index(opensearch)
+    index = Index(search_url)
     examples = [json.loads(path.read_bytes()) for path in EXAMPLES]
     assert len(examples) > 3
     odd = {
@@ -256,9 +255,9 @@ def test_a_template_is_printed_without_any_server() -> None:
     assert "flattened" == other["template"]["mappings"]["properties"]["metadata"]["type"]
 
 
-def test_a_deleted_document_stays_deleted(opensearch: OpenSearch) -> None:
+def test_a_deleted_document_stays_deleted(search_url: str) -> None:
     """Until an index with a short memory takes an older write, the control; that of the template refuses it all the time."""
-    index, control = Index(opensearch), Index(opensearch)
+    index, control = Index(search_url), Index(search_url)
     control.request("PUT", f"/{control.name}/_settings", {"index": {"gc_deletes": "1ms"}}).raise_for_status()
     for each in (index, control):
         each.request("DELETE", f"/{each.name}/_doc/a?version_type=external_gte&version=9")
@@ -275,9 +274,9 @@ def test_a_deleted_document_stays_deleted(opensearch: OpenSearch) -> None:
     assert 409 == older(index)
 
 
-def test_a_real_index_is_verified(opensearch: OpenSearch, topics: Topics) -> None:
+def test_a_real_index_is_verified(search_url: str, topics: Topics) -> None:
     """More documents than a page of the index has; right at first, and then wrong in three ways."""
-    index = Index(opensearch)
+    index = Index(search_url)
     records: list[Record] = [{"id": f"a-{number}", "entities": []} for number in range(1_200)]
     write(
         topics.bootstrap_servers,
