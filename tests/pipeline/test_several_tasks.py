@@ -11,7 +11,15 @@ import orjson
 import pytest
 from commands.cli_runner import json_lines, run
 from commands.model_app import tiny_model
-from kafka.harness import as_sent, assert_all_is_there_once, publish, sample_articles, worker
+from kafka.harness import (
+    as_sent,
+    assert_all_is_there_once,
+    headers_of,
+    publish,
+    sample_articles,
+    source_of,
+    worker,
+)
 from support.heads import class_model, number_model, vector_model
 from support.patience import PATIENCE_S
 from support.reading import read_all
@@ -98,10 +106,14 @@ def assert_close(expected: Sequence[Record], found: Sequence[Record]) -> None:
 
 
 def test_tasks_of_different_encoders(topics: Topics, folders: Mapping[str, Path], tmp_path: Path) -> None:
-    """Each has its own tokenizer and windows; records have both answers, and `verify` enriches them again."""
+    """Each has its own tokenizer and windows; records have both answers and one version; `verify` enriches them again."""
     tasks = {"names": {"source": EMBEDDED}, "topics": {"source": str(folders["topics"])}}
     log = tmp_path / "log"
-    records = through_kafka(topics, environment_of(tasks), ARTICLES, log)
+    versioned = {"ENRICHER_OUTPUT__VERSION": "true", "ENRICHER_MODEL__GENERATION": "3"}
+    records = through_kafka(topics, environment_of(tasks) | versioned, ARTICLES, log)
+    for message in read_all(topics.bootstrap_servers, topics.output):
+        assert source_of(message)[1] << 12 | 3 == orjson.loads(message.value() or b"")["version"]
+        assert headers_of(message)["enricher.version"] == b"%d" % (source_of(message)[1] << 12 | 3)
     assert "not with names: " in log.read_text("utf-8")
     assert {1} == {len(record["classifications"]) for record in records.values()}
     assert any(len({each["coverage"]["windows"] for each in record["tasks"]}) == 2 for record in records.values())
