@@ -47,7 +47,7 @@ def _versions_are_offsets() -> None:
     def document(maker: DocumentMaker, raw: RawRecord) -> Document:
         return replace(as_shipped(maker, raw), version=raw.offset)
 
-    DocumentMaker.document = document  # type: ignore[method-assign]
+    DocumentMaker.document = document  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":
