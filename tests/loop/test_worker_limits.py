@@ -149,6 +149,17 @@ def test_no_room_for_a_moment_pauses_nothing() -> None:
     assert pauses == []
 
 
+def test_a_limit_of_the_rate_lets_an_idle_worker_wait() -> None:
+    """What it might read at once is no reason to look all the time."""
+    world = World()
+    process = world.start(limits=replace(LIMITS, max_articles_per_second=100.0))
+    process.source.open(process.worker)
+    before_s = world.clock()
+    for _ in range(20):
+        process.worker.step()
+    assert world.clock() - before_s > 10 * LIMITS.idle_wait_s
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_all_counts_return_to_zero(seed: int) -> None:
     """When all is published nothing is in flight, queued or with a thread."""

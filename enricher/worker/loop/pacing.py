@@ -232,7 +232,7 @@ class Pacing:
         deadlines = [now_s + self._limits.idle_wait_s]
         if self.busy and self.capacity:
             deadlines.append(now_s + max(_SHORTEST_POLL, self.load.busy) * self._limits.poll_interval_s)
-        if (wait_s := self.rate.wait_s(now_s)) is not None:
+        if wait_s := self.rate.wait_s(now_s):  # 0: what is waited for is something else
             deadlines.append(now_s + wait_s)
         due_s = self._scheduler.next_due_s()
         if due_s is not None and self._engine.capacity:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_ROUNDING = 1e-9
+"""What sums of time may lack of an article; else a wait for it could be too short for the clock to move."""
+
 
 class RateLimit:
     """At most `per_s` articles in a second on average; 0 is no limit.
@@ -17,7 +20,7 @@ class RateLimit:
 
     def allows(self, room: int, now_s: float) -> int:
         """How many of `room` articles may pass now."""
-        return min(room, int(self._left_at(now_s))) if self._per_s else room
+        return min(room, int(self._left_at(now_s) + _ROUNDING)) if self._per_s else room
 
     def taken(self, count: int, now_s: float) -> None:
         """Note that articles passed."""
