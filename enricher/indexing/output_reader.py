@@ -75,7 +75,7 @@ class OutputReader:
         """
         self.joined = self._paused = False
         self._index_id = index_id
-        self._statistics = Statistics(self._topic)
+        self._statistics = Statistics([self._topic])
         self._consumer = new_client(
             Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors
         )

@@ -23,7 +23,7 @@ PLACE, OTHER = Partition(TOPICS.input, 3), Partition(TOPICS.input, 4)
 class Quiet:
     """A consumer that accepts everything, and a watch that reports ten records in each partition."""
 
-    topic_id = None
+    topic_ids = MappingProxyType({TOPICS.input: None})
     partitions = MappingProxyType({TOPICS.input: 5})
 
     def __init__(self) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
-from kafka.quiet import OTHER, PLACE, Quiet
+from confluent_kafka import Consumer
+from kafka.quiet import CLIENT_ERRORS, CONFIG, OTHER, PLACE, Quiet
 
 from enricher.errors import SettingsError, TransactionTrouble
+from enricher.worker.kafka.reading import start_offsets
 from enricher.worker.kafka.reading.lookups import Lookups
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.reading.resume_errors import StillSearching, UnsettledOutputs
-from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset
+from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
+from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
 from enricher.worker.records import Mark, Partition, Start
 
@@ -52,7 +56,7 @@ class Stage:
         self.starts = Starts()
         self.partitions = Partitions(lambda _name: 10, bound_s=60, start_bound_s=80)
         self.partitions.add([PLACE, OTHER], 0.0)
-        self.lookups = Lookups(self.partitions, cast("StartFinder", self.starts), Quiet().watch)
+        self.lookups = Lookups(self.partitions, cast("StartFinders", self.starts), Quiet().watch)
         self.now_s = time.monotonic()
 
     def look(self, after_s: float) -> Mapping[Partition, StartOffset]:
@@ -135,3 +139,44 @@ def test_what_no_look_solves_is_raised(stage: Stage, error: Exception) -> None:
     stage.starts.trouble = error
     with pytest.raises(type(error)):
         stage.look(0)
+
+
+NOW = Partition("now", 0)
+
+
+@pytest.fixture
+def finders(monkeypatch: pytest.MonkeyPatch) -> dict[str, Starts]:
+    """The finders of two topics, which `both` asks."""
+    made: dict[str, Starts] = {}
+
+    def new(_consumer: object, config: KafkaConfig, *_others: object) -> Starts:
+        return made.setdefault(config.input_topic, Starts())
+
+    monkeypatch.setattr(start_offsets, "StartFinder", new)
+    return made
+
+
+@pytest.fixture
+def both(finders: dict[str, Starts]) -> StartFinders:
+    """What a worker with two input topics asks."""
+    quiet = Quiet()
+    made = StartFinders(cast("Consumer", quiet), replace(CONFIG, other_inputs=(NOW.topic,)), quiet.watch, CLIENT_ERRORS)
+    assert {PLACE.topic, NOW.topic} == finders.keys()
+    return made
+
+
+def test_what_hides_outputs_is_told_of_all_topics(finders: dict[str, Starts], both: StartFinders) -> None:
+    """Else the partitions of the second topic would be given up on long before the transaction ends."""
+    for finder, partition in zip(finders.values(), (PLACE, NOW), strict=True):
+        finder.hidden = frozenset({partition})
+    with pytest.raises(UnsettledOutputs) as unsettled:
+        both.determine([PLACE, NOW])
+    assert {PLACE, NOW} == unsettled.value.partitions
+
+
+def test_a_topic_that_cannot_tell_yet_holds_up_no_other(finders: dict[str, Starts], both: StartFinders) -> None:
+    """It says so once it is alone."""
+    finders[PLACE.topic].trouble = StillSearching("not yet")
+    assert {NOW: BEGINNING} == both.determine([PLACE, NOW])
+    with pytest.raises(StillSearching):
+        both.determine([PLACE])

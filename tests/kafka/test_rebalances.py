@@ -59,7 +59,7 @@ def clock() -> Clock:
 def client(clock: Clock) -> Client:
     """A client that has subscribed."""
     client = Client()
-    Rebalances(cast("Assignment", client), Diary(), clock).subscribe(cast("Consumer", client), "articles")
+    Rebalances(cast("Assignment", client), Diary(), clock).subscribe(cast("Consumer", client), ["articles"])
     return client
 
 
@@ -116,7 +116,7 @@ def test_members_that_join_again_come_to_rest() -> None:
     for _ in range(200):
         clock, members = Clock(), [Client() for _ in range(chosen.randint(1, 6))]
         for member in members:
-            Rebalances(cast("Assignment", member), Diary(), clock).subscribe(cast("Consumer", member), "articles")
+            Rebalances(cast("Assignment", member), Diary(), clock).subscribe(cast("Consumer", member), ["articles"])
             member.calls("on_assign", 1)
         clock.now_s += 60
         rounds, asked = 0, [1] * len(members)
@@ -160,7 +160,7 @@ def test_of_two_callbacks_that_fail_the_first_counts(clock: Clock) -> None:
     """A worker that was fenced while its partitions were revoked is fenced, though they came back in the same poll."""
     client = Client()
     rebalances = Rebalances(cast("Assignment", client), OfAFencedWorker(), clock)
-    rebalances.subscribe(cast("Consumer", client), "articles")
+    rebalances.subscribe(cast("Consumer", client), ["articles"])
     client.calls("on_assign", 0)
     rebalances.begin_turn()
     client.calls("on_revoke", 0)

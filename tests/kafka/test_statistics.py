@@ -26,7 +26,7 @@ def told(
 
 def test_brokers_that_are_up_are_counted() -> None:
     """By their ids: bootstrap addresses do not count."""
-    statistics = Statistics("articles", clock=lambda: 0.0)
+    statistics = Statistics(["articles"], clock=lambda: 0.0)
     assert statistics.connection(joined=False).brokers is None
     statistics(told("UP", "DOWN", "UP"))
     assert (2, True) == (statistics.connection(joined=True).brokers, statistics.connection(joined=True).joined)
@@ -35,7 +35,7 @@ def test_brokers_that_are_up_are_counted() -> None:
 def test_how_long_none_was_there_is_counted_from_when_it_was_told() -> None:
     """The time without brokers is reset when one is back."""
     now_s = [100.0]
-    statistics = Statistics("articles", clock=lambda: now_s[0])
+    statistics = Statistics(["articles"], clock=lambda: now_s[0])
     statistics(told("DOWN"))
     now_s[0] = 105.0
     statistics(told("DOWN"))
@@ -48,7 +48,7 @@ def test_how_long_none_was_there_is_counted_from_when_it_was_told() -> None:
 def test_what_was_told_long_ago_is_not_known_any_more() -> None:
     """A recovery does not poll, so the client delivers no statistics."""
     now_s = [0.0]
-    statistics = Statistics("articles", clock=lambda: now_s[0])
+    statistics = Statistics(["articles"], clock=lambda: now_s[0])
     statistics(told("UP"))
     now_s[0] = 10 * INTERVAL_MS / 1000
     assert statistics.connection(joined=True).brokers is None
@@ -56,7 +56,7 @@ def test_what_was_told_long_ago_is_not_known_any_more() -> None:
 
 def test_ends_are_those_that_a_reader_of_committed_records_sees() -> None:
     """Unknown ones (below 0) are left out."""
-    statistics = Statistics("articles", clock=lambda: 0.0)
+    statistics = Statistics(["articles"], clock=lambda: 0.0)
     statistics(told("UP", ends={0: 7, 1: -1001, 2: 0}))
     assert {Partition("articles", 0): 7, Partition("articles", 2): 0} == statistics.connection(joined=True).ends
 
@@ -64,7 +64,7 @@ def test_ends_are_those_that_a_reader_of_committed_records_sees() -> None:
 def test_offsets_behind_the_last_stable_one_are_counted_and_their_age_from_when_it_stopped() -> None:
     """More that arrives behind it changes nothing; when it moves, the next transaction begins at age 0."""
     now_s, zero = [100.0], Partition("articles", 0)
-    statistics = Statistics("articles", clock=lambda: now_s[0])
+    statistics = Statistics(["articles"], clock=lambda: now_s[0])
 
     def unstable(stable: int, high: int, fetch: str = "active") -> dict[Partition, Unstable]:
         now_s[0] += 5.0

@@ -9,7 +9,7 @@ Clients are in `fake_source.py` and `fake_sink.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -144,13 +144,13 @@ class Producer:
 
 
 class FakeLog:
-    """The cluster. `input`: the topic that the group reads."""
+    """The cluster. `inputs`: the topics that the group reads."""
 
-    def __init__(self, topics: Mapping[str, int], *, input: str) -> None:  # noqa: A002  the word of the design
+    def __init__(self, topics: Mapping[str, int], *, inputs: Collection[str]) -> None:
         self.partitions = {
             Partition(topic, number): PartitionLog() for topic, numbers in topics.items() for number in range(numbers)
         }
-        self.input = [partition for partition in self.partitions if partition.topic == input]
+        self.input = [partition for partition in self.partitions if partition.topic in inputs]
         self.group = Group(self.input)
         self.committed: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}

@@ -19,7 +19,7 @@ from loop.fake_sink import DEAD_LETTERS, OUTPUT
 
 from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, Head
 from enricher.worker.heads.languages import Languages
-from enricher.worker.loop.ports import Scheduler, Tokenized
+from enricher.worker.loop.ports import Tokenized
 from enricher.worker.records import (
     Batch,
     BatchResult,
@@ -40,6 +40,7 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.lanes import LaneQueue
 from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.rules.passes import PassScheduler
 from enricher.worker.rules.windowing import WindowCutter
@@ -74,7 +75,7 @@ class Setup:
     cutters: Sequence[WindowCutter]
     heads: Sequence[Sequence[Head]]
     cards: Sequence[TaskCard]
-    scheduler: Callable[[BatchRules], Scheduler]
+    scheduler: Callable[[BatchRules], LaneQueue]
     tokenize: Callable[[list[Part]], Tokenized]
     infer: Callable[[Batch], BatchResult]
     expected: Callable[[bytes | None], tuple[str, object]]

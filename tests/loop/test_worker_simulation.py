@@ -20,7 +20,7 @@ from loop.fake_schemas import FakeSchemas, with_schema
 from loop.fake_source import FakeSource
 from loop.fake_tasks import ONE_PASS
 from loop.faults import Crash, Late
-from loop.world import INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
+from loop.world import INVALID, LIMITS, LONG, ONE_TOPIC, POISONED, SHORT, UNTOKENIZABLE, Process, World
 from support.seeds import seeds
 
 from enricher.errors import FatalError, TransactionTrouble
@@ -40,10 +40,11 @@ class Simulation:
     values: Sequence[bytes | None] = VALUES
     forgets = 0.0
     setup = ONE_PASS
+    shares = ONE_TOPIC
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
         self._seed, self.random = seed, Random(seed)
-        self.world = World(seed, partitions=self.random.randint(1, 3), setup=self.setup)
+        self.world = World(seed, partitions=self.random.randint(1, 3), setup=self.setup, shares=self.shares)
         self._tracker = tracker
         self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
         self._cruelty = self.random.choice((0.01, 0.05, 0.2))
@@ -78,15 +79,15 @@ class Simulation:
 
     def _publish(self) -> None:
         """Someone writes articles: plainly, in a transaction that commits, or in one that does not."""
-        world, partition = self.world, self.random.choice(self.world.log.input).number
+        world, (topic, partition) = self.world, self.random.choice(self.world.log.input)
         values = self.random.choices(self.values, k=self.random.randint(1, 8))
         match self.random.randrange(4):
             case 0:
-                world.put_transaction(*values, partition=partition)
+                world.put_transaction(*values, partition=partition, topic=topic)
             case 1:
-                world.put_transaction(*values, partition=partition, commit=False)
+                world.put_transaction(*values, partition=partition, topic=topic, commit=False)
             case _:
-                world.put(*values, partition=partition)
+                world.put(*values, partition=partition, topic=topic)
 
     def _turn(self) -> None:
         name = self.random.choice(list(self._running))
@@ -279,7 +280,7 @@ class PublishesWhenComplete(OffsetTracker):
             for ticket in [ticket for ticket in queue.tickets if ticket.outcome is not None]:
                 if ticket is not queue.tickets[0]:
                     queue.tickets.remove(ticket)
-                    self._remove_from_flight(ticket)
+                    self._remove_from_flight(ticket, queue)
                     finished.append(ticket)
         contiguous = super().release(positions)
         return Release([*contiguous.tickets, *finished], contiguous.committable)

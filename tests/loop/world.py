@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -21,8 +21,9 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
+from enricher.worker.loop.lanes import lane_parts
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
@@ -34,6 +35,7 @@ from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.tracing import PassingOn
 
 INPUT = "articles"
+ONE_TOPIC = {INPUT: 1.0}
 
 LIMITS = LoopLimits(
     max_articles_per_second=0.0,
@@ -119,26 +121,33 @@ class Process:
 class World:
     """Everything outside the workers, and the seeds of all chance in it."""
 
-    def __init__(self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_PASS) -> None:
+    def __init__(
+        self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_PASS, shares: Mapping[str, float] = ONE_TOPIC
+    ) -> None:
         self.setup = setup
+        self.shares = shares
+        """The input topics, each with `partitions`."""
         self.random = Random(seed)
         self.clock = FakeClock()
         self.registry = FakeRegistry()
         self.started: list[Process] = []
         """Every process that there ever was."""
         self._judged: tuple[object, list[str]] = None, []
-        self.log = FakeLog({INPUT: partitions, OUTPUT: partitions, DEAD_LETTERS: partitions}, input=INPUT)
+        topics = dict.fromkeys((*shares, OUTPUT, DEAD_LETTERS), partitions)
+        self.log = FakeLog(topics, inputs=shares)
 
-    def put(self, *values: bytes | None, partition: int = 0) -> list[int]:
+    def put(self, *values: bytes | None, partition: int = 0, topic: str = INPUT) -> list[int]:
         """Append input records; returns their offsets."""
-        return [self.log.append(Partition(INPUT, partition), (b"key", value)) for value in values]
+        return [self.log.append(Partition(topic, partition), (b"key", value)) for value in values]
 
-    def put_transaction(self, *values: bytes | None, partition: int = 0, commit: bool = True) -> None:
+    def put_transaction(
+        self, *values: bytes | None, partition: int = 0, topic: str = INPUT, commit: bool = True
+    ) -> None:
         """Append input records as a transaction of the publisher, committed or aborted: a marker follows them."""
         producer = self.log.init_transactions("publisher")
         producer.begin()
         for value in values:
-            producer.produce(Partition(INPUT, partition), (b"key", value))
+            producer.produce(Partition(topic, partition), (b"key", value))
         if commit:
             producer.commit()
         else:
@@ -176,14 +185,14 @@ class World:
         rivals = FakeRivals(source)
         tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)
-        scheduler = setup.scheduler(RULES)
         schemas = FakeSchemas(self.registry, self.clock, wakeup, random, forgets=forgets)
-        intake = Intake(
-            schemas.read,
-            tokenizer.as_pool(),
-            setup.cutters,
-            scheduler,
-            setup.heads,
+        scheduler, new_intake, new_pacing = lane_parts(self.shares, lambda: setup.scheduler(RULES), limits)
+        intake = new_intake(
+            read=schemas.read,
+            tokenizer=tokenizer.as_pool(),
+            cutters=setup.cutters,
+            scheduler=scheduler,
+            heads=setup.heads,
             chars_per_call=1_024,
             clock=self.clock,
             schemas=schemas,
@@ -191,7 +200,7 @@ class World:
         )
         counters.name_tasks([[head.task.name for head in heads if head.task.named] for heads in setup.heads])
         offsets, pool = tracker(), engine.as_pool()
-        pacing = Pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
+        pacing = new_pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
         worker = Worker(
             source=source,
             sink=sink,

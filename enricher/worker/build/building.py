@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,17 +21,18 @@ from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.loop.budget import Budget
-from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
+from enricher.worker.loop.lanes import ONE_LANE, lane_parts
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits, Pacing
-from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
+from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.ports import Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Article, RawRecord, Versioning
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
+from enricher.worker.rules.lanes import LaneQueue
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.rules.passes import PassScheduler
@@ -77,7 +78,17 @@ def kafka_worker(
     recovery = _recovery(settings, source, sink, guard, rivals)
     passing_on, reader = tracing or PassingOn(), partial(article_reader, settings)
     return _worker(
-        settings, tasks, source, sink, recovery, guard, counters, passing_on, reader=reader, dead_letters=dead_letters
+        settings,
+        tasks,
+        source,
+        sink,
+        recovery,
+        guard,
+        counters,
+        passing_on,
+        reader=reader,
+        dead_letters=dead_letters,
+        shares=settings.kafka.inputs,
     )
 
 
@@ -125,14 +136,15 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     *,
     reader: ReaderOf,
     dead_letters: DeadLetterLimits,
+    shares: Mapping[str, float] = ONE_LANE,
 ) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
     models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
     rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
     limits = _limits(settings, rules)
-    scheduler = _scheduler(models, rules)
-    intake = Intake(
+    scheduler, new_intake, new_pacing = lane_parts(shares, partial(_scheduler, models, rules), limits)
+    intake = new_intake(
         read=read_with(settings, reader(schemas), by_language=tasks.by_language),
         tokenizer=tokenizer_pool(settings, models, wakeup),
         cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
@@ -143,9 +155,9 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         schemas=schemas,
         cards=tasks.cards,
     )
-    engine = engine_pool(models, wakeup)
+    engine = engine_pool(models, wakeup, ahead=len(shares) == 1)
     counters.name_tasks([[head.task.name for head in of_pass if head.task.named] for of_pass in heads])
-    pacing = Pacing(source, intake, scheduler, engine, tracker, limits, clock)
+    pacing = new_pacing(source, intake, scheduler, engine, tracker, limits, clock)
     return Worker(
         source=source,
         sink=sink,
@@ -170,7 +182,7 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     )
 
 
-def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> Scheduler:
+def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> LaneQueue:
     queues = [
         (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(each)
         for model, each in zip(models, rules, strict=True)

@@ -9,11 +9,13 @@ from enricher.worker.settings import Settings
 def kafka_config(settings: Settings) -> KafkaConfig:
     """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
     kafka, articles = settings.kafka, settings.articles
+    input_topic, *other_inputs = kafka.inputs
     return KafkaConfig(
         bootstrap_servers=kafka.bootstrap_servers,
         group_id=kafka.group_id,
         instance=kafka.instance,
-        input_topic=kafka.input_topic,
+        input_topic=input_topic,
+        other_inputs=tuple(other_inputs),
         output_topic=kafka.output_topic,
         dead_letter_topic=kafka.dead_letter_topic,
         session_timeout_s=kafka.session_timeout_s,

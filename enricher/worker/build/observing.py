@@ -18,7 +18,7 @@ def worker_facts(settings: Settings) -> WorkerFacts:
     return WorkerFacts(
         instance=kafka.instance,
         group=kafka.group_id,
-        input_topic=kafka.input_topic,
+        input_topic=", ".join(kafka.inputs),
         output_topic=kafka.output_topic,
         dead_letter_topic=kafka.dead_letter_topic,
         version=installed_version(),

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 _pass_of = attrgetter("pass_index")
 
 
-def engine_pool(models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
-    """Runs each batch on the model of its pass."""
+def engine_pool(models: Sequence[Model], wakeup: Wakeup, *, ahead: bool) -> WorkerPool[Batch, BatchResult]:
+    """Runs each batch on the model of its pass.
+
+    `ahead`: one waiting batch per thread, so that while the loop is in a transaction, every thread has a next batch.
+    Without, what becomes urgent waits for no batch but those that are running.
+    """
     engines = [model.engine for model in models]
 
     def begin() -> None:
@@ -33,11 +37,10 @@ def engine_pool(models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[Batch, Ba
         return engines[batch.pass_index].run(batch)
 
     count = models[0].concurrency
-    # One waiting batch per thread: while the loop is in a transaction, every thread has a next batch.
     return WorkerPool(
         engines[0].run if len(engines) == 1 else run,
         threads=count,
-        waiting=count,
+        waiting=count if ahead else 0,
         wake=wakeup.set,
         name="engine",
         begin=begin,

@@ -143,7 +143,7 @@ class Worker:
             records = self.source.poll(max(capacity, 1), 0.0)
         self.isolation.examine(records)
         arrived_s = self.clock()
-        self.pacing.rate.taken(len(records), arrived_s)
+        self.pacing.note_read(len(records), arrived_s)
         tickets = [Ticket(raw, arrived_s) for raw in records]
         for ticket in tickets:
             self.tracker.track(ticket)

@@ -107,6 +107,10 @@ class Pacing:
             room = ceil(room / 2)
         return self.rate.allows(max(0, min(room, self._intake.capacity)), self._clock())
 
+    def note_read(self, count: int, now_s: float) -> None:
+        """Note that records were read, for the limit of their rate."""
+        self.rate.taken(count, now_s)
+
     def to_hold(self) -> Collection[Partition]:
         """Partitions to hold back from now on: their records that wait, and those behind them, would take all the room.
 
@@ -114,18 +118,19 @@ class Pacing:
         """
         waiting = self._intake.waiting_tickets()
         self.held = frozenset(partition for partition in waiting if self._exceeds_its_part(partition))
-        most_bytes = 0.5 * self._part * self._limits.max_in_flight_bytes
-        self._unpacked = frozenset(each for each in waiting if self._tracker.unpacked_bytes_of(each) >= most_bytes)
+        half_bytes = 0.5 * self._limits.max_in_flight_bytes
+        self._unpacked = frozenset(
+            each for each in waiting if self._tracker.unpacked_bytes_of(each) >= self._part_of(each) * half_bytes
+        )
         return self.held
 
-    @property
-    def _part(self) -> float:
+    def _part_of(self, _partition: Partition) -> float:
         """The share of what may be in flight that a partition with waiting articles has."""
         return self._limits.waiting_share / max(1, len(self._tracker.partitions))
 
     def _exceeds_its_part(self, partition: Partition) -> bool:
         limits, tracker = self._limits, self._tracker
-        part = self._part * (0.5 if partition in self.held else 1.0)
+        part = self._part_of(partition) * (0.5 if partition in self.held else 1.0)
         if tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight):
             return True
         return tracker.bytes_of(partition) >= part * limits.max_in_flight_bytes

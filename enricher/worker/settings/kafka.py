@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from enricher.errors import SettingsError
 from enricher.worker.settings.group import Group
@@ -36,6 +37,13 @@ class KafkaSettings(Group):
     )
     group_id: str = Field("enricher", min_length=1, description="Consumer group; all workers of one pipeline share it.")
     input_topic: str = Field("articles", min_length=1, description="Topic that articles are read from.")
+    input_topics: dict[Annotated[str, Field(min_length=1)], Annotated[float, Field(gt=0, le=1e6)]] = Field(
+        default_factory=dict,
+        max_length=8,
+        description="Instead of `input_topic`: topics to read by turns, each with its share of the model while all have "
+        'articles, as a JSON object such as `{"articles.now": 0.8, "articles": 0.2}`. What one does not use, the others '
+        "get. All workers of the group need the same topics.",
+    )
     output_topic: str = Field("entities", min_length=1, description="Topic that enriched records are written to.")
     dead_letter_topic: str = Field(
         "articles.dead-letters", min_length=1, description="Topic for inputs that can never be enriched."
@@ -119,6 +127,17 @@ class KafkaSettings(Group):
             also = f', and {{"security.protocol": "{protocol}"}} in kafka.properties' if known else ""
             raise ValueError(f"write host:port without a scheme, such as broker:9092{also}")
         return text
+
+    @model_validator(mode="after")
+    def _has_one_way_to_name_topics(self) -> KafkaSettings:
+        if self.input_topics and "input_topic" in self.model_fields_set:
+            raise ValueError("input_topic and input_topics are both set: name all topics in input_topics")
+        return self
+
+    @property
+    def inputs(self) -> Mapping[str, float]:
+        """The input topics, each with its share."""
+        return self.input_topics or {self.input_topic: 1.0}
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""

@@ -103,8 +103,8 @@ class Settings(BaseSettings):
             "dead_letters.max_ratio of dead_letters.window_articles must be at least one article; 0 is no limit",
         )
         check_tasks(self.tasks, of_model=self.model.model_fields_set)
-        topics = {kafka.input_topic, kafka.output_topic, kafka.dead_letter_topic}
-        _require(len(topics) == 3, "the input, output and dead-letter topics must differ")
+        topics = {*kafka.inputs, kafka.output_topic, kafka.dead_letter_topic}
+        _require(len(topics) == len(kafka.inputs) + 2, "the input, output and dead-letter topics must differ")
         return self
 
 

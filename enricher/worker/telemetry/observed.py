@@ -20,6 +20,7 @@ class WorkerFacts:
     instance: str
     group: str
     input_topic: str
+    """The input topic; all of them if there are several."""
     output_topic: str
     dead_letter_topic: str
     version: str

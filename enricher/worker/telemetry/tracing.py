@@ -101,10 +101,9 @@ class Spans:
         self._tracer = tracer
         self._honours_parents = honours_parents
         self._propagator = TraceContextTextMapPropagator()
-        self._process = f"process {worker.input_topic}"
         self._commit = f"commit {worker.output_topic}"
         shared = {SYSTEM: "kafka", GROUP: worker.group}
-        self._process_attributes = shared | {OPERATION: "process", DESTINATION: worker.input_topic}
+        self._process_attributes = shared | {OPERATION: "process"}
         self._commit_attributes = shared | {OPERATION: "commit", DESTINATION: worker.output_topic}
         self._batches: dict[int, Span] = {}
         """The open span of each submitted batch, by the batch's `id()`."""
@@ -154,9 +153,9 @@ class Spans:
 
     def _begin(self, ticket: Ticket, now_ns: int) -> None:
         context = self._propagator.extract(_text(ticket.trace)) if ticket.trace else Context()
-        span = self._tracer.start_span(
-            self._process, context, SpanKind.CONSUMER, self._process_attributes, start_time=now_ns
-        )
+        topic = ticket.raw.partition.topic
+        attributes = self._process_attributes | {DESTINATION: topic}
+        span = self._tracer.start_span(f"process {topic}", context, SpanKind.CONSUMER, attributes, start_time=now_ns)
         if not span.is_recording():
             return
         ticket.span = span

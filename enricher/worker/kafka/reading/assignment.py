@@ -17,7 +17,7 @@ from enricher.worker.kafka.reading.fetching import Fetching
 from enricher.worker.kafka.reading.lookups import Lookups
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset
+from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
 from enricher.worker.kafka.reading.turns import Turns
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
@@ -39,7 +39,7 @@ class Assignment:
             start_bound_s=config.start_timeout_s,
         )
         self.fetching = Fetching(consumer, self.partitions, client_errors)
-        self._starts = StartFinder(consumer, config, watch, client_errors)
+        self._starts = StartFinders(consumer, config, watch, client_errors)
         self._lookups = Lookups(self.partitions, self._starts, watch)
         self._turns = Turns(self.partitions, self.fetching, watch, config.partition_timeout_s)
         self._watch = watch
@@ -53,10 +53,9 @@ class Assignment:
         self._silent: set[Partition] = set()
         """Partitions that were given up on and have delivered nothing since, with whichever client."""
 
-    @property
-    def began_with(self) -> int | None:
+    def began_with(self, topic: str) -> int | None:
         """How many partitions the topic had when the group began, to be committed beside offsets."""
-        return self._starts.began_with
+        return self._starts.of_topic(topic).began_with
 
     # ---- in the client's callbacks
 
@@ -141,8 +140,8 @@ class Assignment:
 
     def check_topic(self) -> None:
         """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
-        if self._watch.refresh():
-            self._starts.forget()
+        for topic in self._watch.refresh():
+            self._starts.of_topic(topic).forget()
             self.needs_new_client = True
 
     def rewind(self) -> None:

@@ -35,29 +35,31 @@ class CatchingUp:
 
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
         self._consumer = consumer
-        self._topic = config.input_topic
+        self._topics = config.inputs
         self._replays = bool(config.replay)
         self._watch = watch
         self._client_errors = client_errors
         self._timeout_s = config.request_timeout_s
         self._ends: Mapping[Partition, int] = {}
-        self._topic_id: str | None = None
+        self._topic_ids: Mapping[str, str | None] = {}
         self._next_check_s = self._next_topic_check_s = 0.0
 
     def note(self) -> None:
-        """Note the current ends of the topic that `watch` knows. Raises the client's errors.
+        """Note the current ends of the topics that `watch` knows. Raises the client's errors.
 
         Waits for leaders, which a new topic does not have at once, for the request timeout at most.
         """
-        topic_id = self._watch.topic_id
-        partitions = [Partition(self._topic, number) for number in range(self._watch.partitions[self._topic])]
+        topic_ids = self._watch.topic_ids
+        partitions = [
+            Partition(topic, number) for topic in self._topics for number in range(self._watch.partitions[topic])
+        ]
         if self._replays:
-            self._ends, self._topic_id = self._ends_of_the_range(partitions), topic_id
+            self._ends, self._topic_ids = self._ends_of_the_range(partitions), topic_ids
             return
         deadline = Deadline(self._timeout_s)
         lows, ends = (self._list(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
         self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
-        self._topic_id = topic_id
+        self._topic_ids = topic_ids
         records = sum(ends[partition] - lows[partition] for partition in partitions)
         log.info("catching up with at most %d records; some of them may be committed already", records)
 
@@ -74,7 +76,7 @@ class CatchingUp:
         if now_s < self._next_check_s:
             return False
         try:
-            if self._watch.topic_id != self._topic_id:
+            if self._watch.topic_ids != self._topic_ids:
                 self.note()
             if self._is_committed():
                 return True

@@ -58,12 +58,14 @@ class Delivery:
                 damaged.add(partition)
                 records += self._stand_ins(at, message, max(1, limit - len(records)), now_s)
             elif error is None:
-                record = raw_record(message, self._watch.topic_id, max_headers=self._config.max_headers)
+                record = raw_record(
+                    message, self._watch.topic_ids[partition.topic], max_headers=self._config.max_headers
+                )
                 if at and at.deliver(record.offset, record.leader_epoch, now_s):
                     self._assignment.note_delivery(partition)
                     records.append(record)
             elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-                log.warning("%s", transient_error(error, f"reading {self._config.input_topic}", self._client_errors))
+                log.warning("%s", transient_error(error, "reading", self._client_errors))
             elif at and at.reach_end(message.offset() or 0, now_s):
                 self._assignment.note_delivery(partition)
         if damaged:
@@ -81,7 +83,7 @@ class Delivery:
         if error is None or at.position is None or not damage.is_unreadable(error):
             return []
         span = self._unreadable.span(at.name, at.position, error, message.offset() or 0)
-        stand_ins = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_id)
+        stand_ins = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_ids[at.name.topic])
         records = [record for record in stand_ins if at.deliver(record.offset, record.leader_epoch, now_s)]
         self._assignment.note_delivery(at.name)
         damage.give_up(at.position, more=len(span) > len(records))

@@ -14,7 +14,7 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.reading.resume_errors import StillSearching, UnsettledOutputs
-from enricher.worker.kafka.reading.start_offsets import StartFinder, StartOffset
+from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of
@@ -38,7 +38,7 @@ class Lookups:
     `failure`: why the last look found nothing; None if it did not fail.
     """
 
-    def __init__(self, partitions: Partitions, starts: StartFinder, watch: TopicWatch) -> None:
+    def __init__(self, partitions: Partitions, starts: StartFinders, watch: TopicWatch) -> None:
         self._partitions = partitions
         self._starts = starts
         self._watch = watch

@@ -58,9 +58,9 @@ class Rebalances:
             "on_lost": self._callback(partial(self._remove, listener.lost)),
         }
 
-    def subscribe(self, consumer: Consumer, topic: str) -> None:
+    def subscribe(self, consumer: Consumer, topics: Sequence[str]) -> None:
         """Join the group. Raises the client's errors."""
-        self._topics = [topic]
+        self._topics = [*topics]
         consumer.subscribe(self._topics, **self._callbacks)
 
     def begin_turn(self) -> None:

@@ -39,7 +39,7 @@ _GATHER_S = 0.02
 
 
 class KafkaSource:
-    """Reads the input topic as a member of the consumer group.
+    """Reads the input topics as a member of the consumer group.
 
     `until_caught_up`: `caught_up` becomes true once the group has committed the ends that partitions had at `open`, or the
     ends of the range that it replays.
@@ -48,7 +48,7 @@ class KafkaSource:
     def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
         self._config = config
         self._client_errors = ClientErrors(config)
-        self._statistics = Statistics(config.input_topic)
+        self._statistics = Statistics(config.inputs)
         self._joined = False
         self._consumer = self._connect()
         self.watch = TopicWatch(config)
@@ -72,7 +72,8 @@ class KafkaSource:
             connecting(self._client_errors),
             mapping_errors("asking for the input topic", self._client_errors, self._consumer),
         ):
-            partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
+            for topic in self._config.inputs:
+                partitions_of(self._consumer, topic, self._config.request_timeout_s)
         with connecting(self.watch.client_errors):
             self.watch.open()
             if self._catching_up:
@@ -221,7 +222,7 @@ class KafkaSource:
     def _join(self, listener: PartitionListener) -> None:
         self._listener = listener
         self._rebalances = Rebalances(self._assignment, listener)
-        self._rebalances.subscribe(self._consumer, self._config.input_topic)
+        self._rebalances.subscribe(self._consumer, self._config.inputs)
 
     def _renew(self) -> None:
         """Leave the group and join it with a new client. Raises TransactionTrouble, after which it may be called again."""
@@ -241,8 +242,8 @@ class KafkaSource:
         until = at.start.until if at and at.start else None
         if replay and until is None:  # an offset without its bound would be read on from for ever
             raise TransactionTrouble(f"{names_of([partition])} is no longer read, so the end of its range is not known")
-        began_with = self._assignment.began_with
-        metadata = CommitMetadata(self.watch.topic_id, mark, began_with, letter_counts, replay, until).encode()
+        topic_id, began_with = self.watch.topic_ids[partition.topic], self._assignment.began_with(partition.topic)
+        metadata = CommitMetadata(topic_id, mark, began_with, letter_counts, replay, until).encode()
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

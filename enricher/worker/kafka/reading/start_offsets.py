@@ -11,14 +11,14 @@ not enough that other partitions have offsets: while a group begins, its members
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.reading.resume_errors import cannot_tell
+from enricher.worker.kafka.reading.resume_errors import UnsettledOutputs, cannot_tell
 from enricher.worker.kafka.reading.tails import OutputTails
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
@@ -56,7 +56,7 @@ class StartOffset:
 class StartFinder:
     """Finds where partitions begin. Remembers what this worker committed, because a lower answer is stale.
 
-    `began_with`: as in `CommitMetadata`, of the topic that is read; None while unknown.
+    For the partitions of one input topic. `began_with`: as in `CommitMetadata`, of that topic; None while unknown.
     """
 
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
@@ -102,7 +102,7 @@ class StartFinder:
         committed = self._committed_offsets(self._consumer, partitions, timeout_s)
         for tp in committed:
             partition, metadata = ours(tp), CommitMetadata.decode(tp.metadata)
-            if tp.offset < 0 or not metadata.is_of(self._watch.topic_id):
+            if tp.offset < 0 or not metadata.is_of(self._topic_id):
                 continue
             if tp.offset < self._floors.get(partition, 0):
                 message = (
@@ -139,6 +139,10 @@ class StartFinder:
         begun = [partition for partition in missing if partition.number < began_with]
         return {**known, **self._at_the_beginning(added), **(self._as_set(begun) if begun else {})}
 
+    @property
+    def _topic_id(self) -> str | None:
+        return self._watch.topic_ids[self._config.input_topic]
+
     def _require_same_range(self, metadata: CommitMetadata) -> None:
         """Raise BrokerError if the offset is that of another range, or of a group without one."""
         group, ours = self._config.group_id, self._config.replay
@@ -172,7 +176,7 @@ class StartFinder:
     ) -> Sequence[TopicPartition]:
         with mapping_errors("asking for the committed offsets", self._client_errors):
             tps = without_errors(consumer.committed([foreign(each) for each in partitions], timeout=timeout_s))
-        count = partitions_at_the_start([(tp.offset, tp.metadata) for tp in tps], self._watch.topic_id)
+        count = partitions_at_the_start([(tp.offset, tp.metadata) for tp in tps], self._topic_id)
         if count is not None:
             self.began_with = count if self.began_with is None else min(count, self.began_with)
         return tps
@@ -230,7 +234,8 @@ class StartFinder:
         return self._at_the_beginning(partitions)
 
     def _behind_outputs(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        fewest = min(self._watch.partitions.values())
+        outputs = (self._config.output_topic, self._config.dead_letter_topic)
+        fewest = min(self._watch.partitions[topic] for topic in outputs)
         beyond = [partition for partition in partitions if partition.number >= fewest]
         if beyond and self._tails.unwritten():
             return {}
@@ -247,6 +252,69 @@ class StartFinder:
                 self._config.group_id, names_of(sorted(resumed)), places,
             )  # fmt: skip
         return _starts(resumed)
+
+
+class StartFinders:
+    """A finder for each input topic, asked for its partitions."""
+
+    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
+        self._finders = {
+            topic: StartFinder(consumer, config.of_lane(topic), watch, client_errors) for topic in config.inputs
+        }
+
+    def of_topic(self, topic: str) -> StartFinder:
+        """The finder for the partitions of one topic."""
+        return self._finders[topic]
+
+    def renew(self, consumer: Consumer) -> None:
+        """Ask this consumer from now on."""
+        for finder in self._finders.values():
+            finder.renew(consumer)
+
+    def note_commit(self, offsets: Mapping[Partition, int]) -> None:
+        """This worker committed these offsets: a lower answer is stale from now on."""
+        for finder, of_topic in self._by_topic(offsets):
+            finder.note_commit({partition: offsets[partition] for partition in of_topic})
+
+    def stop_searching(self) -> None:
+        """Partitions have left; a search that is not over was for them, too."""
+        for finder in self._finders.values():
+            finder.stop_searching()
+
+    def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, StartOffset]:
+        """As `StartFinder.find`; blocks for `timeout_s` per topic at most."""
+        found: dict[Partition, StartOffset] = {}
+        for finder, of_topic in self._by_topic(partitions):
+            found |= finder.find(of_topic, timeout_s)
+        return found
+
+    def determine(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """As `StartFinder.determine`, topic by topic: one that cannot tell yet holds up no other.
+
+        Raises UnsettledOutputs for the partitions of all topics together that a transaction hides.
+        """
+        found: dict[Partition, StartOffset] = {}
+        unsettled: list[UnsettledOutputs] = []
+        trouble: TransactionTrouble | None = None
+        for finder, of_topic in self._by_topic(partitions):
+            try:
+                found |= finder.determine(of_topic)
+            except UnsettledOutputs as each:
+                unsettled.append(each)
+            except TransactionTrouble as each:
+                trouble = each
+        if unsettled:
+            hidden = frozenset(partition for each in unsettled for partition in each.partitions)
+            raise UnsettledOutputs("; ".join(map(str, unsettled)), hidden)
+        if trouble and not found:
+            raise trouble
+        return found
+
+    def _by_topic(self, partitions: Iterable[Partition]) -> Iterator[tuple[StartFinder, list[Partition]]]:
+        wanted = [*partitions]
+        for topic, finder in self._finders.items():
+            if of_topic := [partition for partition in wanted if partition.topic == topic]:
+                yield finder, of_topic
 
 
 def _starts(offsets: Mapping[Partition, int], *, uncommitted: bool = False) -> Mapping[Partition, StartOffset]:

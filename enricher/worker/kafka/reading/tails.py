@@ -58,7 +58,8 @@ class OutputTails:
             of_topic = {place: bound for place, bound in bounds.items() if place.topic == topic}
             for number, newest in self._newest(topic, of_topic, look_s).items():
                 partition, source = Partition(self._config.input_topic, number), newest.source
-                if source and source.topic_id in {None, self._watch.topic_id}:
+                topic_id = self._watch.topic_ids[partition.topic]
+                if source and source.topic_id in {None, topic_id}:
                     found[partition] = max(found.get(partition, 0), source.offset + 1)
                 if newest.recordless > _MARKER:
                     doubtful.setdefault(partition, topic)

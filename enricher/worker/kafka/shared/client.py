@@ -6,7 +6,7 @@ Unless stated otherwise, the facts behind each choice were measured on Kafka 4.3
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from enricher.worker.kafka.shared import heartbeats
@@ -28,6 +28,7 @@ class KafkaConfig:
     group_id: str
     instance: str
     input_topic: str
+    """The input topic; the first one if there are several."""
     output_topic: str
     dead_letter_topic: str
     session_timeout_s: float
@@ -44,6 +45,8 @@ class KafkaConfig:
     """How long a partition that has records may deliver none."""
     max_headers: int = 300
     """A record with more headers keeps none of them."""
+    other_inputs: tuple[str, ...] = ()
+    """The other lanes, if the worker reads several topics by turns."""
     replay: str = ""
     """The name of the range that the group replays. Its bounds are committed before its first member joins; a partition
     without them is not read."""
@@ -53,9 +56,18 @@ class KafkaConfig:
         check_properties(self.properties)
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """All input topics."""
+        return (self.input_topic, *self.other_inputs)
+
+    def of_lane(self, topic: str) -> KafkaConfig:
+        """The same with this as the only input topic."""
+        return replace(self, input_topic=topic, other_inputs=())
+
+    @property
     def topics(self) -> list[str]:
-        """Input, output and dead letters, each once: a client may write its outputs and dead letters to one topic."""
-        return list(dict.fromkeys((self.input_topic, self.output_topic, self.dead_letter_topic)))
+        """Inputs, output and dead letters, each once: a client may write its outputs and dead letters to one topic."""
+        return list(dict.fromkeys((*self.inputs, self.output_topic, self.dead_letter_topic)))
 
     @property
     def transactional_id(self) -> str:
@@ -93,14 +105,16 @@ class KafkaConfig:
             # Tells the source where a partition ends, behind transaction markers.
             "enable.partition.eof": True,
             # A small prefetch needs the short backoff: with the default of 1 s reading stops again and again.
-            "queued.min.messages": 2000,
+            # Of a lane that fills its part, the client drops what it has fetched, and fetches it once more later. A request
+            # that waits for records of the other lanes must not keep it from that for long.
+            "queued.min.messages": 100 if self.other_inputs else 2000,
             "queued.max.messages.kbytes": 8192,
             "fetch.queue.backoff.ms": 20,
             # These count compressed bytes, and 1 kB of zstd may decompress to 32 MB (deploy/memory.md). A larger batch is
             # still fetched, alone.
             "fetch.message.max.bytes": 16_384,
             "fetch.max.bytes": 1_048_576,
-            "fetch.wait.max.ms": 500,
+            "fetch.wait.max.ms": 100 if self.other_inputs else 500,
             "statistics.interval.ms": INTERVAL_MS,
         } | self._user("consumer")  # fmt: skip
 

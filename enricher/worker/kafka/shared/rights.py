@@ -46,8 +46,9 @@ class Right:
 
 
 def topic_rights(config: KafkaConfig) -> dict[str, Right]:
-    """The right on each of the three topics, by the topic."""
-    operations = {config.input_topic: "READ", config.output_topic: "WRITE", config.dead_letter_topic: "WRITE"}
+    """The right on each of the topics, by the topic."""
+    written = {config.output_topic: "WRITE", config.dead_letter_topic: "WRITE"}
+    operations = dict.fromkeys(config.inputs, "READ") | written
     return {topic: Right(operation, f"topic '{topic}'") for topic, operation in operations.items()}
 
 

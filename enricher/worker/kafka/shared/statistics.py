@@ -6,7 +6,7 @@ The client calls back inside `poll`; the result may be read from any thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import orjson
 
@@ -21,8 +21,8 @@ _STALE_S = 3 * INTERVAL_MS / 1000
 class Statistics:
     """The consumer's `stats_cb`."""
 
-    def __init__(self, topic: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._topic = topic
+    def __init__(self, topics: Collection[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._topics = topics
         self._clock = clock
         self._brokers: int | None = None
         self._away_since_s: float | None = None
@@ -44,16 +44,18 @@ class Statistics:
             self._away_since_s = None
         elif self._away_since_s is None:
             self._away_since_s = self._clock()
-        partitions = list(told.get("topics", {}).get(self._topic, {}).get("partitions", {}).values())
-        # The client's `consumer_lag` does not know offsets that a producer commits.
-        self._ends = {
-            Partition(self._topic, partition["partition"]): partition["ls_offset"]
-            for partition in partitions
-            if partition["partition"] >= 0 and partition["ls_offset"] >= 0
+        partitions = {
+            Partition(topic, each["partition"]): each
+            for topic in self._topics
+            for each in told.get("topics", {}).get(topic, {}).get("partitions", {}).values()
+            if each["partition"] >= 0
         }
+        # The client's `consumer_lag` does not know offsets that a producer commits.
+        self._ends = {partition: each["ls_offset"] for partition, each in partitions.items() if each["ls_offset"] >= 0}
         # The offsets of a partition that is no longer fetched are as old as its last fetch.
-        fetched = [partition for partition in partitions if partition["fetch_state"] == "active"]
-        highs = {Partition(self._topic, each["partition"]): each["hi_offset"] for each in fetched}
+        highs = {
+            partition: each["hi_offset"] for partition, each in partitions.items() if each["fetch_state"] == "active"
+        }
         self._note_unstable({partition: high for partition, high in highs.items() if partition in self._ends})
 
     def connection(self, *, joined: bool) -> Connection:

@@ -1,4 +1,4 @@
-"""Watches the input topic's id, and how many partitions each of the three topics has.
+"""Watches the ids of the input topics, and how many partitions each of the topics has.
 
 A topic that is deleted and created again keeps its name, and the client goes on reading at the old offset. Only the id
 changes (KIP-516, brokers from 2.8 on). So every transaction asks for it, after its records were read and before their
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -41,9 +41,9 @@ class TopicReplaced(TransactionTrouble):
 
 
 class TopicWatch:
-    """Asks about the three topics over one connection. For one thread, the loop's.
+    """Asks about the topics over one connection. For one thread, the loop's.
 
-    `topic_id`: that of the input topic whose records are read; only `refresh` changes it.
+    `topic_ids`: those of the input topics whose records are read; only `refresh` changes them.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -53,7 +53,7 @@ class TopicWatch:
         """Also for other questions about topics, which saves a connection. Replaced after a question without an answer."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
-        self.topic_id: str | None = None
+        self.topic_ids: Mapping[str, str | None] = dict.fromkeys(config.inputs)
         self.partitions: Mapping[str, int] = {}
         """How many partitions each topic has."""
 
@@ -65,19 +65,24 @@ class TopicWatch:
         self.refresh()
         require_enough_partitions(self._config, self.partitions)
 
-    def refresh(self) -> bool:
-        """Adopt the topics as they are now. True if the input topic was created again.
+    @property
+    def topic_id(self) -> str | None:
+        """The id of the input topic; of the first one if there are several."""
+        return self.topic_ids[self._config.input_topic]
+
+    def refresh(self) -> Sequence[str]:
+        """Adopt the topics as they are now. Returns the input topics that were created again.
 
         Blocks for the request timeout at most; raises TransactionTrouble without an answer.
         """
-        before = self.topic_id
+        before = self.topic_ids
         self.ask()
-        self.topic_id = self._answer(patient=True)
-        changed = before not in {None, self.topic_id}
-        if changed:
+        self.topic_ids = self._answer(patient=True)
+        changed = [topic for topic, topic_id in self.topic_ids.items() if before[topic] not in {None, topic_id}]
+        for topic in changed:
             log.warning(
                 "the topic '%s' was deleted and created again (its id is %s, before %s): reading it from its beginning",
-                self._config.input_topic, self.topic_id, before,
+                topic, self.topic_ids[topic], before[topic],
             )  # fmt: skip
         return changed
 
@@ -91,12 +96,10 @@ class TopicWatch:
 
         Raises TransactionTrouble without an answer within the request timeout.
         """
-        topic_id = self._answer(patient=False)
-        if topic_id != self.topic_id:
-            message = (
-                f"the topic '{self._config.input_topic}' was deleted and created again while its records were read"
-            )
-            raise TopicReplaced(message)
+        for topic, topic_id in self._answer(patient=False).items():
+            if topic_id != self.topic_ids[topic]:
+                message = f"the topic '{topic}' was deleted and created again while its records were read"
+                raise TopicReplaced(message)
 
     def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
         """The last stable offsets, without partitions that got no answer. None while the answer is pending.
@@ -153,8 +156,8 @@ class TopicWatch:
                 self.client.describe_topics(TopicCollection(self._config.topics), request_timeout=timeout_s)
             )
 
-    def _answer(self, *, patient: bool) -> str | None:
-        """The topic id in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
+    def _answer(self, *, patient: bool) -> Mapping[str, str | None]:
+        """The topic ids in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
         deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
         while True:
             if good := next(filter(_complete, self._asked), None):
@@ -172,7 +175,7 @@ class TopicWatch:
                 self.client, renewal = self._connect(), Deadline(_NEW_CLIENT_S)
             self._send()
 
-    def _take(self, answers: _Answers) -> str | None:
+    def _take(self, answers: _Answers) -> Mapping[str, str | None]:
         self._asked = []
         described = {topic: future.result() for topic, future in answers.items()}
         counts = {topic: len(description.partitions) for topic, description in described.items()}
@@ -183,7 +186,7 @@ class TopicWatch:
                 _counts_text(self.partitions),
             )
         self.partitions = counts
-        return topic_id_text(described[self._config.input_topic].topic_id)
+        return {topic: topic_id_text(described[topic].topic_id) for topic in self._config.inputs}
 
     def _trouble(self, answers: _Answers) -> TransactionTrouble:
         """The error for a question that failed."""
@@ -222,12 +225,13 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 
 def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) -> None:
-    """Raise SettingsError if an output topic has fewer partitions than the input, unless `allow_fewer_partitions` is set."""
-    wanted = counts[config.input_topic]
-    fewer = {topic: count for topic, count in counts.items() if count < wanted}
+    """Raise SettingsError if an output topic has fewer partitions than an input, unless `allow_fewer_partitions` is set."""
+    largest = max(config.inputs, key=lambda topic: counts[topic])
+    wanted = counts[largest]
+    fewer = {topic: count for topic, count in counts.items() if count < wanted and topic not in config.inputs}
     if fewer and not config.allow_fewer_partitions:
         raise SettingsError(
-            f"the input topic '{config.input_topic}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. "
+            f"the input topic '{largest}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. "
             "Outputs of the other partitions would be placed by their key, and could not show where to resume. Add "
             f"partitions (kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
         )

@@ -16,7 +16,7 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.metadata import partitions_of
 from enricher.worker.kafka.shared.topicwatch import TopicWatch, require_enough_partitions
-from enricher.worker.records import Ticket
+from enricher.worker.records import Partition, Ticket
 from enricher.worker.runtime.deadlines import Deadline
 
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
@@ -51,15 +51,20 @@ class Placement:
         TransactionTrouble if the brokers that are asked have not all heard of the input's partitions by then, SettingsError
         if an output topic has fewer and the settings do not allow it.
         """
-        highest = max((ticket.raw.partition.number for ticket in tickets), default=-1)
+        partitions = (ticket.raw.partition for ticket in tickets)
+        highest = max(partitions, key=lambda partition: partition.number, default=None)
+        if highest is None:
+            return
         watch, deadline = self._watch(), Deadline(self._config.request_timeout_s)
-        while highest >= min(self._counts.values()):
+        while highest.number >= min(self._counts.values()):
             if watch.partitions == self._fewer and self._agrees_with(watch.partitions, highest):
                 return
             if deadline.over:
                 if self._agrees_with(watch.partitions, highest):
                     require_enough_partitions(self._config, watch.partitions)
-                message = f"not all brokers have heard of partition {highest} yet: the topics have {watch.partitions}"
+                message = (
+                    f"not all brokers have heard of partition {highest.number} yet: the topics have {watch.partitions}"
+                )
                 raise TransactionTrouble(message)
             watch.ask()
             watch.confirm()
@@ -69,8 +74,8 @@ class Placement:
             else:
                 time.sleep(_RETRY_S)
 
-    def _agrees_with(self, told: Mapping[str, int], highest: int) -> bool:
+    def _agrees_with(self, told: Mapping[str, int], highest: Partition) -> bool:
         """Whether the broker that told of all topics knows the input's partition, and the producer knows as much."""
-        return highest < told.get(self._config.input_topic, 0) and all(
+        return highest.number < told.get(highest.topic, 0) and all(
             count >= told[topic] for topic, count in self._counts.items()
         )

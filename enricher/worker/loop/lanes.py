@@ -1,0 +1,166 @@
+"""What the loop does otherwise if it has several lanes; `rules/lanes.py` says why.
+
+A worker with one topic has none of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from types import MappingProxyType
+
+from enricher.worker.loop.intake import Intake, MayDecode
+from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.loop.ports import Scheduler, Source
+from enricher.worker.loop.waiting import value_bytes
+from enricher.worker.records import Batch, BatchResult, Partition, Ticket
+from enricher.worker.rules.lanes import LaneQueue, LaneScheduler, Turns
+from enricher.worker.rules.offsets import OffsetTracker
+from enricher.worker.rules.rate import RateLimit
+
+_AT_ONCE = 1 / 8
+"""The most records of one poll, as a share of what a lane may have in flight."""
+ONE_LANE: Mapping[str, float] = MappingProxyType({"": 1.0})
+"""The shares of a worker without lanes."""
+
+
+def lane_parts(
+    shares: Mapping[str, float], new_scheduler: Callable[[], LaneQueue], limits: LoopLimits
+) -> tuple[Scheduler, Callable[..., Intake], type[Pacing]]:
+    """The scheduler, and how intake and pacing are made for these lanes."""
+    if len(shares) == 1:
+        return new_scheduler(), Intake, Pacing
+    scheduler = LaneScheduler({lane: new_scheduler() for lane in shares}, shares)
+    return scheduler, partial(LaneIntake, shares=shares, lane_scheduler=scheduler, limits=limits), LanePacing
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneIntake(Intake):
+    """An intake in which articles wait by lane, and come in by turns.
+
+    `lane_scheduler`: its scheduler. `limits`: a lane sends no article while `max_queued_tokens` of its windows wait for the
+    device, and all lanes together send `max_articles_per_second`.
+    """
+
+    shares: Mapping[str, float]
+    lane_scheduler: LaneScheduler
+    limits: LoopLimits
+    rate: RateLimit = field(init=False)
+    _lanes: dict[str, deque[Ticket]] = field(init=False)
+    _turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        # `super()` does not work in a class with slots, which is made twice.
+        Intake.__post_init__(self)
+        self.rate = RateLimit(self.limits.max_articles_per_second, self.clock())
+        self._lanes, self._turns = {lane: deque() for lane in self.shares}, Turns(self.shares)
+
+    @property
+    def busy(self) -> bool:
+        """True while tickets are here or with the tokenizer; those in the lanes will be."""
+        return any(self._lanes.values()) or self._has_work
+
+    def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:
+        """Queue new tickets, each in its lane. One that is `alone` waits for nobody."""
+        if alone:
+            Intake.take(self, tickets, alone=True)
+            return
+        for ticket in tickets:
+            self._lanes[ticket.raw.partition.topic].append(ticket)
+
+    def advance(self, now_s: float, may_decode: MayDecode) -> bool:
+        """Let articles in, as many as the tokenizer has capacity for, and go on as without lanes."""
+        let_in = self._let_in(now_s)
+        return Intake.advance(self, now_s, may_decode) or let_in
+
+    def drop_forgotten(self) -> None:
+        """Drop forgotten tickets and their windows."""
+        for lane, tickets in self._lanes.items():
+            self._lanes[lane] = deque(ticket for ticket in tickets if ticket.live)
+        Intake.drop_forgotten(self)
+
+    def _let_in(self, now_s: float) -> bool:
+        moved = False
+        while self.capacity and self.rate.allows(1, now_s) and (lane := self._next_lane()):
+            ticket = self._lanes[lane].popleft()
+            self._turns.note(lane, value_bytes(ticket))
+            self.rate.taken(1, now_s)
+            Intake.take(self, [ticket])
+            moved = True
+        return moved
+
+    def _next_lane(self) -> str | None:
+        ready = [
+            lane
+            for lane, tickets in self._lanes.items()
+            if tickets and self.lane_scheduler.queued_tokens_of(lane) < self.limits.max_queued_tokens
+        ]
+        return self._turns.order(ready)[0] if ready else None
+
+
+class LanePacing(Pacing):
+    """Reads records as long as a partition has room, and holds those that have none.
+
+    Each partition has an equal part of what its lane may have. If a lane were held as a whole, those partitions whose
+    records come first after each hold would have all of its room.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        intake: LaneIntake,
+        scheduler: Scheduler,
+        engine: WorkerPool[Batch, BatchResult],
+        tracker: OffsetTracker,
+        limits: LoopLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(source, intake, scheduler, engine, tracker, limits, clock)
+        self.rate = intake.rate
+        self._lanes = len(intake.shares)
+        self._in_lane = Counter[str]()
+        """How many partitions of each lane are assigned."""
+        self._full: frozenset[Partition] = frozenset()
+        """Partitions that are held, because they fill their part of what may be in flight."""
+
+    @property
+    def capacity(self) -> int:
+        """How many records may be read now, of whichever partitions they are that are not held.
+
+        One poll may bring more for a partition than it has room for, but no more than a small part of the room of a lane.
+        """
+        if self.attempts.suspects:
+            return super().capacity
+        most = self._limits.max_in_flight
+        at_once = ceil(_AT_ONCE * most / self._lanes)
+        if self._tracker.partitions and self._full.issuperset(self._tracker.partitions):
+            return 0
+        room = min(most - self._tracker.in_flight, at_once)
+        return ceil(max(0, room) / (2 if self._intake.schemas else 1))
+
+    def to_hold(self) -> Collection[Partition]:
+        """Also partitions that fill their part, until half of it is free again."""
+        self._in_lane = Counter(each.topic for each in self._tracker.partitions)
+        held = super().to_hold()
+        self._full = frozenset(each for each in self._tracker.partitions if self._is_full(each))
+        return {*held, *self._full}
+
+    def note_read(self, count: int, now_s: float) -> None:
+        """Nothing: the limit of the rate counts articles when their lane sends them, so none uses up that of another."""
+
+    def _part_of(self, partition: Partition) -> float:
+        return self._limits.waiting_share * self._share_of(partition)
+
+    def _is_full(self, partition: Partition) -> bool:
+        limits, tracker = self._limits, self._tracker
+        part = self._share_of(partition) * (0.5 if partition in self._full else 1.0)
+        if tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight):
+            return True
+        return tracker.record_bytes_of(partition) >= part * limits.max_in_flight_bytes
+
+    def _share_of(self, partition: Partition) -> float:
+        return 1 / (self._lanes * self._in_lane[partition.topic])
