@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from enricher.errors import SettingsError
 from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.properties import check_properties
 from enricher.worker.settings import Settings, load_settings, variable_name
@@ -40,6 +41,37 @@ def test_every_setting_has_a_default() -> None:
     settings = load_settings()
     assert settings.kafka.input_topic == "articles"
     assert settings.model.source == "newswire-minilm"
+
+
+def test_input_topics_have_shares_and_the_only_one_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What everything asks for, whether one is named or several; a command may ask for one of them."""
+    assert {"articles": 1.0} == load_settings().kafka.inputs
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '{"now": 0.8, "later": 0.2}')
+    settings = load_settings()
+    assert {"now": 0.8, "later": 0.2} == settings.kafka.inputs
+    assert ("now", ("later",)) == (kafka_config(settings).input_topic, kafka_config(settings).other_inputs)
+    assert {"later": 1.0} == with_one_input(settings, "later").kafka.inputs
+    for topic, said in ((None, "choose one with --input, of now, later"), ("articles", "no input topic")):
+        with pytest.raises(SettingsError, match=said):
+            with_one_input(settings, topic)
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        ('{"now": 0.8, "later": 0}', "greater than 0"),
+        ('{"now": 0.8, "entities": 0.2}', "must differ"),
+    ],
+)
+def test_input_topics_that_cannot_be_read_by_turns_are_refused(
+    monkeypatch: pytest.MonkeyPatch, topics: str, said: str
+) -> None:
+    """A share of 0, with which a topic would never be read; a topic that the worker writes to; two ways to name them."""
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", topics)
+    assert said in mistake()
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '{"now": 1}')
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPIC", "articles")
+    assert "both set" in mistake()
 
 
 @pytest.mark.parametrize(

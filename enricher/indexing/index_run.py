@@ -12,6 +12,7 @@ import orjson
 import typer
 
 from enricher.distribution import installed_version
+from enricher.errors import SettingsError
 from enricher.indexing.index_health import IndexHealth
 from enricher.indexing.indexer import Indexer
 from enricher.indexing.open_index import open_index
@@ -72,6 +73,11 @@ def index_config(settings: Settings) -> KafkaConfig:
 
     Reads secrets from files; raises SettingsError.
     """
+    if len(settings.kafka.inputs) > 1:
+        raise SettingsError(
+            "an index knows the versions of one input topic: kafka.input_topics names several, so their records cannot be "
+            "indexed together"
+        )
     config = kafka_config(settings)
     letters = settings.index.dead_letters_of(config.output_topic)
     return replace(

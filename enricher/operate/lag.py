@@ -33,7 +33,9 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 def lag(
     *,
-    input_topic: Annotated[str | None, typer.Option("--input", help="Input topic. Default: from settings.")] = None,
+    input_topic: Annotated[
+        str | None, typer.Option("--input", help="Input topic. Default: all of the settings.")
+    ] = None,
     group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
     max_age_s: Annotated[
         float | None,
@@ -62,7 +64,7 @@ def lag(
     if watch_s and (max_age_s, max_lag) != (None, None):
         raise SettingsError("--watch never ends by itself, so it takes neither --max-age-s nor --max-lag")
     config = kafka_config(load_settings())
-    config = replace(config, input_topic=input_topic or config.input_topic, group_id=group or config.group_id)
+    config = replace(config.of_lane(input_topic) if input_topic else config, group_id=group or config.group_id)
     with closing(BacklogReader(config)) as reader:
         if watch_s:
             _watch(reader, watch_s, as_json=as_json)
@@ -133,10 +135,19 @@ def _watch(
 
 
 def _table(backlog: Backlog) -> Table:
-    right = (Column(name, justify="right") for name in ("partition", "committed", "end", "behind", "age"))
-    table = Table(*right, "")
+    right = [Column(name, justify="right") for name in ("partition", "committed", "end", "behind", "age")]
+    several = len({each.topic for each in backlog.partitions}) > 1
+    table = Table(*(["topic"] if several else []), *right, "")
     for each in backlog.partitions:
         committed = "-" if each.committed is None else f"{each.committed:,}"
         age = age_text(each.age_s) if each.waits else ""
-        table.add_row(f"{each.number}", committed, f"{each.end:,}", f"{each.behind:,}", age, escape(each.remark))
+        table.add_row(
+            *([escape(each.topic)] if several else []),
+            f"{each.number}",
+            committed,
+            f"{each.end:,}",
+            f"{each.behind:,}",
+            age,
+            escape(each.remark),
+        )
     return table

@@ -15,6 +15,7 @@ from enricher.errors import SettingsError
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.reading import line_reader
 from enricher.worker.commands.console import Ticker, data_console, remark_console
+from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.times import TIME_FORMS, time_of
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
@@ -105,6 +106,7 @@ def model_compare(  # noqa: PLR0913  one for each option
     gold: _Gold = None,
     rename: _Rename = None,
     task: _Task = None,
+    input_topic: InputOption = None,
     max_lost: _MaxLost = None,
     max_relabelled: _MaxRelabelled = None,
     examples: _Examples = False,
@@ -129,6 +131,8 @@ def model_compare(  # noqa: PLR0913  one for each option
     )
     _require_sense(asked, b, gold)
     settings, named = load_settings(), _names(rename or [])
+    if articles is None:
+        settings = with_one_input(settings, input_topic)
     models = [_Named(each, open_model(each)) for each in ([a] if b is None else [a, b])]
     require_labels([each.checkpoint.head for each in models])
     scores = _scores(settings, [each.checkpoint for each in models], gold)

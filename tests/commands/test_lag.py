@@ -231,7 +231,7 @@ def test_an_absent_broker_is_reported_within_the_timeout() -> None:
 
 def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
     """A record without a timestamp may be of any age."""
-    backlog = Backlog("group", "topic", [PartitionBacklog(0, 0, 0, 0, 5, 5, None)], 1)
+    backlog = Backlog("group", "topic", [PartitionBacklog("topic", 0, 0, 0, 0, 5, 5, None)], 1)
     assert limits_exceeded(backlog, 1e9, None) != []
     assert limits_exceeded(backlog, None, 5) == []
     assert "unknown" in summary(backlog)

@@ -79,7 +79,7 @@ def test_what_the_broker_refuses_is_told(broker: Cluster) -> None:
 def test_three_brokers_give_three_replicas_of_which_two_must_be_in_sync() -> None:
     """With three brokers, acknowledged records survive the loss of one broker, and writing goes on."""
     missing = dict.fromkeys(WANTED)
-    for step in plan_topics(WANTED, missing, brokers=5, partitions=None, replicas=None):
+    for step in plan_topics(WANTED, missing, inputs=["in"], brokers=5, partitions=None, replicas=None):
         assert step.plan is not None
         assert (step.plan.partitions, step.plan.replicas) == (8, 3)
         assert step.plan.settings["min.insync.replicas"] == "2"
@@ -88,7 +88,7 @@ def test_three_brokers_give_three_replicas_of_which_two_must_be_in_sync() -> Non
 def test_one_broker_gets_no_rule_that_it_cannot_keep() -> None:
     """With one replica min.insync.replicas stays as it is."""
     missing = dict.fromkeys(WANTED)
-    for step in plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None):
+    for step in plan_topics(WANTED, missing, inputs=["in"], brokers=1, partitions=None, replicas=None):
         assert step.plan is not None
         assert "min.insync.replicas" not in step.plan.settings
 
@@ -96,7 +96,7 @@ def test_one_broker_gets_no_rule_that_it_cannot_keep() -> None:
 def test_only_the_input_topic_is_unpacked_by_the_broker() -> None:
     """Others publish to it; the topics that the worker writes keep the producer's compression."""
     missing = dict.fromkeys(WANTED)
-    steps = plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None)
+    steps = plan_topics(WANTED, missing, inputs=["in"], brokers=1, partitions=None, replicas=None)
     found = [step.plan.settings.get("compression.type") for step in steps if step.plan]
     assert found == ["uncompressed", None, None]
 
@@ -127,6 +127,8 @@ def test_the_broker_refuses_what_would_be_too_large_when_it_is_unpacked(broker: 
 def test_a_difference_is_reported_and_not_repaired() -> None:
     """An existing topic has no plan, whatever its settings."""
     existing = TopicView("in", partitions=6, replicas=1, in_sync=1, leaderless=0)
-    steps = plan_topics(WANTED, {"in": existing, "out": None, "dead": None}, brokers=3, partitions=4, replicas=None)
+    steps = plan_topics(
+        WANTED, {"in": existing, "out": None, "dead": None}, inputs=["in"], brokers=3, partitions=4, replicas=None
+    )
     assert [step.plan is None for step in steps] == [True, False, False]
     assert steps[0].differs == "has 6 partitions, not 4; has 1 replicas, not 3"

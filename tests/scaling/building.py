@@ -14,7 +14,7 @@ def backlog(
         group,
         "articles",
         [
-            PartitionBacklog(number, done, 0, done, written, waiting, age_s if waiting else 0.0)
+            PartitionBacklog("articles", number, done, 0, done, written, waiting, age_s if waiting else 0.0)
             for number in range(partitions)
         ],
         workers,

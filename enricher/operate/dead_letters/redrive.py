@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import orjson
@@ -20,12 +21,13 @@ from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import TokenBucket
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
+from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.times import TIME_FORMS, time_of
 from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.errors import without_recovery
 from enricher.worker.runtime.watchdog import Watchdog
-from enricher.worker.settings import load_settings
+from enricher.worker.settings import Settings, load_settings
 
 _ENDINGS: dict[Ending, str] = {
     "superseded": "superseded by a newer record of their key",
@@ -72,6 +74,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
             help="Also send those of which the input no longer shows whether a newer one came.",
         ),
     ] = False,
+    input_topic: InputOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be sent, and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as a JSON object.")] = False,
 ) -> None:
@@ -81,16 +84,16 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     superseded, and not sent, if its partition of the input has a newer record or tombstone of its key. What was omitted for
     size is taken from the input, if it is still there. Only letters that were there at the start are looked at.
 
-    What was sent is committed in the same transaction, for the group `<kafka.group_id>.redrive`, letter by letter: a second
-    run sends nothing again, whatever was killed meanwhile, and a run with another selection still finds what this one left.
-    Of two at once one ends with code 5. Kafka forgets the group's offsets `offsets.retention.minutes` after the last redrive
-    (7 days by default); then letters are known as sent only by the newer record of their key. Give --since then.
+    What was sent is committed in the same transaction, for the group `<kafka.group_id>.redrive` (`.redrive.<topic>` if there
+    are several inputs), letter by letter: a second run sends nothing again, whatever was killed meanwhile, and one with
+    another selection still finds what this one left. Of two at once one ends with code 5. Kafka forgets these offsets
+    `offsets.retention.minutes` after the last redrive (7 days by default): then give --since.
 
     Exit code: 0, also if letters are left; 5 if another redrive is running, 2 for settings, 4 for the broker, 6 if it does
     not come back, 7 if a transaction hangs. It needs READ on the dead-letter topic and on the group
     `<kafka.group_id>.redrive`, READ and WRITE on the input topic, and WRITE on the transactional ids of the workers.
     """
-    config = kafka_config(load_settings())
+    config, group_id = _config_and_group(load_settings(), input_topic)
     times = time_of("--since", since), time_of("--until", until)
     options = RedriveOptions(
         selection=Selection.of(stage or (), error_type or (), *times),
@@ -99,13 +102,22 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
         unchecked=unchecked,
         per_transaction=MOST_RECORDS if rate is None else min(MOST_RECORDS, max(1, int(rate))),
     )
-    with Ticker(remark_console()) as ticker, _open_run(config, options, ticker, rate=rate, dry_run=dry_run) as redrive:
+    run = partial(_open_run, config, group_id, options, rate=rate, dry_run=dry_run)
+    with Ticker(remark_console()) as ticker, run(ticker) as redrive:
         redrive.run()
     counts = _counts_of(redrive)
     if as_json:
         write_line(orjson.dumps({"dry_run": dry_run, **counts}, option=orjson.OPT_INDENT_2))
     else:
         data_console().print(_last_line(counts, dry_run=dry_run), soft_wrap=True)
+
+
+def _config_and_group(live: Settings, input_topic: str | None) -> tuple[KafkaConfig, str]:
+    """The configuration for one input topic, and the group of its redrives."""
+    config = kafka_config(with_one_input(live, input_topic))
+    # What one run commits would hide the letters of other topics.
+    of_topic = f".{config.input_topic}" if len(live.kafka.inputs) > 1 else ""
+    return config, f"{config.group_id}.redrive{of_topic}"
 
 
 def _counts_of(redrive: Redrive) -> dict[str, int]:
@@ -123,10 +135,10 @@ def _last_line(counts: dict[str, int], *, dry_run: bool) -> str:
 
 @contextmanager
 def _open_run(
-    config: KafkaConfig, options: RedriveOptions, ticker: Ticker, *, rate: float | None, dry_run: bool
+    config: KafkaConfig, group_id: str, options: RedriveOptions, ticker: Ticker, *, rate: float | None, dry_run: bool
 ) -> Iterator[Redrive]:
-    """A run with its clients, which are closed at the end."""
-    group = replace(config, group_id=f"{config.group_id}.redrive")
+    """A run of this group with its clients, which are closed at the end."""
+    group = replace(config, group_id=group_id)
 
     def reader() -> RangeReader:
         return stack.enter_context(closing(RangeReader(group, committed_only=True, progress=ticker.show_step)))

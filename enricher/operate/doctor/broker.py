@@ -40,7 +40,7 @@ def broker_findings(config: KafkaConfig, articles: ArticleSettings) -> Iterator[
         return
     yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
     yield version_finding(admin.api_versions())
-    topics = {name: admin.topic(name) for name in (config.input_topic, config.output_topic, config.dead_letter_topic)}
+    topics = {name: admin.topic(name) for name in config.topics}
     for name, topic in topics.items():
         yield from _topic(name, topic)
     yield from _partition_counts(config, topics)
@@ -84,12 +84,16 @@ def _topic(name: str, topic: TopicView | None) -> Iterator[Finding]:
 
 
 def _partition_counts(config: KafkaConfig, topics: Mapping[str, TopicView | None]) -> Iterator[Finding]:
-    wanted = topics[config.input_topic]
-    if wanted is None:
+    inputs = [topic for name in config.inputs if (topic := topics[name])]
+    if not inputs:
         return
+    wanted = max(inputs, key=lambda topic: topic.partitions)
     for name, topic in topics.items():
         if topic and topic.partitions != wanted.partitions:
-            seen = f"{topic.partitions}, but {config.input_topic} has {wanted.partitions}"
+            seen = f"{topic.partitions}, but {wanted.name} has {wanted.partitions}"
+            if name in config.inputs:  # its outputs are in the first partitions of the output topics
+                yield _report.ok(f"partitions of {name}", f"{seen}: lanes may differ")
+                continue
             advice = "Make them equal, so that a record keeps its article's partition and with it the order per key."
             yield _report.fail(f"partitions of {name}", seen, advice)
     if all(topic and topic.partitions == wanted.partitions for topic in topics.values()):
@@ -113,8 +117,8 @@ def _settings(
         settings = _KAFKA_DEFAULTS | dict(found)
         limits[name] = int(settings["max.message.bytes"])
         yield from _replication(topic, int(settings["min.insync.replicas"]))
-        if name == config.input_topic:
-            yield compression_finding(config, settings["compression.type"])
+        if name in config.inputs:
+            yield compression_finding(config.of_lane(name), settings["compression.type"])
         if name == config.output_topic and "compact" in settings["cleanup.policy"]:
             yield _report.warn(
                 f"cleanup of {name}",
@@ -163,8 +167,9 @@ def _limits(config: KafkaConfig, articles: ArticleSettings, limits: Mapping[str,
     for name, (setting, record_bytes) in written.items():
         if name in limits:
             yield _limit(name, limits[name], setting, record_bytes, batch_bytes)
-    if config.input_topic in limits:
-        yield _input_limit(config, articles, limits)
+    for name in config.inputs:
+        if name in limits:
+            yield _input_limit(config.of_lane(name), articles, limits)
 
 
 def _input_limit(config: KafkaConfig, articles: ArticleSettings, limits: Mapping[str, int]) -> Finding:

@@ -22,6 +22,7 @@ from enricher.operate.doctor.registry import registry_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console
+from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.settings import Settings, load_settings, settings_files
 
 _report = Reporter("settings")
@@ -120,8 +121,10 @@ def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
     if "registry" in parts:
         yield from registry_findings(settings)
     if is_there:
-        yield from article_findings(settings)
-        yield from key_findings(kafka_config(settings))
+        for topic in settings.kafka.inputs:
+            lane = with_one_input(settings, topic)
+            yield from article_findings(lane)
+            yield from key_findings(kafka_config(lane))
     if "model" in parts:
         yield from model_findings(settings)
         yield from machine_findings(settings)

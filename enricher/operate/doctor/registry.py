@@ -18,6 +18,7 @@ from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.record_schema import subject_of
 from enricher.worker.build.registry import glue_folder, registry_client
+from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.levels import recommended_level
 
@@ -55,7 +56,8 @@ def registry_findings(settings: Settings) -> Iterator[Finding]:
         if settings.output.format != "json":
             yield from _schema_of_records(client, settings)
     if settings.articles.format == "registry":
-        yield from _articles(client, settings)
+        for topic in settings.kafka.inputs:
+            yield from _articles(client, with_one_input(settings, topic))
 
 
 def _schema_of_records(client: RegistryClient, settings: Settings) -> Iterator[Finding]:

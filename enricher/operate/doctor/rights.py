@@ -19,16 +19,22 @@ _report = Reporter("broker")
 
 def rights_findings(config: KafkaConfig, partitions: Mapping[str, int], admin: Admin) -> Iterator[Finding]:
     """Check the rights as far as the topics exist; `partitions` has the number of each existing topic."""
-    read = list(_read_input(config)) if config.input_topic in partitions else []
-    yield from read
-    yield from _transactions(config, partitions, may_read=read[0].verdict == "ok" if read else None)
+    may_read: dict[str, bool] = {}
+    for lane in config.inputs:
+        if lane in partitions:
+            read = list(_read_input(config.of_lane(lane)))
+            yield from read
+            may_read[lane] = read[0].verdict == "ok"
+    yield from _transactions(config, partitions, may_read)
     for topic in (config.output_topic, config.dead_letter_topic):
         if topic in partitions:
             yield from _write(admin, topic, topic_rights(config)[topic])
 
 
-def _transactions(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: bool | None) -> Iterator[Finding]:
-    """The rights that only a transaction can try. `may_read` is about the input topic; None if it does not exist."""
+def _transactions(
+    config: KafkaConfig, partitions: Mapping[str, int], may_read: Mapping[str, bool]
+) -> Iterator[Finding]:
+    """The rights that only a transaction can try. `may_read`: whether each input topic that exists may be read."""
     doctor_id = rights.doctor_id(config)
     try:
         rights.try_transactional_id(config)
@@ -41,8 +47,8 @@ def _transactions(config: KafkaConfig, partitions: Mapping[str, int], *, may_rea
         "right: transactional id WRITE",
         f"opened '{doctor_id}' (never the worker's own id: that would fence the worker)",
     )
-    if may_read is not None:
-        yield from _commit(config, partitions, may_read=may_read)
+    for lane, allowed in may_read.items():
+        yield from _commit(config.of_lane(lane), partitions, may_read=allowed)
 
 
 def _read_input(config: KafkaConfig) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from enricher.worker.articles.mapping import HEADER
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.reading import line_mapping, line_reader
 from enricher.worker.commands.console import Ticker, remark_console
+from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.files import Line
 from enricher.worker.kafka.shared.client import transactional_id
 from enricher.worker.settings import Settings, load_settings
@@ -54,6 +55,7 @@ def publish(
     transactional: Annotated[
         bool, typer.Option("--transactional", help="Publish in transactions of 1,000 articles.")
     ] = False,
+    input_topic: InputOption = None,
 ) -> None:
     """Publish articles to the input topic, with the article's id as key; `articles.fields` says where the id is.
 
@@ -64,7 +66,7 @@ def publish(
     --check, lines that are not valid articles are published too; the worker makes dead letters of them. With --check or
     --repeat, standard input is first copied to a temporary file.
     """
-    settings = load_settings()
+    settings = with_one_input(load_settings(), input_topic)
     if tombstones:
         records = _deletes(tombstones, alone=not (files or check or repeat > 1))
     else:

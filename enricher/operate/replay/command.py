@@ -18,6 +18,7 @@ from enricher.operate.replay.bounds import FORMS, Bound, name_of, ranges_of
 from enricher.operate.replay.pinning import pin, read_pinned
 from enricher.operate.replay.progress import left_lines
 from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
@@ -56,6 +57,7 @@ def replay(  # noqa: PLR0913  one for each option
     force: Annotated[
         bool, typer.Option("--force", help="Allow the topics of the live workers in --into and --dead-letters.")
     ] = False,
+    input_topic: InputOption = None,
     summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
     report_every_s: Annotated[
         float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
@@ -76,7 +78,9 @@ def replay(  # noqa: PLR0913  one for each option
     watchdog = Watchdog(timer=context.find_object(ProcessTimer))
     require_writable(summary)
     live = load_and_log_settings()
-    settings = _replaying(live, group, into, dead_letters or f"{into}.dead-letters", rate, force=force)
+    letters = dead_letters or f"{into}.dead-letters"
+    _require_other_topics(live, into, letters)
+    settings = _replaying(with_one_input(live, input_topic), group, into, letters, rate, force=force)
     config = replace(kafka_config(settings), replay=name_of(*bounds))
     with stopped_by_signals(interrupted) as signals:
         check_start(config)
@@ -87,6 +91,12 @@ def replay(  # noqa: PLR0913  one for each option
             options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
             work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
         _require_done(config, signals)
+
+
+def _require_other_topics(live: Settings, into: str, letters: str) -> None:
+    """Raise SettingsError if the replay would write into what is read."""
+    if taken := {into, letters}.intersection(live.kafka.inputs):
+        raise SettingsError(f"'{min(taken)}' is an input topic: --into and --dead-letters must be other topics")
 
 
 def _require_done(config: KafkaConfig, signals: Signals) -> None:
@@ -110,8 +120,8 @@ def _replaying(
     kafka = live.kafka
     if group == kafka.group_id:
         raise SettingsError(f"--group {group} is the group of the live workers (kafka.group_id): it needs another one")
-    if into == dead_letters or kafka.input_topic in {into, dead_letters}:
-        raise SettingsError("the input, --into and --dead-letters must be three different topics")
+    if into == dead_letters:
+        raise SettingsError("--into and --dead-letters must be different topics")
     if taken := {into, dead_letters} & {kafka.output_topic, kafka.dead_letter_topic}:
         message = f"'{min(taken)}' is a topic of the live workers: their consumers would see records twice"
         if not force:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class PartitionBacklog:
-    """One partition of the input topic, and how far the group has come in it. Offsets, not records."""
+    """One partition of an input topic, and how far the group has come in it. Offsets, not records."""
 
+    topic: str
     number: int
     committed: int | None
     """The group's offset here; None if it never committed one, or if that has expired."""
@@ -54,6 +55,7 @@ class Backlog:
 
     group: str
     topic: str
+    """The input topic; several with commas between them."""
     partitions: Sequence[PartitionBacklog]
     workers: int
 

@@ -60,7 +60,7 @@ def scaler(  # noqa: PLR0913  one for each option
     It needs READ on the input topic and DESCRIBE on the group. How it decides: deploy/scaling.md.
     """
     config = kafka_config(load_settings())
-    trigger = Trigger(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
+    trigger = Trigger(config.group_id, ",".join(config.inputs), Rules(target_age_s, catch_up_s, max_workers))
     with (
         closing(Watches(config, max_others=max_others)) as watches,
         _serving(watches, trigger, address_of(host, port), tls_certificate, tls_key, tls_client_ca) as bound,

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class BacklogReader:
-    """Reads the backlog of the group on the input topic of `config`, and keeps its connections between reads.
+    """Reads the backlog of the group on the input topics of `config`, and keeps its connections between reads.
 
     `clock`: the wall clock for ages, in seconds since the epoch. Not thread-safe. Raises SettingsError if librdkafka rejects
     the properties.
@@ -39,36 +39,43 @@ class BacklogReader:
         complaint = Complaint(config)
         self._inspector = Inspector(config, complaint)
         self._first_records = FirstRecords(config, complaint)
-        self._watch: TopicWatch | None = None
+        self._watches: dict[str, TopicWatch] = {}
 
     def look(self, timeout_s: float | None = None) -> Backlog:
         """The backlog now. Blocks for at most `timeout_s` (default: the request timeout). Raises BrokerError."""
         with self._inspector.within(timeout_s or self._config.request_timeout_s) as deadline:
-            return self._look(self._config.input_topic, self._inspector, deadline)
+            partitions = [
+                each for topic in self._config.inputs for each in self._look(topic, self._inspector, deadline)
+            ]
+            return Backlog(self._config.group_id, ",".join(self._config.inputs), partitions, self._inspector.members())
 
     def close(self) -> None:
         """Close the connections."""
         self._first_records.close()
         self._inspector.close()
 
-    def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Backlog:
+    def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Sequence[PartitionBacklog]:
         numbers = ask.partitions(topic)
         # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
-        committed, began_with = self._committed_offsets(numbers)
+        committed, began_with = self._committed_offsets(topic, numbers)
         firsts = ask.beginnings(topic, numbers)
         ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
         missing = [number for number, offset in committed.items() if offset is None]
         added = [number for number in missing if began_with is not None and number >= began_with]
         begun = [number for number in missing if number not in added]
-        resumed = {**self._starts_without_commit(begun, firsts, ends), **{number: firsts[number] for number in added}}
+        resumed = {
+            **self._starts_without_commit(topic, begun, firsts, ends),
+            **{number: firsts[number] for number in added},
+        }
         starts = {
             n: _start(resumed[n] if offset is None else offset, firsts[n], written[n])
             for n, offset in committed.items()
         }
         oldest = self._first_records.find(topic, {n: at for n, at in starts.items() if at < ends[n]}, deadline)
         now_s = self._clock()
-        partitions = tuple(
+        return [
             PartitionBacklog(
+                topic=topic,
                 number=n,
                 committed=committed[n],
                 start=firsts[n],
@@ -79,13 +86,12 @@ class BacklogReader:
                 hidden=max(0, written[n] - ends[n]),
             )
             for n, start in sorted(starts.items())
-        )
-        return Backlog(self._config.group_id, topic, partitions, ask.members())
+        ]
 
-    def _committed_offsets(self, numbers: Sequence[int]) -> tuple[dict[int, int | None], int | None]:
+    def _committed_offsets(self, topic: str, numbers: Sequence[int]) -> tuple[dict[int, int | None], int | None]:
         """The offsets, None where there is none or one of an earlier topic, and how many partitions the group began with."""
-        answer = self._inspector.committed_offsets(self._config.input_topic, numbers)
-        topic_id = self._inspector.topic_id(self._config.input_topic)
+        answer = self._inspector.committed_offsets(topic, numbers)
+        topic_id = self._inspector.topic_id(topic)
         offsets = {
             tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
             for tp in answer
@@ -93,7 +99,7 @@ class BacklogReader:
         return offsets, partitions_at_the_start([(tp.offset, tp.metadata) for tp in answer], topic_id)
 
     def _starts_without_commit(
-        self, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
+        self, topic: str, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Mapping[int, int]:
         """The offsets at which partitions that have not begun will begin by `kafka.start`, as far as they can be determined.
 
@@ -105,8 +111,10 @@ class BacklogReader:
         if self._config.start == "beginning" or not missing:
             return firsts
         try:
-            self._watch = self._watch or TopicWatch(self._config)
-            return {**firsts, **resume_points(self._config, self._watch, missing)}
+            config = self._config.of_lane(topic)
+            if topic not in self._watches:
+                self._watches[topic] = TopicWatch(config)
+            return {**firsts, **resume_points(config, self._watches[topic], missing)}
         except EnricherError as error:
             log.debug("cannot determine where partitions without a committed offset begin: %s", error)
             return firsts

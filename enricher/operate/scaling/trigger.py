@@ -27,6 +27,7 @@ class Trigger:
 
     group: str
     topic: str
+    """The input topic; several with commas between them, which no topic's name has."""
     rules: Rules
 
     def changed_by(self, metadata: Mapping[str, str]) -> Trigger:

@@ -145,7 +145,7 @@ class Watches:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._configured = config.group_id, config.input_topic
+        self._configured = config.group_id, ",".join(config.inputs)
         self._max_others = max_others
         self._make_reader = make_reader
         self._clock = clock
@@ -189,7 +189,8 @@ class Watches:
             watch = self._watches.get(key)
             if watch is None:
                 idle = self._evicted_for(key)
-                config = replace(self._config, group_id=trigger.group, input_topic=trigger.topic)
+                first, *others = trigger.topic.split(",")
+                config = replace(self._config, group_id=trigger.group, input_topic=first, other_inputs=tuple(others))
                 watch = self._watches[key] = Watch(lambda: self._make_reader(config), clock=self._clock)
             watch.used_s = self._clock()
         if idle:

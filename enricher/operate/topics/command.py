@@ -5,7 +5,7 @@ Retention stays at the broker's default: how long articles and entities are kept
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -58,13 +58,14 @@ def topics_create(
     admin = Admin(kafka_config(settings))
     kafka, articles = settings.kafka, settings.articles
     message_bytes = {
-        kafka.input_topic: _LARGE_MESSAGE_BYTES,
+        **dict.fromkeys(kafka.inputs, _LARGE_MESSAGE_BYTES),
         kafka.output_topic: max(_KAFKA_MESSAGE_BYTES, articles.max_record_bytes),
         kafka.dead_letter_topic: max(_LARGE_MESSAGE_BYTES, articles.max_dead_letter_bytes),
     }
     steps = plan_topics(
         message_bytes,
         {name: admin.topic(name) for name in message_bytes},
+        inputs=[*kafka.inputs],
         brokers=admin.cluster().brokers,
         partitions=partitions,
         replicas=replication_factor,
@@ -93,22 +94,22 @@ def plan_topics(
     message_bytes: Mapping[str, int],
     existing: Mapping[str, TopicView | None],
     *,
+    inputs: Sequence[str],
     brokers: int,
     partitions: int | None,
     replicas: int | None,
 ) -> list[Step]:
     """One step per topic; existing topics are left alone.
 
-    `message_bytes`: the least `max.message.bytes` of each topic, of the input topic first. All topics get the same number of
-    partitions, because the order per key depends on it: `partitions`, or as many as the input topic has, or 8. Without
+    `message_bytes`: the least `max.message.bytes` of each topic. All topics get the same number of partitions, because the
+    order per key depends on it: `partitions`, or as many as the input topic has (the largest of `inputs`), or 8. Without
     `replicas`, each partition has one replica per broker, at most three.
     """
-    input_topic = next(iter(message_bytes))
-    present = existing[input_topic]
-    count = partitions or (present.partitions if present else DEFAULT_PARTITIONS)
+    present = [topic.partitions for name in inputs if (topic := existing[name])]
+    count = partitions or max(present, default=DEFAULT_PARTITIONS)
     copies = replicas or min(MAX_DEFAULT_REPLICAS, brokers)
     return [
-        _step(name, existing[name], _plan(name, count, copies, size, UNPACKED if name == input_topic else {}))
+        _step(name, existing[name], _plan(name, count, copies, size, UNPACKED if name in inputs else {}))
         for name, size in message_bytes.items()
     ]
 

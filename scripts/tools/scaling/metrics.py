@@ -97,5 +97,5 @@ def _backlog(look: Look) -> Backlog:
     for number in range(look.partitions):
         start, end = (math.ceil((offset - number) / look.partitions) for offset in (look.done, look.written))
         age_s = look.age_s if end > start else 0.0
-        partitions.append(PartitionBacklog(number, start, 0, start, end, end - start, age_s))
+        partitions.append(PartitionBacklog("simulated", number, start, 0, start, end, end - start, age_s))
     return Backlog("simulated", "simulated", partitions, look.workers)
