@@ -208,6 +208,22 @@ def test_the_rights_follow_the_names_in_the_settings() -> None:
     }
 
 
+def test_several_input_topics_are_made_read_and_named() -> None:
+    """Each as the only one would be."""
+    kafka = {"input_topics": {"articles.now": 0.8, "articles": 0.2}}
+    values = {
+        "settings": {"kafka": kafka},
+        "strimzi": {"cluster": "main", "user": {"enabled": True}, "topics": {"enabled": True}},
+    }
+    found = render(values)
+    topics = {each["spec"]["topicName"]: each["spec"]["config"] for each in found.all("KafkaTopic")}
+    assert {"articles.now", "articles", "entities", "articles.dead-letters"} == topics.keys()
+    assert topics["articles"] == topics["articles.now"]
+    read = {name for operation, _, name, _ in rights(values) if operation == "Read"}
+    assert {"articles.now", "articles"} <= read
+    assert kafka["input_topics"] == json.loads(environment_of(found.worker)["ENRICHER_KAFKA__INPUT_TOPICS"])
+
+
 def test_strimzis_topics_fit_one_another_and_the_largest_record() -> None:
     """Partition counts are equal, records fit, and topics are kept when the release is uninstalled."""
     values: Object = {

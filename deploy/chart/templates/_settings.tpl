@@ -116,6 +116,12 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- ternary (get (get $defaults $group) $field) $said (kindIs "invalid" $said) -}}
 {{- end }}
 
+{{- define "enricher.inputs" -}}
+{{- /* The input topics, as a JSON array. */ -}}
+{{- $several := dig "kafka" "input_topics" dict .Values.settings | keys | sortAlpha -}}
+{{- ternary $several (list (include "enricher.setting" (list . "kafka" "input_topic"))) (gt (len $several) 0) | toJson -}}
+{{- end }}
+
 {{- define "enricher.gracePeriodSeconds" -}}
 {{- if kindIs "invalid" .Values.terminationGracePeriodSeconds -}}
 {{- $drain := include "enricher.setting" (list . "worker" "drain_timeout_s") | float64 -}}
