@@ -34,6 +34,7 @@ LEGS = (
     "cost",
     "tasks",
     "search_index",
+    "lanes",
 )
 """Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
