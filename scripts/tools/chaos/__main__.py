@@ -36,6 +36,9 @@ def chaos(  # noqa: PLR0913  one for each option
         bool,
         typer.Option("--two-tasks", help="The workers have a second task, with another model and its own failures."),
     ] = False,
+    lanes: Annotated[
+        bool, typer.Option("--lanes", help="The workers read two topics by turns, one with the larger share.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
     logs: Annotated[Path | None, typer.Option(help="Folder to keep the workers' logs in.")] = None,
 ) -> None:
@@ -52,7 +55,7 @@ def chaos(  # noqa: PLR0913  one for each option
         folder = (logs or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks), folder, _say)
+            run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks, lanes), folder, _say)
         except (RegistryError, ArchiveError) as error:
             sys.exit(f"scripts/chaos: {error}")
     write_report(run, out)

@@ -15,7 +15,7 @@ from tools.kafka.reader import Reader
 from tools.outputs import OMITTED, STAGE, headers_of, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -63,7 +63,7 @@ def check(names: Names, seen: Mapping[InputId, int], past: Sequence[Incarnation]
     reader = Reader(names.bootstrap_servers, names.group)
     present = Incarnation(topic_id_of(names.bootstrap_servers, names.input), two_tasks=names.two_tasks)
     present.add(reader.records(names.input))
-    ledger = Ledger([*past, present])
+    ledger = Ledger([*past, present, *_lanes(reader, names)])
     findings.inputs = sum(each.count for each in ledger)
     for topic in (names.output, names.dead_letters):
         count = _check_outputs(findings, reader, topic, ledger, dead=topic == names.dead_letters)
@@ -72,14 +72,23 @@ def check(names: Names, seen: Mapping[InputId, int], past: Sequence[Incarnation]
     for each in ledger:
         _check_inputs(findings, each)
     _check_offsets(findings, reader, names)
-    for before, after in falls(commits_of(reader.records(OFFSETS_TOPIC), names.group, names.input)):
-        findings.note("committed offsets that went back", f"{after} after {before}")
+    for topic in names.inputs:
+        for before, after in falls(commits_of(reader.records(OFFSETS_TOPIC), names.group, topic)):
+            findings.note("committed offsets that went back", f"{after} after {before}")
     return findings
+
+
+def _lanes(reader: Reader, names: Names) -> Iterator[Incarnation]:
+    """What the other input topic contains, if there is one."""
+    for topic in names.inputs[1:]:
+        lane = Incarnation(topic_id_of(names.bootstrap_servers, topic), two_tasks=names.two_tasks, lane=topic)
+        lane.add(reader.records(topic))
+        yield lane
 
 
 def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledger, *, dead: bool) -> int:
     """Compare each output with its input; returns how many outputs there are."""
-    newest: dict[tuple[int, int], tuple[int, int]] = {}
+    newest: dict[tuple[str, int, int], tuple[int, int]] = {}
     count = 0
     for count, message in enumerate(reader.records(topic), start=1):  # noqa: B007  it is returned
         input_id, number = source_of(message), ledger.number_of(source_of(message))
@@ -92,7 +101,8 @@ def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledge
         _check_content(findings, message, wanted, input_id, dead=dead)
         if message.partition() != input_id.partition:
             findings.note("in another partition than its input", f"{topic} {message.partition()} of {input_id}")
-        stream, at = (message.partition() or 0, input_id.partition), (number, input_id.offset)
+        stream = ledger[number].lane, message.partition() or 0, input_id.partition
+        at = number, input_id.offset
         if at < newest.get(stream, (0, -1)):
             findings.note("out of order", f"{topic} {input_id} after {newest[stream]}")
         newest[stream] = at
@@ -133,9 +143,11 @@ def _check_inputs(findings: Findings, incarnation: Incarnation) -> None:
 
 def _check_offsets(findings: Findings, reader: Reader, names: Names) -> None:
     """The group must be at the end of the input, and no transaction may be open."""
-    for partition, (committed, end) in reader.committed_and_ends(names.input).items():
-        if committed != end:
-            findings.note("partitions whose committed offset is not the end", f"{partition}: {committed} of {end}")
+    for topic in names.inputs:
+        for partition, (committed, end) in reader.committed_and_ends(topic).items():
+            if committed != end:
+                where = f"{topic} {partition}: {committed} of {end}"
+                findings.note("partitions whose committed offset is not the end", where)
     for topic in (names.output, names.dead_letters):
         for partition, (stable, end) in reader.stable_and_ends(topic).items():
             if stable != end:

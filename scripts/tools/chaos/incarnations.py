@@ -92,8 +92,10 @@ class Incarnation:
     have an output; the rest may have been deleted before any worker read them. None for the present topic.
     """
 
-    def __init__(self, topic_id: str, *, two_tasks: bool = False) -> None:
+    def __init__(self, topic_id: str, *, two_tasks: bool = False, lane: str = "") -> None:
         self.topic_id = topic_id
+        self.lane = lane
+        """The topics of one lane have their outputs in order, one after the other."""
         self._two_tasks = two_tasks
         self.committed: Mapping[int, int] | None = None
         self.count = 0

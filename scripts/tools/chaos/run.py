@@ -48,12 +48,13 @@ class Plan:
     kinds: Sequence[type[Fault]]
     kafka: str
     two_tasks: bool = False
+    lanes: bool = False
 
     @property
     def command(self) -> str:
         """The command line of this run."""
         length = f"--articles {self.articles}" if self.articles else f"--minutes {self.minutes:g}"
-        tasks = " --two-tasks" if self.two_tasks else ""
+        tasks = (" --two-tasks" if self.two_tasks else "") + (" --lanes" if self.lanes else "")
         return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}{tasks}"
 
 
@@ -141,7 +142,7 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     say("starting three brokers, a schema registry and three workers ...")
     with (
         nodes_behind_a_proxy(3, version=asked.kafka, properties=QUICK_TO_NOTICE) as brokers,
-        Scene(folder, brokers, rate_per_s=asked.rate_per_s, two_tasks=asked.two_tasks) as scene,
+        Scene(folder, brokers, rate_per_s=asked.rate_per_s, two_tasks=asked.two_tasks, lanes=asked.lanes) as scene,
     ):
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
         with watching(config, every_s=_SAMPLE_S) as went_back:
@@ -185,8 +186,14 @@ def catch_up(scene: Scene) -> bool:
 
 
 def verified(names: Names) -> dict[str, Any]:
-    """Run `enricher verify --json`; returns its exit code and its report."""
-    topics = ["--input", names.input, "--output", names.output, "--dead-letters", names.dead_letters]
+    """Run `enricher verify --json` for each input topic; returns the worst exit code, and the reports."""
+    each = [_verified(names, topic) for topic in names.inputs]
+    reports = [report for _, report in each]
+    return {"exit_code": max(code for code, _ in each), "report": reports[0] if len(reports) == 1 else reports}
+
+
+def _verified(names: Names, topic: str) -> tuple[int, Any]:
+    topics = ["--input", topic, "--output", names.output, "--dead-letters", names.dead_letters]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],
@@ -194,4 +201,4 @@ def verified(names: Names) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         check=False,
     )
-    return {"exit_code": done.returncode, "report": orjson.loads(done.stdout or b"null")}
+    return done.returncode, orjson.loads(done.stdout or b"null")

@@ -42,7 +42,7 @@ class Scene(Closing):
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
     `brokers`: as `nodes_behind_a_proxy` yields them. `registry`: with articles in Avro among the others.
-    `two_tasks`: workers also rate articles, with another model. `launch`: as `Crew` takes it.
+    `two_tasks`: workers also rate articles, with another model. `lanes`: they read two topics. `launch`: as `Crew` takes it.
     """
 
     def __init__(
@@ -54,13 +54,15 @@ class Scene(Closing):
         rate_per_s: float = 100.0,
         registry: bool = True,
         two_tasks: bool = False,
+        lanes: bool = False,
         launch: Launch = launched,
     ) -> None:
         self.proxy, self.cluster = brokers
         self.folder = folder
         servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
-        self.names = replace(Names.named(servers, name), two_tasks=two_tasks)
+        lane = f"{name}.articles.now" if lanes else ""
+        self.names = replace(Names.named(servers, name), two_tasks=two_tasks, lane=lane)
         self._reader = Reader(servers, self.names.group)
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         self.topics = TopicKeeper(self.names, PARTITIONS, replicas=len(self.cluster.nodes))
@@ -73,7 +75,7 @@ class Scene(Closing):
             settings = partial(self._settings_of, folder)
             self.crew = stack.enter_context(Crew(instances, settings, folder, arguments, launch))
             articles = Articles(name, self.schemas)
-            self.workload = stack.enter_context(Workload(servers, self.names.input, articles, rate_per_s))
+            self.workload = stack.enter_context(Workload(servers, self.names.input, articles, rate_per_s, lane=lane))
             self._closing = stack.pop_all()
 
     def _settings_of(self, folder: Path, instance: str) -> Mapping[str, Any]:
@@ -149,16 +151,20 @@ class Scene(Closing):
 
     def backlog(self) -> int:
         """How many input offsets the group has not committed yet."""
-        offsets = self._reader.committed_and_ends(self.names.input).values()
+        topics = map(self._reader.committed_and_ends, self.names.inputs)
+        offsets = [offset for found in topics for offset in found.values()]
         # The committed offset of a topic that was deleted may lie beyond the end of the present one.
         return sum(max(0, end - max(0, committed)) for committed, end in offsets)
 
 
 def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
     """A worker's settings: short timeouts, otherwise the defaults. `bootstrap_servers`: the brokers or their proxy."""
+    kafka: dict[str, Any] = {**names.kafka_settings(instance)}
+    if names.lane:
+        kafka["input_topics"] = {kafka.pop("input_topic"): 0.2, names.lane: 0.8}
     return {
         "kafka": {
-            **names.kafka_settings(instance),
+            **kafka,
             "bootstrap_servers": bootstrap_servers,
             "session_timeout_s": SESSION_S,
             "transaction_timeout_s": TRANSACTION_S,

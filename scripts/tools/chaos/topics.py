@@ -31,6 +31,13 @@ class Names(Topics):
 
     two_tasks: bool = False
     """Whether the workers rate articles as well."""
+    lane: str = ""
+    """Another input topic, with the larger share; none if empty. No fault touches it."""
+
+    @property
+    def inputs(self) -> list[str]:
+        """The input topics."""
+        return [self.input, *([self.lane] if self.lane else [])]
 
 
 class TopicKeeper:
@@ -51,8 +58,8 @@ class TopicKeeper:
         """The deleted input topics, oldest first."""
 
     def make_all(self) -> None:
-        """Create the three topics."""
-        self._make(*self._names.all)
+        """Create all topics."""
+        self._make(*dict.fromkeys((*self._names.all, *self._names.inputs)))
 
     def add_partition(self) -> None:
         """Add one partition to each topic: outputs first, so that every input partition always has its counterpart."""

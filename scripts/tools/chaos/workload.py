@@ -21,16 +21,20 @@ _TURN_S = 0.05
 _MOST_BEHIND_S = 2.0
 """A publisher that was blocked catches up at most this much; more would flood the workers."""
 _TIMEOUT_S = 60.0
+_ONE_OF = 3
 PARTITION_UA = -1
 """librdkafka's constant for "the partitioner decides, by the key"."""
 
 
 class Workload(Closing):
-    """Publishes `rate_per_s` articles per second to `topic` from `resume` on."""
+    """Publishes `rate_per_s` articles per second to `topic` from `resume` on; with a `lane`, every third of them to that."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float, *, lane: str = ""
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
+        self._lane = lane
         self._articles = articles
         self._rate_per_s = rate_per_s
         self._producer = self._connected()
@@ -152,14 +156,16 @@ class Workload(Closing):
                 due_s = now_s
             due_s = max(due_s, now_s - _MOST_BEHIND_S)
             while due_s < now_s and not self._over.is_set():
-                self._send(self._producer, self._articles.input(self._next()))
+                number = self._next()
+                topic = self._lane if self._lane and number % _ONE_OF == 0 else self._topic
+                self._send(self._producer, self._articles.input(number), topic=topic)
                 due_s += 1 / self._rate_per_s
             self._producer.poll(0)
 
-    def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA) -> None:
+    def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA, *, topic: str = "") -> None:
         while True:
             try:
-                producer.produce(self._topic, article.value, article.key, partition, self._delivered)
+                producer.produce(topic or self._topic, article.value, article.key, partition, self._delivered)
             except BufferError:
                 producer.poll(0.1)
             else:
