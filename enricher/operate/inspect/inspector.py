@@ -99,8 +99,7 @@ class Inspector:
     def committed_offsets(self, topic: str, numbers: Sequence[int] | None = None) -> list[TopicPartition]:
         """The group's committed offsets as the client returns them, without those of pending transactions.
 
-        Asked with a consumer: an administrator's request to a coordinator that is not there yet aborts the process when it
-        times out (librdkafka 2.16, an assertion in rdkafka_queue.h).
+        Asked with a consumer: an administrator's request may not time out, see `COORDINATOR_LIMIT_S`.
         """
         tps = self._places(topic, numbers)
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 from enricher.errors import BrokerError
 from enricher.operate.topics.admin import Admin
 from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.metadata import topic_id_of
+from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S, result_of, topic_id_of
 from enricher.worker.runtime.deadlines import Deadline, until
 
 _REQUEST_S = 15.0
@@ -97,18 +97,14 @@ class TrialTopics(Admin):
         _await(lambda: self._groups_gone(prefix), "a group still has members; without them Kafka removes it by itself")
 
     def _groups_gone(self, prefix: str) -> bool:
-        """Delete the groups that are listed, since their coordinators answer.
-
-        The client aborts the process if a request times out while it waits for a group's coordinator.
-        """
+        """Delete the groups that are listed, since their coordinators answer."""
         with self._errors("deleting groups", f"DELETE on groups that begin with '{self._prefix}'"):
             listed = self._client.list_consumer_groups(request_timeout=_REQUEST_S).result(2 * _REQUEST_S).valid
             names = [group.group_id for group in listed if group.group_id.startswith(prefix)]
             if not names:
                 return True
-            ends = [
-                _end_of(end) for end in self._client.delete_consumer_groups(names, request_timeout=_REQUEST_S).values()
-            ]
+            asked = self._client.delete_consumer_groups(names, request_timeout=COORDINATOR_LIMIT_S)
+            ends = [_end_of(future) for future in asked.values()]
             for code, error in ends:
                 if error is not None and code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:
                     raise error
@@ -118,7 +114,7 @@ class TrialTopics(Admin):
 def _end_of(future: Future[Any]) -> tuple[int, KafkaException | None]:
     """Wait for the result: the error's code, and the error if there was one."""
     try:
-        future.result(2 * _REQUEST_S)
+        result_of(future, _REQUEST_S)
     except KafkaException as exception:
         return exception.args[0].code(), exception
     return KafkaError.NO_ERROR, None

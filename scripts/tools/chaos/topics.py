@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S
 from tools.chaos.incarnations import Incarnation, topic_id_of
 from tools.kafka.reader import Reader
 from tools.topics import Topics, make_topics
@@ -136,7 +137,7 @@ class TopicKeeper:
         # A new client: one that has cached the group's coordinator may wait for it after it is gone (librdkafka 5511).
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
         try:
-            admin.delete_consumer_groups([group], request_timeout=_TRY_S)[group].result(_TRY_S)
+            admin.delete_consumer_groups([group], request_timeout=COORDINATOR_LIMIT_S)[group].result(_TRY_S)
         except KafkaException as exception:
             return bool(exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
         except TimeoutError:  # the coordinator may have just gone: try again

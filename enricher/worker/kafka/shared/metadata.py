@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import methodcaller
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -52,6 +52,12 @@ _TEMPORARY = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 _Answer = TypeVar("_Answer")
+COORDINATOR_LIMIT_S: Final = 3_600.0
+"""The time limit to give an AdminClient's request to the coordinator of a group: the longest that the client takes.
+
+Wait for its answer as short as you like, and let go of the client. If its limit passes before the coordinator is found, and
+the coordinator is found later, an assertion in rdkafka_queue.h aborts the process (librdkafka issue 4605, seen in 2.16).
+"""
 _NO_ID = 22 * "A"
 """16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
 

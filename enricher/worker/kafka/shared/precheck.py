@@ -18,7 +18,7 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.closing import close_in_background
 from enricher.worker.kafka.shared.errors import connecting, mapping_errors
-from enricher.worker.kafka.shared.metadata import no_such_topic, result_of
+from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S, no_such_topic, result_of
 from enricher.worker.kafka.shared.rights import group_right, operations_of, topic_rights
 from enricher.worker.kafka.shared.topicwatch import require_enough_partitions
 from enricher.worker.runtime.deadlines import Deadline
@@ -102,11 +102,11 @@ def _refusal(found: dict[str, TopicDescription | None], config: KafkaConfig) -> 
 
 def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
     group, right = config.group_id, group_right(config)
-    future = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=_REQUEST_S)[
-        group
-    ]
+    asked = admin.describe_consumer_groups(
+        [group], include_authorized_operations=True, request_timeout=COORDINATOR_LIMIT_S
+    )
     try:
-        allowed = operations_of(result_of(future, _REQUEST_S))
+        allowed = operations_of(result_of(asked[group], _REQUEST_S))
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             return  # the group does not exist yet, or the broker is busy: joining reports any problem

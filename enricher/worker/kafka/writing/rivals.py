@@ -156,7 +156,7 @@ class Rivals:
         client = new_client(AdminClient, self._config.client("admin"), self._client_errors)
         group = self._config.group_id
         with mapping_errors(f"asking for the members of the group '{group}'", self._client_errors, client):
-            # Not the newer requests, which can end the process: see enricher/operate/inspect/inspector.py.
+            # Not the newer requests, which may not time out: see COORDINATOR_LIMIT_S.
             groups = client.list_groups(group, timeout=_REQUEST_S)
         members = [member for found in groups if found.id == group for member in found.members]
         return {str(member.id): str(member.client_host) for member in members if member.client_id == self._name}
