@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +40,12 @@ def chaos(  # noqa: PLR0913  one for each option
         bool, typer.Option("--lanes", help="The workers read two topics by turns, one with the larger share.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
-    logs: Annotated[Path | None, typer.Option(help="Folder to keep the workers' logs in.")] = None,
+    logs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to keep the logs of workers and commands in. Default: OUT/logs, unless every check passes."
+        ),
+    ] = None,
 ) -> None:
     """Inject random faults into three workers and three brokers behind a proxy, then check every record."""
     logging.basicConfig(level=logging.ERROR)
@@ -51,13 +56,16 @@ def chaos(  # noqa: PLR0913  one for each option
         kafka = find(kafka)
     except ClusterError as error:
         raise typer.BadParameter(str(error)) from error
-    with tempfile.TemporaryDirectory(prefix="enricher-chaos-") as temporary:
-        folder = (logs or Path(temporary)).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks, lanes), folder, _say)
-        except (RegistryError, ArchiveError) as error:
-            sys.exit(f"scripts/chaos: {error}")
+    folder = (logs or out / "logs").resolve()
+    if not logs:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks, lanes), folder, _say)
+    except (RegistryError, ArchiveError) as error:
+        sys.exit(f"scripts/chaos: {error}")
+    if run.good and not logs:
+        shutil.rmtree(folder)
     write_report(run, out)
     print(run.verdict)
     print(f"report: {out / 'chaos.html'}")
