@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +15,9 @@ from rich.markup import escape
 from enricher.errors import SettingsError
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.reading import line_reader
+from enricher.worker.commands.bounds import FORMS, Bound, require_forward
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
-from enricher.worker.commands.times import TIME_FORMS, time_of
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
@@ -46,7 +47,6 @@ from enricher.workshop.tables import text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from enricher.worker.build.building import ReaderOf
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -74,9 +74,9 @@ _Follow = Annotated[
 ]
 _From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help=f"Records from this time on: {TIME_FORMS}. Default: the last."),
+    typer.Option("--from", metavar="WHEN", help=f"The first records from here on: {FORMS}. Default: the last ones."),
 ]
-_To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Records before this time.")]
+_To = Annotated[str | None, typer.Option("--to", metavar="WHEN", help="Records before that: the same forms.")]
 _Max = Annotated[int, typer.Option("--max", min=1, max=_MOST, help="Compare at most so many articles.")]
 _Gold = Annotated[Path | None, typer.Option(help="Also measure precision, recall and F1 of both on this.")]
 _Rename = Annotated[
@@ -123,8 +123,8 @@ def model_compare(  # noqa: PLR0913  one for each option
     asked = _Asked(
         articles,
         follow,
-        time_of("--from", begin),
-        time_of("--to", end),
+        None if begin is None else Bound.parse("--from", begin),
+        None if end is None else Bound.parse("--to", end),
         most,
         topic=topic,
         against_output=against_output,
@@ -167,8 +167,8 @@ class _Asked:
 
     articles: Path | None
     follow_s: float | None
-    begin: datetime | None
-    end: datetime | None
+    begin: Bound | None
+    end: Bound | None
     most: int
     topic: bool
     against_output: bool
@@ -190,14 +190,13 @@ def _require_sense(asked: _Asked, b: str | None, gold: Path | None) -> None:
         message = "name one of --articles, --topic, --against-output and --follow"
     elif (asked.begin or asked.end) and not (asked.topic or asked.against_output):
         message = "--from and --to are for --topic and --against-output"
-    elif asked.begin and asked.end and asked.begin >= asked.end:
-        message = "--from is not before --to"
     elif asked.against_output == (b is not None):
         message = "name two models, A and B; with --against-output only the new one"
     elif gold is not None and asked.against_output:
         message = "--gold measures two models, and --against-output has only one"
     if message:
         raise SettingsError(message)
+    require_forward(asked.begin, asked.end, datetime.now(UTC))
 
 
 def _names(rename: Sequence[str]) -> dict[str, str]:

@@ -194,7 +194,8 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         ((tiny, "--articles", articles), SettingsError, "name two models"),
         ((tiny, tiny, "--against-output"), SettingsError, "only the new one"),
         ((tiny, tiny, "--articles", articles, "--from", "2026-01-01"), SettingsError, "--from and --to are for"),
-        ((tiny, tiny, "--topic", "--from", "yesterday"), SettingsError, "--from yesterday: not a time"),
+        ((tiny, tiny, "--topic", "--from", "yesterday"), SettingsError, "--from yesterday: neither a time nor a file"),
+        ((tiny, tiny, "--topic", "--from", "2130-01-01"), SettingsError, "in the future"),
         ((tiny, tiny, "--topic", "--from", "2026-01-02", "--to", "2026-01-01"), SettingsError, "not before"),
         ((tiny, tiny, "--articles", articles, "--rename", "x"), SettingsError, "--rename x"),
         ((tiny, topics, "--articles", articles), SettingsError, "find different things"),
@@ -247,8 +248,8 @@ def assert_nothing_was_left_behind(topics: Topics, outputs: int = 0) -> None:
 
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
-def test_a_range_of_the_input_topic_is_compared_and_nothing_is_committed(topics: Topics) -> None:
-    """By time, by number, or both; the newest without a beginning; an empty range is an error."""
+def test_a_range_of_the_input_topic_is_compared_and_nothing_is_committed(topics: Topics, tmp_path: Path) -> None:
+    """By time, by number, or both, or by offset; the newest without a beginning; an empty range is an error."""
     fill(topics, 20)
     whole = on_topics(topics, EMBEDDED, "--topic")
     assert (20, 0) == (whole["comparison"]["articles"], whole["comparison"]["changed_articles"])
@@ -256,10 +257,14 @@ def test_a_range_of_the_input_topic_is_compared_and_nothing_is_committed(topics:
     assert 15 == on_topics(topics, EMBEDDED, "--topic", "--from", begin)["comparison"]["articles"]
     assert 5 == on_topics(topics, EMBEDDED, "--topic", "--to", begin)["comparison"]["articles"]
     assert 4 >= on_topics(topics, EMBEDDED, "--topic", "--from", begin, "--max", "4")["comparison"]["articles"] > 0
-    arguments = ("--topic", "--from", "2030-01-01")
+    assert 20 == on_topics(topics, EMBEDDED, "--topic", "--from", "beginning")["comparison"]["articles"]
+    (offsets := tmp_path / "offsets.json").write_text('{"1": 4}')
+    assert 6 == on_topics(topics, EMBEDDED, "--topic", "--from", str(offsets))["comparison"]["articles"]
+    assert 4 == on_topics(topics, EMBEDDED, "--topic", "--to", str(offsets))["comparison"]["articles"]
+    arguments = ("--topic", "--from", "2026-10-01")
     error = run("model", "compare", EMBEDDED, EMBEDDED, *arguments, env=topics.environment).exception
     assert isinstance(error, SettingsError)
-    assert "no record" in str(error)
+    assert "is empty" in str(error)
     assert_nothing_was_left_behind(topics)
 
 

@@ -14,10 +14,11 @@ import typer
 
 from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.replay.bounds import FORMS, Bound, name_of, ranges_of
 from enricher.operate.replay.pinning import pin, read_pinned
 from enricher.operate.replay.progress import left_lines
+from enricher.operate.replay.ranges import ranges_of
 from enricher.worker.build.kafka import kafka_config
+from enricher.worker.commands.bounds import FORMS, Bound, name_of
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions

@@ -1,9 +1,9 @@
-"""The two ends of a range: as they are written on the command line, and as offsets."""
+"""The two ends of a range of a topic: as they are written on the command line, and as offsets."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Final, Literal
 import orjson
 
 from enricher.errors import SettingsError
-from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.commands.times import TIME_FORMS, parse_time
 from enricher.worker.kafka.shared.partition_reader import Ranges
 
 Offsets = Mapping[int, int]
 """Offsets by partition number."""
+AtTime = Callable[[Sequence[int], float], Mapping[int, int | None]]
+"""For partitions and seconds since the epoch: the offset of the first record with this time or a later one, or None."""
 FORMS: Final = f"'beginning', 'end', {TIME_FORMS}, or a JSON file of offsets"
 
 
@@ -43,16 +44,20 @@ class Bound:
         content = path.read_bytes()
         return cls(option, f"file:{hashlib.sha256(content).hexdigest()[:16]}", _offsets(option, path, content))
 
-    def resolved(self, ask: Inspector, topic: str, firsts: Offsets, ends: Offsets) -> Offsets:
-        """The offset of each partition; partitions that a file does not name are missing. Raises BrokerError."""
+    def resolved(self, topic: str, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Offsets:
+        """The offset of each partition; partitions that a file does not name are missing.
+
+        Raises SettingsError for offsets of a file that the topic does not have, and what `at_time` raises.
+        """
         match self.where:
             case "beginning":
                 return firsts
             case "end":
                 return ends
             case datetime():
-                found = ask.at_time(topic, [*ends], self.where.timestamp())
-                return {number: ends[number] if at is None else at for number, at in found.items()}
+                found = at_time([*ends], self.where.timestamp())
+                return {number: ends[number] if at is None else min(at, ends[number]) for number, at in found.items()}
+        _require_there(self.option, topic, self.where, firsts, ends)
         return self.where
 
 
@@ -61,26 +66,26 @@ def name_of(start: Bound, end: Bound) -> str:
     return f"{start.name}..{end.name}"
 
 
-def ranges_of(ask: Inspector, topic: str, start: Bound, end: Bound, now: datetime) -> Ranges:
-    """The offsets of each partition of the topic; an empty range for one that is left out.
-
-    Raises SettingsError for a range that is empty, reversed, in the future, or no longer or not yet in the topic.
-    """
+def require_forward(start: Bound | None, end: Bound | None, now: datetime) -> None:
+    """Raise SettingsError for times that are in the future or in the wrong order."""
     for bound in (start, end):
-        if isinstance(bound.where, datetime) and bound.where > now:
+        if bound and isinstance(bound.where, datetime) and bound.where > now:
             raise SettingsError(f"{bound.option} {bound.name} is in the future; 'end' is where the topic ends now")
-    if isinstance(start.where, datetime) and isinstance(end.where, datetime) and start.where >= end.where:
+    times = [bound.where if bound and isinstance(bound.where, datetime) else None for bound in (start, end)]
+    if start and end and times[0] and times[1] and times[0] >= times[1]:
         raise SettingsError(f"--from {start.name} is not before --to {end.name}")
-    numbers = ask.partitions(topic)
-    firsts, ends = ask.beginnings(topic, numbers), ask.ends(topic, numbers, committed_only=False)
-    lows, highs = (bound.resolved(ask, topic, firsts, ends) for bound in (start, end))
-    for bound, offsets in ((start, lows), (end, highs)):
-        _require_there(bound, topic, offsets, firsts, ends)
-    named = lows.keys() & highs.keys()
-    ranges = {number: _range(number, lows[number], highs[number]) for number in numbers if number in named}
+
+
+def ranges_between(topic: str, start: Bound, end: Bound, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Ranges:
+    """The offsets of each partition that both bounds have.
+
+    Raises SettingsError for a range that is empty, reversed, or no longer or not yet in the topic.
+    """
+    lows, highs = (bound.resolved(topic, firsts, ends, at_time) for bound in (start, end))
+    ranges = {number: _range(number, lows[number], highs[number]) for number in ends if number in lows.keys() & highs}
     if all(low == high for low, high in ranges.values()):
         raise SettingsError(f"the range {name_of(start, end)} of '{topic}' is empty: no record lies in it")
-    return {number: ranges.get(number, (firsts[number], firsts[number])) for number in numbers}
+    return ranges
 
 
 def _range(number: int, low: int, high: int) -> tuple[int, int]:
@@ -89,17 +94,16 @@ def _range(number: int, low: int, high: int) -> tuple[int, int]:
     return low, high
 
 
-def _require_there(bound: Bound, topic: str, offsets: Offsets, firsts: Offsets, ends: Offsets) -> None:
-    """Raise SettingsError for offsets of a file that the topic does not have."""
+def _require_there(option: str, topic: str, offsets: Offsets, firsts: Offsets, ends: Offsets) -> None:
     for number, offset in sorted(offsets.items()):
         if number not in ends:
-            raise SettingsError(f"{bound.option}: '{topic}' has no partition {number}, only 0 to {len(ends) - 1}")
+            raise SettingsError(f"{option}: '{topic}' has no partition {number}, only 0 to {len(ends) - 1}")
         first, end = firsts[number], ends[number]
         if not first <= offset <= end:
             gone = "the records before that were deleted" if offset < first else "nothing is written behind that yet"
             limit = first if offset < first else end
             raise SettingsError(
-                f"{bound.option}: offset {offset} of partition {number} is not in '{topic}', use {limit}: {gone}"
+                f"{option}: offset {offset} of partition {number} is not in '{topic}', use {limit}: {gone}"
             )
 
 
