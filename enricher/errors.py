@@ -14,6 +14,7 @@
         ├── SettingsError       2   before connecting
         ├── ModelError          3   the model or its device cannot be used
         ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password; or the schema registry
+        │   └── NoAnswer            the same for most commands; a replay asks again
         ├── Fenced              5   a newer process with our name is alive
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work was lost inside the worker
@@ -128,6 +129,10 @@ class BrokerError(FatalError):
     """
 
     exit_code = 4
+
+
+class NoAnswer(BrokerError):
+    """A command got no answer, or one that may change: a broker is away or electing. A worker would recover from it."""
 
 
 class Fenced(FatalError):

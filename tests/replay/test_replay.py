@@ -39,6 +39,8 @@ from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay.pinning import Pinned, pin
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.rules.commit_metadata import CommitMetadata
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Cut, Match
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
@@ -248,6 +250,21 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_no_range(replay: Replay) ->
     consumer.close()
     with pytest.raises(BrokerError, match="its range is gone"):
         pin(replay_config(replay), lambda _: {0: (0, 1)})
+
+
+def test_a_broker_that_comes_up_after_the_replay_is_waited_for(
+    replay: Replay, way_to_broker: Proxy, tmp_path: Path
+) -> None:
+    """A pod that is rescheduled while the brokers restart does not end the job, as code 4 would."""
+    places, log = fill(replay.live, 8), tmp_path / "log"
+    beyond = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": way_to_broker.addresses, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
+    distant = replace(replay, live=replace(replay.live, environment=replay.live.environment | beyond))
+    way_to_broker.apply(away := Cut(Match()))
+    with ended(distant.started("--from", "beginning", "--to", "end", log=log)) as process:
+        wait_until(lambda: log.read_text("utf-8").count("asking again") > 1, PATIENCE_S, "it asks again")
+        way_to_broker.lift(away)
+        assert 0 == process.wait(PATIENCE_S)
+    replay.assert_holds(places)
 
 
 def refusal(replay: Replay, *options: str, log: Path) -> str:

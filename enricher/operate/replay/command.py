@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from enricher.errors import SettingsError
+from enricher.errors import NoAnswer, RecoveryExhausted, SettingsError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay.pinning import pin, read_pinned
 from enricher.operate.replay.progress import left_lines
@@ -23,13 +25,18 @@ from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
-from enricher.worker.commands.signals import Signals, interrupted, stopped_by_signals
+from enricher.worker.commands.signals import interrupted, stopped_by_signals
 from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.partition_reader import Ranges
 from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_ASK_AGAIN_S = 0.5
+_Answer = TypeVar("_Answer")
 
 
 def replay(  # noqa: PLR0913  one for each option
@@ -85,13 +92,23 @@ def replay(  # noqa: PLR0913  one for each option
     config = replace(kafka_config(settings), replay=name_of(*bounds))
     with stopped_by_signals(interrupted) as signals:
         check_start(config)
-        _require_empty(config, append=append)
-        pinned = pin(config, partial(ranges_of, topic=config.input_topic, start=bounds[0], end=bounds[1], now=_now()))
+        patience_s, now = live.worker.recovery_timeout_s, datetime.now(UTC)
+
+        def ranges_now(ask: Inspector) -> Ranges:
+            if not append:
+                _require_empty(ask, config)
+            return ranges_of(ask, config.input_topic, *bounds, now)
+
+        pinned = _answer_to(lambda: pin(config, ranges_now), patience_s)
         log.info("replaying %s of '%s' into '%s'", config.replay, config.input_topic, into)
         if pinned.left:
             options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
             work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
-        _require_done(config, signals)
+        left = _answer_to(lambda: _left(config), patience_s)
+    if left:
+        log.info("stopped: %d offsets of the range are left; start it again to go on", left)
+        raise typer.Exit(interrupted(signals.received or 0))
+    log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
 
 
 def _require_other_topics(live: Settings, into: str, letters: str) -> None:
@@ -100,18 +117,24 @@ def _require_other_topics(live: Settings, into: str, letters: str) -> None:
         raise SettingsError(f"'{min(taken)}' is an input topic: --into and --dead-letters must be other topics")
 
 
-def _require_done(config: KafkaConfig, signals: Signals) -> None:
-    """Exit with the signal's code if something of the range is left."""
+def _answer_to(question: Callable[[], _Answer], patience_s: float) -> _Answer:
+    """Ask again while no broker answers. Raises RecoveryExhausted at the limit, as a worker that cannot connect does."""
+    deadline = Deadline(patience_s)
+    while True:
+        try:
+            return question()
+        except NoAnswer as error:
+            if deadline.over:
+                raise RecoveryExhausted(str(error)) from error
+            log.warning("%s; asking again", error)
+        time.sleep(_ASK_AGAIN_S)
+
+
+def _left(config: KafkaConfig) -> int:
+    """How many offsets of the range are left."""
     with closing(Inspector(config, settled=True)) as ask:
         pinned = read_pinned(ask, config)
-    if pinned and pinned.left:
-        log.info("stopped: %d offsets of the range are left; start it again to go on", pinned.left)
-        raise typer.Exit(interrupted(signals.received or 0))
-    log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return pinned.left if pinned else 0
 
 
 def _replaying(
@@ -135,18 +158,16 @@ def _replaying(
     )
 
 
-def _require_empty(config: KafkaConfig, *, append: bool) -> None:
+def _require_empty(ask: Inspector, config: KafkaConfig) -> None:
     """Raise SettingsError if a replay that has not begun would write into a topic that has records.
 
     A group's offsets expire when it has no member for `offsets.retention.minutes`: then the range would be written twice.
     """
-    with closing(Inspector(config, settled=True)) as ask:
-        # In this order: what another process of the replay writes, it writes after the range is committed.
-        firsts = ask.beginnings(config.output_topic)
-        ends = ask.ends(config.output_topic, committed_only=False)
-        if append or read_pinned(ask, config):
-            return
-    if written := sum(ends[number] - firsts[number] for number in ends):
+    firsts = ask.beginnings(config.output_topic)
+    ends = ask.ends(config.output_topic, committed_only=False)
+    written = sum(ends[number] - firsts[number] for number in ends)
+    # In this order: what another process of the replay writes, it writes after the range is committed.
+    if written and not read_pinned(ask, config):
         raise SettingsError(
             f"'{config.output_topic}' is not empty ({written} offsets), and the group '{config.group_id}' has not begun: "
             "records that an earlier replay wrote would be there twice. Name an empty topic, or add --append if they may"

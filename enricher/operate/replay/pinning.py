@@ -86,26 +86,24 @@ def pin(config: KafkaConfig, ranges_now: Callable[[Inspector], Ranges]) -> Pinne
     with closing(Inspector(config, complaint, settled=True)) as ask:
         if pinned := read_pinned(ask, config):
             return pinned
-        ranges = ranges_now(ask)
+        # Asked before the offsets: if they are those of a topic that was made again meanwhile, the commit says so later.
+        topic_id = ask.topic_id(config.input_topic)
+        ranges, found = ranges_now(ask), list[Pinned]()
 
         def try_once() -> bool:
             try:
-                _commit(config, complaint, ask, ranges)
+                found.append(_commit(config, complaint, ask, topic_id, ranges))
             except ProducerFenced:
                 log.debug("another process of this replay chooses the range at the same time")
-                return False
-            return True
+            return bool(found)
 
         with without_recovery():
             if not until(try_once, Deadline(3 * config.transaction_timeout_s), pause_s=_ASK_AGAIN_S):
                 raise BrokerError(f"other processes choose the range of the group '{config.group_id}' again and again")
-        pinned = read_pinned(ask, config)
-        if pinned is None:
-            raise BrokerError(f"the range of the group '{config.group_id}' was committed, but is not there")
-        return pinned
+        return found[0]
 
 
-def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, ranges: Ranges) -> None:
+def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, topic_id: str | None, ranges: Ranges) -> Pinned:
     """Commit the ranges, unless another process has done so. Raises TransactionTrouble, or ProducerFenced by another one."""
     properties = config.producer() | {"transactional.id": transactional_id(config.group_id, _LOCK, config.replay)}
     timeout_s = config.transaction_timeout_s
@@ -114,9 +112,8 @@ def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, ranges: R
         closing(lone_consumer(config, complaint, {})) as outsider,
         mapping_errors("committing the range", complaint, producer),
     ):
-        if read_pinned(ask, config):
-            return
-        topic_id = ask.topic_id(config.input_topic)
+        if pinned := read_pinned(ask, config):
+            return pinned
         offsets = [
             TopicPartition(
                 config.input_topic,
@@ -130,6 +127,8 @@ def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, ranges: R
         producer.send_offsets_to_transaction(offsets, outsider.consumer_group_metadata(), timeout_s)
         producer.commit_transaction(timeout_s)
     log.info("the range %s is committed for the group '%s'", config.replay, config.group_id)
+    starts, ends = ({number: bounds[side] for number, bounds in ranges.items()} for side in (0, 1))
+    return Pinned(starts, ends)
 
 
 def _require_same(config: KafkaConfig, metadata: CommitMetadata, offset: int) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, MissingTopic, NoAnswer, ProducerFenced, TransactionTrouble
 from enricher.worker.kafka.shared.client_errors import ClientErrors, Complaint
 from enricher.worker.kafka.shared.rights import needed_after
 
@@ -69,11 +69,13 @@ def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[
 
 @contextmanager
 def without_recovery() -> Iterator[None]:
-    """Turns what a worker would recover from into BrokerError, for commands, which never recover."""
+    """Turns what a worker would recover from into NoAnswer, for commands, and a topic that is missing into BrokerError."""
     try:
         yield
-    except TransactionTrouble as error:
+    except MissingTopic as error:
         raise BrokerError(str(error)) from error
+    except TransactionTrouble as error:
+        raise NoAnswer(str(error)) from error
 
 
 @contextmanager
