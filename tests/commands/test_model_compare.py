@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
@@ -288,8 +289,9 @@ def test_records_of_the_output_are_compared_with_the_new_model(topics: Topics) -
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
 def test_live_traffic_is_sampled_in_a_shadow(topics: Topics) -> None:
-    """What is written meanwhile is compared, what was there before is not."""
+    """What is written meanwhile is compared, what was there before is not. Only a shadow lowers its priority."""
     fill(topics, 6)
+    lowered: list[int] = []
     stop = threading.Event()
 
     def publish() -> None:
@@ -299,9 +301,13 @@ def test_live_traffic_is_sampled_in_a_shadow(topics: Topics) -> None:
     publisher = threading.Thread(target=publish)
     publisher.start()
     try:
-        found = on_topics(topics, EMBEDDED, "--follow", "4", "--max", "8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "nice", lowered.append)
+            found = on_topics(topics, EMBEDDED, "--follow", "4", "--max", "8")
+            on_topics(topics, EMBEDDED, "--topic", "--max", "8")
     finally:
         stop.set()
         publisher.join()
     assert 0 < found["comparison"]["articles"] <= 8
+    assert [19] == lowered
     assert_nothing_was_left_behind(topics)
