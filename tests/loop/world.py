@@ -21,7 +21,7 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
-from enricher.worker.loop.lanes import lane_parts
+from enricher.worker.loop.lane_parts import lane_parts
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.loop.ports import Tokenized

@@ -18,7 +18,7 @@ from support.topics import Topics
 from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay.progress import Estimate
-from enricher.operate.replay.ranges import ranges_of
+from enricher.operate.replay.topic_ranges import ranges_of
 from enricher.worker.commands.bounds import Bound, name_of
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -16,9 +16,9 @@ import typer
 
 from enricher.errors import NoAnswer, RecoveryExhausted, SettingsError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.replay.pinning import pin, read_pinned
+from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.operate.replay.progress import left_lines
-from enricher.operate.replay.ranges import ranges_of
+from enricher.operate.replay.topic_ranges import ranges_of
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.bounds import FORMS, Bound, name_of
 from enricher.worker.commands.one_input import InputOption, with_one_input
@@ -86,35 +86,31 @@ def replay(  # noqa: PLR0913  one for each option
     watchdog = Watchdog(timer=context.find_object(ProcessTimer))
     require_writable(summary)
     live = load_and_log_settings()
-    letters = dead_letters or f"{into}.dead-letters"
-    _require_other_topics(live, into, letters)
-    settings = _replaying(with_one_input(live, input_topic), group, into, letters, rate, force=force)
+    settings = _replaying(live, input_topic, group, into, dead_letters or f"{into}.dead-letters", rate, force=force)
     config = replace(kafka_config(settings), replay=name_of(*bounds))
     with stopped_by_signals(interrupted) as signals:
         check_start(config)
-        patience_s, now = live.worker.recovery_timeout_s, datetime.now(UTC)
-
-        def ranges_now(ask: Inspector) -> Ranges:
-            if not append:
-                _require_empty(ask, config)
-            return ranges_of(ask, config.input_topic, *bounds, now)
-
-        pinned = _answer_to(lambda: pin(config, ranges_now), patience_s)
+        pinned = _pin(config, bounds, live.worker.recovery_timeout_s, append=append)
         log.info("replaying %s of '%s' into '%s'", config.replay, config.input_topic, into)
         if pinned.left:
             options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
             work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
-        left = _answer_to(lambda: _left(config), patience_s)
-    if left:
-        log.info("stopped: %d offsets of the range are left; start it again to go on", left)
-        raise typer.Exit(interrupted(signals.received or 0))
+        if left := _answer_to(lambda: _count_left(config), live.worker.recovery_timeout_s):
+            log.info("stopped: %d offsets of the range are left; start it again to go on", left)
+            raise typer.Exit(interrupted(signals.received or 0))
     log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
 
 
-def _require_other_topics(live: Settings, into: str, letters: str) -> None:
-    """Raise SettingsError if the replay would write into what is read."""
-    if taken := {into, letters}.intersection(live.kafka.inputs):
-        raise SettingsError(f"'{min(taken)}' is an input topic: --into and --dead-letters must be other topics")
+def _pin(config: KafkaConfig, bounds: tuple[Bound, Bound], patience_s: float, *, append: bool) -> Pinned:
+    """Choose the range, or read which one the first process of the replay has chosen. Raises what `_answer_to` raises."""
+    now = datetime.now(UTC)
+
+    def ranges_now(ask: Inspector) -> Ranges:
+        if not append:
+            _require_empty(ask, config)
+        return ranges_of(ask, config.input_topic, *bounds, now)
+
+    return _answer_to(lambda: pin(config, ranges_now), patience_s)
 
 
 def _answer_to(question: Callable[[], _Answer], patience_s: float) -> _Answer:
@@ -130,7 +126,7 @@ def _answer_to(question: Callable[[], _Answer], patience_s: float) -> _Answer:
         time.sleep(_ASK_AGAIN_S)
 
 
-def _left(config: KafkaConfig) -> int:
+def _count_left(config: KafkaConfig) -> int:
     """How many offsets of the range are left."""
     with closing(Inspector(config, settled=True)) as ask:
         pinned = read_pinned(ask, config)
@@ -138,10 +134,19 @@ def _left(config: KafkaConfig) -> int:
 
 
 def _replaying(
-    live: Settings, group: str, into: str, dead_letters: str, rate: float | None, *, force: bool
+    live: Settings,
+    input_topic: str | None,
+    group: str,
+    into: str,
+    dead_letters: str,
+    rate: float | None,
+    *,
+    force: bool,
 ) -> Settings:
     """The settings of the live workers with the group and topics of the replay. Raises SettingsError for theirs."""
-    kafka = live.kafka
+    if taken := {into, dead_letters}.intersection(live.kafka.inputs):
+        raise SettingsError(f"'{min(taken)}' is an input topic: --into and --dead-letters must be other topics")
+    kafka = with_one_input(live, input_topic).kafka
     if group == kafka.group_id:
         raise SettingsError(f"--group {group} is the group of the live workers (kafka.group_id): it needs another one")
     if into == dead_letters:

@@ -22,7 +22,7 @@ from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.isolation import Isolation
-from enricher.worker.loop.lanes import ONE_LANE, lane_parts
+from enricher.worker.loop.lane_parts import ONE_LANE, lane_parts
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.loop.ports import Sink, Source, Tracing

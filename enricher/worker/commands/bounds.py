@@ -18,7 +18,7 @@ from enricher.worker.kafka.shared.partition_reader import Ranges
 Offsets = Mapping[int, int]
 """Offsets by partition number."""
 AtTime = Callable[[Sequence[int], float], Mapping[int, int | None]]
-"""For partitions and seconds since the epoch: the offset of the first record with this time or a later one, or None."""
+"""Finds the offset of the first record with this time (seconds since the epoch) or a later one, or None, by partition."""
 FORMS: Final = f"'beginning', 'end', {TIME_FORMS}, or a JSON file of offsets"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _ROUNDING = 1e-9
-"""What sums of time may lack of an article; else a wait for it could be too short for the clock to move."""
+"""Sums of times may lack so much of an article; else a wait for it could be too short for the clock to move."""
 
 
 class RateLimit:

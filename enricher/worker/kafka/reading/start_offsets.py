@@ -282,14 +282,14 @@ class StartFinders:
             finder.stop_searching()
 
     def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, StartOffset]:
-        """As `StartFinder.find`; blocks for `timeout_s` per topic at most."""
+        """Do what `StartFinder.find` does; blocks for `timeout_s` per topic at most."""
         found: dict[Partition, StartOffset] = {}
         for finder, of_topic in self._by_topic(partitions):
             found |= finder.find(of_topic, timeout_s)
         return found
 
     def determine(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """As `StartFinder.determine`, topic by topic: one that cannot tell yet holds up no other.
+        """Do what `StartFinder.determine` does, topic by topic: one that cannot tell yet holds up no other.
 
         Raises UnsettledOutputs for the partitions of all topics together that a transaction hides.
         """

@@ -1,7 +1,4 @@
-"""What the loop does otherwise if it has several lanes; `rules/lanes.py` says why.
-
-A worker with one topic has none of it.
-"""
+"""Intake and pacing of a worker with several lanes; `rules/lanes.py` says why they differ. One topic needs neither."""
 
 from __future__ import annotations
 
