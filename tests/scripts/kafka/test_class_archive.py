@@ -38,4 +38,4 @@ def test_it_is_taken_where_it_is_and_only_a_broker_writes_it(tmp_path: Path) -> 
     [option] = ClassArchive(tmp_path, records=True).options(BROKER)
     assert option.startswith("-XX:AOTCacheOutput=")
     ClassArchive(tmp_path).path.touch()
-    assert (f"-XX:AOTCache={ClassArchive(tmp_path).path}",) == ClassArchive(tmp_path).options("kafka.tools.StorageTool")
+    assert f"-XX:AOTCache={ClassArchive(tmp_path).path}" in ClassArchive(tmp_path).options("kafka.tools.StorageTool")

@@ -65,7 +65,8 @@ class Delivery:
                     self._assignment.note_delivery(partition)
                     records.append(record)
             elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-                log.warning("%s", transient_error(error, "reading", self._client_errors))
+                doing = f"reading {partition.topic or ', '.join(self._config.inputs)}"
+                log.warning("%s", transient_error(error, doing, self._client_errors))
             elif at and at.reach_end(message.offset() or 0, now_s):
                 self._assignment.note_delivery(partition)
         if damaged:
