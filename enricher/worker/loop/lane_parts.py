@@ -139,11 +139,15 @@ class LanePacing(Pacing):
         room = min(most - self._tracker.in_flight, at_once)
         return ceil(max(0, room) / (2 if self._intake.schemas else 1))
 
-    def to_hold(self) -> Collection[Partition]:
-        """Also partitions that fill their part, until half of it is free again."""
+    def update_held(self) -> Collection[Partition]:
+        """Choose also partitions that fill their part, until half of it is free again."""
         self._in_lane = Counter(each.topic for each in self._tracker.partitions)
-        held = super().to_hold()
-        self._full = frozenset(each for each in self._tracker.partitions if self._is_full(each))
+        held = super().update_held()
+        self._full = frozenset(
+            each
+            for each in self._tracker.partitions
+            if self._fills(each, self._share_of(each), self._tracker.record_bytes_of(each), held=each in self._full)
+        )
         return {*held, *self._full}
 
     def note_read(self, count: int, now_s: float) -> None:
@@ -151,13 +155,6 @@ class LanePacing(Pacing):
 
     def _part_of(self, partition: Partition) -> float:
         return self._limits.waiting_share * self._share_of(partition)
-
-    def _is_full(self, partition: Partition) -> bool:
-        limits, tracker = self._limits, self._tracker
-        part = self._share_of(partition) * (0.5 if partition in self._full else 1.0)
-        if tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight):
-            return True
-        return tracker.record_bytes_of(partition) >= part * limits.max_in_flight_bytes
 
     def _share_of(self, partition: Partition) -> float:
         return 1 / (self._lanes * self._in_lane[partition.topic])

@@ -132,7 +132,7 @@ class Worker:
     # ---- the phases of a turn: each returns whether anything moved
 
     def _admit(self) -> bool:
-        self.source.hold(self.pacing.to_hold())
+        self.source.hold(self.pacing.update_held())
         capacity = self.pacing.capacity
         if not self.pacing.may_poll(capacity):
             return False

@@ -111,13 +111,17 @@ class Pacing:
         """Note that records were read, for the limit of their rate."""
         self.rate.taken(count, now_s)
 
-    def to_hold(self) -> Collection[Partition]:
-        """Partitions to hold back from now on: their records that wait, and those behind them, would take all the room.
+    def update_held(self) -> Collection[Partition]:
+        """Choose the partitions to hold from now on: what waits of them, and what is behind it, would take all the room.
 
         A partition whose articles wait has an equal part of `waiting_share`. Beyond it, it is held until half is free again.
         """
         waiting = self._intake.waiting_tickets()
-        self.held = frozenset(partition for partition in waiting if self._exceeds_its_part(partition))
+        self.held = frozenset(
+            each
+            for each in waiting
+            if self._fills(each, self._part_of(each), self._tracker.bytes_of(each), held=each in self.held)
+        )
         half_bytes = 0.5 * self._limits.max_in_flight_bytes
         self._unpacked = frozenset(
             each for each in waiting if self._tracker.unpacked_bytes_of(each) >= self._part_of(each) * half_bytes
@@ -128,12 +132,12 @@ class Pacing:
         """The share of what may be in flight that a partition with waiting articles has."""
         return self._limits.waiting_share / max(1, len(self._tracker.partitions))
 
-    def _exceeds_its_part(self, partition: Partition) -> bool:
-        limits, tracker = self._limits, self._tracker
-        part = self._part_of(partition) * (0.5 if partition in self.held else 1.0)
-        if tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight):
-            return True
-        return tracker.bytes_of(partition) >= part * limits.max_in_flight_bytes
+    def _fills(self, partition: Partition, part: float, size_bytes: int, *, held: bool) -> bool:
+        """Whether its articles, or these bytes of theirs, take this part of what may be in flight; if it is held, half."""
+        limits = self._limits
+        part *= 0.5 if held else 1.0
+        enough_articles = self._tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight)
+        return enough_articles or size_bytes >= part * limits.max_in_flight_bytes
 
     def may_decode(self, ticket: Ticket) -> bool:
         """Whether a record may be decoded now.
