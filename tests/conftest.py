@@ -132,7 +132,7 @@ def opensearch() -> Iterator[OpenSearch]:
 
 @pytest.fixture(scope="session")
 def search_url(request: pytest.FixtureRequest) -> str:
-    """Where a real search index is: the shared OpenSearch, or what `--search-url` names."""
+    """The URL of a real search index: the shared OpenSearch, or what `--search-url` names."""
     return str(request.config.getoption("--search-url") or request.getfixturevalue("opensearch").url)
 
 

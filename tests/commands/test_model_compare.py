@@ -250,7 +250,7 @@ def assert_nothing_was_left_behind(topics: Topics, outputs: int = 0) -> None:
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
 def test_a_range_of_the_input_topic_is_compared_and_nothing_is_committed(topics: Topics, tmp_path: Path) -> None:
-    """By time, by number, or both, or by offset; the newest without a beginning; an empty range is an error."""
+    """A range is given by time, number or offset; without a beginning it has the newest; an empty one is an error."""
     fill(topics, 20)
     whole = on_topics(topics, EMBEDDED, "--topic")
     assert (20, 0) == (whole["comparison"]["articles"], whole["comparison"]["changed_articles"])
@@ -289,7 +289,7 @@ def test_records_of_the_output_are_compared_with_the_new_model(topics: Topics) -
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
 def test_live_traffic_is_sampled_in_a_shadow(topics: Topics) -> None:
-    """What is written meanwhile is compared, what was there before is not. Only a shadow lowers its priority."""
+    """It compares what is written meanwhile, and nothing of before. Only a shadow lowers its priority."""
     fill(topics, 6)
     lowered: list[int] = []
     stop = threading.Event()

@@ -123,7 +123,7 @@ def test_a_topic_that_was_made_again_is_noticed(stage: Stage, search: SearchServ
 
 
 def test_an_index_that_was_made_again_gets_everything_again(stage: Stage, search: SearchServer) -> None:
-    """What the group has committed is not in it. The same holds for another index under the same group."""
+    """It lacks all that the group has committed. The same holds for another index under the same group."""
     publishers = Publishers()
     stage.publish(publishers.story(60, 30))
     assert 0 == run_to_the_end(stage)

@@ -112,7 +112,7 @@ class NeverPauses(Consumer):
         self.is_paused = True
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As ever."""
+        """Read as a consumer does, and note what comes during a pause."""
         messages = super().consume(num_messages, timeout)
         self.during_pauses.extend(each for each in messages if self.is_paused and not each.error())
         return messages

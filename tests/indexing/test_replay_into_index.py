@@ -39,14 +39,14 @@ def replay(stage: Stage, begin: Path) -> Forked:
 
 
 def second_half(stage: Stage, file: Path) -> Path:
-    """Where the second half of each partition of the input begins, as a replay takes it."""
+    """Find where the second half of each partition of the input begins, as a replay takes it."""
     ends = committed_and_ends(stage.topics.bootstrap_servers, stage.topics.group, stage.topics.input)
     file.write_text(json.dumps({str(number): end // 2 for number, (_, end) in ends.items() if end}), "utf-8")
     return file
 
 
 def wanted_of(places: Places, replayed: set[tuple[int, int]]) -> dict[str, tuple[str, str]]:
-    """By key that is not deleted: the title of its newest article, and the model that must have enriched it."""
+    """Tell, for each key that is not deleted, the title of its newest article, and which model must have enriched it."""
     newest = {places[place].key or b"": place for place in sorted(places)}
     return {
         key.decode(): (orjson.loads(value)["title"], (OTHER_CARD if place in replayed else CARD).digest)
@@ -56,7 +56,7 @@ def wanted_of(places: Places, replayed: set[tuple[int, int]]) -> dict[str, tuple
 
 
 def held_by(search: SearchServer) -> dict[str, tuple[str, str]]:
-    """What the index has of both."""
+    """Read both from the index."""
     return {key: (body["title"], body["model"]["digest"]) for key, (_, body) in search.found.items()}
 
 

@@ -1,4 +1,4 @@
-"""The site of the pages, built from a fresh clone. The plain run leaves it out, because it needs packages of its own."""
+"""The site of the pages, built from a fresh clone. The plain run leaves it out, because it needs further packages."""
 
 from __future__ import annotations
 

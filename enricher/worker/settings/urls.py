@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def http_urls(text: str) -> str:
     """Return the text as it is. Raises ValueError, without repeating a URL, which may contain a password."""
-    if any(not url.strip().startswith(("http://", "https://")) for url in text.split(",") if text):
+    if text and not all(url.strip().startswith(("http://", "https://")) for url in text.split(",")):
         raise ValueError("every URL must begin with http:// or https://")
     return text

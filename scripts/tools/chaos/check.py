@@ -79,7 +79,7 @@ def check(names: Names, seen: Mapping[InputId, int], past: Sequence[Incarnation]
 
 
 def _lanes(reader: Reader, names: Names) -> Iterator[Incarnation]:
-    """What the other input topic contains, if there is one."""
+    """Read the other input topic, if there is one."""
     for topic in names.inputs[1:]:
         lane = Incarnation(topic_id_of(names.bootstrap_servers, topic), two_tasks=names.two_tasks, lane=topic)
         lane.add(reader.records(topic))

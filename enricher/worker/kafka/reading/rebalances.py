@@ -98,10 +98,11 @@ class Rebalances:
         if first and not partitions and not self._assignment.leaving:
             self._join_again(consumer)
         self._assignment.add(partitions)
-        if back := self._removed.intersection(map(ours, partitions)):
+        added = [ours(tp) for tp in partitions]
+        if back := self._removed.intersection(added):
             message = f"{names_of(sorted(back))} left and came back within one poll: their records may be mixed up"
             self._raised = self._raised or TransactionTrouble(message)
-        self._listener.assigned([ours(tp) for tp in partitions])
+        self._listener.assigned(added)
 
     def _remove(
         self,

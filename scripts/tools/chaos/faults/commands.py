@@ -106,7 +106,7 @@ class CommandKilled(Fault):
 
     @property
     def _log(self) -> Path:
-        """What its processes say, with their stacks if they abort."""
+        """The file that its processes log to; their stacks are in it if they abort."""
         return self.scene.folder / f"{self.topics.group}.log"
 
     def _environment(self) -> Mapping[str, str]:
