@@ -114,8 +114,12 @@ def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> 
     assert not cache.exists()
 
 
-def test_without_a_gpu_an_image_gets_the_graph_that_one_serves() -> None:
-    """Packed fp32, as long as no report of fp16 is in the folder: a worker with a GPU then builds nothing."""
-    assert ["packed-cuda-fp32"] == [
-        each.name for each in module("bake_graphs").eligible(open_model(EMBEDDED_FOLDER), "cuda")
-    ]
+def test_without_a_gpu_an_image_gets_the_graphs_that_one_serves(tmp_path: Path) -> None:
+    """fp16, which has a report, and packed fp32: a worker with a GPU then builds nothing. Without the report fp32 alone."""
+
+    def names(folder: Path) -> list[str]:
+        return [each.name for each in module("bake_graphs").eligible(open_model(folder), "cuda")]
+
+    assert ["packed-fp16", "packed-cuda-fp32"] == names(EMBEDDED_FOLDER)
+    unproven = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("gate-packed-fp16.*"))
+    assert ["packed-cuda-fp32"] == names(unproven)

@@ -48,6 +48,11 @@ class Child:
         message: dict[str, Any] = orjson.loads(line)
         return message
 
+    def require_running(self) -> None:
+        """Raise RuntimeError if the child has ended."""
+        if (code := self._process.poll()) is not None:
+            raise RuntimeError(f"{self._module} ended with code {code}; see its messages above")
+
     def leave(self) -> None:
         """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
         if self._process.stdin and not self._process.stdin.closed:

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import orjson
 
-from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
 from enricher.worker.inference.graph.variants import starts_in_a_row
 from enricher.worker.inference.run.advice import advice_for
@@ -28,9 +25,8 @@ from enricher.worker.inference.run.model import PreparedModel, prepare
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels
-from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from tools.bench.telling import tell
+from tools.bench.obeying import Command, Report, run_obeying
 from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
@@ -38,20 +34,6 @@ if TYPE_CHECKING:
 
 _TOKENS_PER_ENTITY = 25
 """One token in this many is an entity, as in the sample articles: decoding and writing entities is real work too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a worker has done since its start, and its CPU time."""
-
-    published: int
-    transactions: int
-    windows: int
-    padded_tokens: int
-    recoveries: int
-    forgotten: int
-    last_commit_s: float
-    cpu_s: float
 
 
 class StubEngine:
@@ -94,62 +76,26 @@ def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) 
     return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, concurrency=1)
 
 
-def _obey(worker: Worker, engine: StubEngine, answer: Callable[[Worker], object], may_join: threading.Event) -> None:
-    """Execute commands until the input ends; runs in a thread."""
-    try:
-        for line in sys.stdin.buffer:
-            command = orjson.loads(line)
-            if "tokens_per_s" in command:
-                engine.tokens_per_s = command["tokens_per_s"]
-            if command.get("join"):
-                may_join.set()
-            tell(answer(worker))
-    finally:
-        worker.stop()
-        may_join.set()
-
-
-def _report(worker: Worker) -> Report:
-    counters = worker.counters
-    return Report(
-        counters.published,
-        counters.transactions,
-        counters.windows,
-        counters.padded_tokens,
-        counters.recoveries,
-        counters.forgotten,
-        counters.last_commit_s or 0.0,
-        time.process_time(),
-    )
-
-
 def main(
     changed: Callable[[Settings], Settings] = lambda settings: settings,
-    answer: Callable[[Worker], object] = _report,
+    answer: Callable[[Worker], object] = Report.of,
     *,
     waits: bool = False,
     last: bool = False,
 ) -> None:
-    """Run the worker until the input ends.
-
-    `changed`: its settings; `waits`: it joins its group only on the command `join`; `last`: it answers once more at its end.
-    """
+    """Run the worker until the input ends. `changed`: its settings; the others as in `run_obeying`."""
     logging.basicConfig(level=logging.ERROR)
     settings = changed(Settings(**orjson.loads(sys.stdin.buffer.readline())))
     wanted = settings.model
     prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
     engine = StubEngine(prepared)
-    with Watchdog() as watchdog:
-        worker = kafka_worker(
-            settings, tasks_of(settings, stub_model(settings, engine, prepared)), guard=watchdog.guard
-        )
-        may_join = threading.Event()
-        threading.Thread(target=_obey, args=(worker, engine, answer, may_join), name="commands", daemon=True).start()
-        if waits:
-            may_join.wait()
-        worker.run()
-    if last:
-        tell(answer(worker))
+
+    def obey(command: Command) -> None:
+        if "tokens_per_s" in command:
+            engine.tokens_per_s = command["tokens_per_s"]
+
+    tasks = tasks_of(settings, stub_model(settings, engine, prepared))
+    run_obeying(settings, tasks, obey, answer, waits=waits, last=last)
 
 
 if __name__ == "__main__":

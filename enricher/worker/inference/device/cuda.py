@@ -36,6 +36,8 @@ def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | Non
         return "this ONNX Runtime was built without it"
     if not driver.is_installed():
         return "there is no NVIDIA driver"
+    # It warns of each provider that is no plugin. Errors say why the provider does not load.
+    ort.set_default_logger_severity(3)
     printed = _preload_cuda_libraries()
     if wait == "block":
         driver.block_while_waiting(index or 0)
@@ -46,8 +48,7 @@ def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | Non
     except _PROBE_ERRORS as error:
         return f"{error} {printed}".strip()
     _working.add(index or 0)
-    # Errors of CUDA come back as exceptions, and are printed besides. Not before the provider has loaded: ONNX Runtime only
-    # prints why it did not.
+    # Errors of CUDA come back as exceptions, and are printed besides.
     ort.set_default_logger_severity(4)
     return None
 

@@ -25,7 +25,7 @@ UNUSED = ("libonnxruntime.so*", "libonnxruntime_providers_*tensorrt*")
 """Parts for programs in C, and for a provider that no worker uses."""
 LACKING = (
     *("onnxruntime-gpu", "orjson", "pydantic", "pydantic-core", "pydantic-settings", "python-dotenv"),
-    *("platformdirs", "annotated-types", "opentelemetry-api"),
+    *("platformdirs", "annotated-types", "typing-inspection", "opentelemetry-api"),
 )
 """Packages that a machine which trains models with PyTorch and transformers lacks."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")

@@ -22,6 +22,7 @@ from enricher.worker.runtime.devices import GpuWait
 from tools.bench.gpu import correctness, engine, peak, pytorch, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.cases import news
+from tools.bench.gpu.worker import worker
 
 LEAST_S = 20.0
 """A step is skipped with less time left than this: imports, CUDA and a graph take half of it."""
@@ -73,6 +74,7 @@ STEPS = (
     Step("gate", engine.gate, 180),
     Step("engine", engine.engine, 60),
     Step("spinning", engine.engine, 60, wait="spin", asks=_SPINNING),
+    Step("worker", worker, 240, needs_gpu=False),
     Step("eager", speed.eager, 120),
     Step("fp32", speed.fp32, 90),
     Step("stock", speed.stock, 120),

@@ -36,12 +36,16 @@ class Crew:
         size: int,
         *,
         module: str = "tools.bench.stub_worker",
+        batch_tokens: int | None = BATCH_TOKENS,
         **worker: object,
     ) -> None:
         self.bench = bench
         self._module = module
         self.topics = closing.enter_context(bench.topics(partitions=PARTITIONS))
-        self._changes = worker
+        self._changes: dict[str, Mapping[str, object]] = {
+            "batching": {"max_batch_tokens": batch_tokens},
+            "worker": worker,
+        }
         self._closing = closing
         self._admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap_servers})
         self.workers: list[Child] = []
@@ -51,15 +55,15 @@ class Crew:
     def hire(self) -> Child:
         """Start one more worker, which joins the group by itself."""
         worker = self._closing.enter_context(Child(self._module))
-        settings = self.bench.settings_for(
-            self.topics, batching={"max_batch_tokens": BATCH_TOKENS}, worker=self._changes
-        )
-        worker.say(settings.model_dump(mode="json"))
+        worker.say(self.bench.settings_for(self.topics, **self._changes).model_dump(mode="json"))
         self.workers.append(worker)
         return worker
 
     def ready(self) -> float:
-        """Wait until the group is stable and partitions are evenly assigned; returns that time. Raises TimeoutError."""
+        """Wait until the group is stable and partitions are evenly assigned; returns that time.
+
+        Raises TimeoutError, and RuntimeError if a worker ends.
+        """
         if not wait_until(self._even, _READY_S, _ASK_S):
             raise TimeoutError(f"partitions by worker after {_READY_S:g} s: {self._shares()}")
         return time.monotonic()
@@ -94,6 +98,8 @@ class Crew:
         )
 
     def _even(self) -> bool:
+        for worker in self.workers:
+            worker.require_running()
         shares = self._shares()
         return len(shares) == len(self.workers) and sum(shares) == PARTITIONS and max(shares) - min(shares) <= 1
 
