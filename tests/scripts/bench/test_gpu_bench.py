@@ -26,7 +26,7 @@ from tools.bench.gpu.cases import even, news, packed_batches
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.kernels import kernels_in
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
-from tools.bench.gpu.page import NOT_A_MEASUREMENT, NOT_RUN, page
+from tools.bench.gpu.page import NOT_A_MEASUREMENT, NOT_RUN, page, plot_of
 from tools.bench.gpu.steps import STEPS, Step, run_steps
 from tools.bench.model.cases import in_order_of_arrival
 
@@ -214,6 +214,15 @@ def test_without_rows_every_part_of_the_page_says_that_it_was_not_run() -> None:
     """No figure is invented."""
     written = page([])
     assert all(f"## {step.name}\n\n{step.question}\n\n{NOT_RUN}\n" in written for step in STEPS)
+
+
+def test_the_plot_is_of_whole_runs_alone() -> None:
+    """The rows that were measured on an H100 make one; it is among the results. Without a leg there is none."""
+    rows = read_rows(SCRIPTS / "tools" / "bench" / "results" / "gpu")
+    plot = plot_of(rows)
+    assert plot
+    assert 2.0 < max(max(series.y) for series in plot.series) < 3.0
+    assert plot_of([row for row in rows if row.get("leg") != STOCK]) is None
 
 
 def test_every_step_says_what_it_answers() -> None:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ import orjson
 import typer
 
 from tools.bench.gpu.bench import ROWS_FILE, Bench, read_rows
-from tools.bench.gpu.page import page
+from tools.bench.gpu.page import page, plot_of
 from tools.bench.gpu.steps import STEPS, run_steps
 
 PAGE_FILE = "gpu.md"
@@ -48,7 +49,10 @@ def main(
         typer.Option(help=f"Folder for {ROWS_FILE}, {PAGE_FILE}, the gate report and the tuning.", file_okay=False),
     ] = Path("gpu-bench"),
     page_only: Annotated[
-        bool, typer.Option("--page", help=f"Run nothing: write {PAGE_FILE} from the rows in the folder.")
+        bool,
+        typer.Option(
+            "--page", help=f"Run nothing: write {PAGE_FILE}, and a plot if all was run, from the rows in the folder."
+        ),
     ] = False,
 ) -> None:
     """Run the steps, or only write the page."""
@@ -66,6 +70,10 @@ def main(
     finally:
         rows = read_rows(out)
         (out / PAGE_FILE).write_text(page(rows), "utf-8")
+        if (plot := plot_of(rows)) and find_spec("matplotlib"):
+            from tools.bench.drawing import save_png  # noqa: PLC0415  not every GPU machine has it
+
+            save_png(plot, out)
         typer.echo(f"written: {out / PAGE_FILE}", err=True)
     if any("no_gpu" in row for row in rows):
         raise typer.Exit(NO_GPU)

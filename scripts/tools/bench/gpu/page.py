@@ -8,6 +8,7 @@ from tools.bench.gpu.bench import GPU_STATE, Row, short
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
 from tools.bench.gpu.speed import BASE, LARGE
 from tools.bench.gpu.steps import STEPS, Step
+from tools.bench.outcome import Plot, Series
 from tools.markdown import table
 
 if TYPE_CHECKING:
@@ -33,6 +34,19 @@ CASES = ("256 each", "news, by arrival", "news, sorted")
 def page(rows: Sequence[Row]) -> str:
     """The comparison, then each step's question and rows."""
     return "\n".join(_lines(rows)) + "\n"
+
+
+def plot_of(rows: Sequence[Row]) -> Plot | None:
+    """The comparison as bars, without the sorted case; None if a leg of it was not run."""
+    series = []
+    for case in CASES[:2]:
+        best = [_best(rows, shape, leg, case) for shape, leg in COMPARED]
+        measured = [row for row in best if row]
+        if len(measured) < len(COMPARED):
+            return None
+        names = [f"{row['shape']}: {row['leg']}" for row in measured]
+        series.append(Series(case, names, [row["tokens_per_s"] / 1e6 for row in measured]))
+    return Plot("gpu", "Real tokens per second on this GPU", "barh", "million tokens/s", "", series)
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
