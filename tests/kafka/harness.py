@@ -60,8 +60,13 @@ def as_sent(article: Mapping[str, Any]) -> Sent:
 
 
 def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[tuple[int, int], Sent]:
-    """Write the inputs; returns which went to which partition and offset."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 20_000_000, "log_level": 0})
+    """Write the inputs, those of a partition as one batch if they fit; returns which went to which partition and offset.
+
+    A worker then never reads the first of them before the others are there.
+    """
+    lingering = {"linger.ms": 60_000}  # until the flush
+    size = {"message.max.bytes": 20_000_000}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **size, **lingering, "log_level": 0})
     places: dict[tuple[int, int], Sent] = {}
 
     for sent in inputs:
