@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import base64
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -19,6 +17,7 @@ from tools.kafka.keeper import ZOOKEEPER
 from tools.kafka.kept_folder import KeptFolder
 from tools.kafka.node import Node, wait_until_ready
 from tools.kafka.properties import HOST, Listener, server_properties, zookeeper_broker_properties
+from tools.kafka.storage import FormattedStorage, new_id
 from tools.kafka.versions import DEFAULT, find, needs_zookeeper
 from tools.kafka.warmup import warm_up
 from tools.kafka.zookeeper import ZooKeeper
@@ -129,13 +128,14 @@ class Cluster:
         folder = self._folder.open()
         id_path = folder / "cluster.id"
         if not id_path.exists():
-            id_path.write_text(_new_cluster_id(), encoding="utf-8")
+            id_path.write_text(new_id(), encoding="utf-8")
         return folder
 
     def _make_nodes(self, folder: Path) -> None:
         lock = JarLock.read(self.version)
         jars = default_folder(lock)
         java = Java(self.version, class_path(lock, jars), self._archive or ClassArchive(jars))
+        storage = FormattedStorage(jars / "formatted")
         controllers, clients = self._choose_ports()
         made = []
         for index, (node_id, port) in enumerate(zip(controllers, clients, strict=True)):
@@ -144,7 +144,7 @@ class Cluster:
             make = zookeeper_broker_properties if needs_zookeeper(self.version) else server_properties
             properties = make(node_id, controllers, listeners, home / "log")
             log_path = self._folder.logs / f"node-{node_id}.log"
-            made.append(Node(home, {**properties, **self._properties}, port, java, log_path))
+            made.append(Node(home, {**properties, **self._properties}, port, java, storage, log_path))
         self.nodes = tuple(made)
         if needs_zookeeper(self.version):
             self._zookeeper = ZooKeeper(folder / ZOOKEEPER, controllers[1], java, self._folder.logs / "zookeeper.log")
@@ -168,8 +168,3 @@ class Cluster:
         if self._port is None:
             return controllers, free[self._count : 2 * self._count]
         return controllers, list(range(self._port, self._port + self._count))
-
-
-def _new_cluster_id() -> str:
-    """A UUID as Kafka writes it, 22 characters of base64, without dashes, since `-t` takes a leading one for an option."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")

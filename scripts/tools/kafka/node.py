@@ -16,12 +16,14 @@ from tools.kafka.errors import ClusterError
 from tools.kafka.java import log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.properties import HOST, render
+from tools.kafka.storage import META
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tools.kafka.java import Java
+    from tools.kafka.storage import FormattedStorage
 
 START_TIMEOUT_S = 180.0  # 3 s is usual; a busy machine may take many times that
 STOP_TIMEOUT_S = (
@@ -38,7 +40,15 @@ class Node:
     `kill`, `suspend` and `resume` act at once; `start` and `stop` wait, with a limit.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], port: int, java: Java, log_path: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str],
+        port: int,
+        java: Java,
+        storage: FormattedStorage,
+        log_path: Path,
+    ) -> None:
         self.node_id = int(properties["node.id"] if "node.id" in properties else properties["broker.id"])
         self.port = port
         self.address = f"{HOST}:{port}"
@@ -47,6 +57,7 @@ class Node:
         self._properties_path = folder / SERVER_PROPERTIES
         self._properties = properties
         self._java = java
+        self._storage = storage
         self._process: psutil.Popen | None = None
 
     @property
@@ -120,18 +131,19 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._properties_path.write_text(render(self._properties), encoding="utf-8")
         self.log_path.write_bytes(b"")
-        if (
-            "process.roles" in self._properties
-            and not (Path(self._properties["log.dirs"]) / "meta.properties").exists()
-        ):
-            self._format()
+        log_folder = Path(self._properties["log.dirs"])
+        if "process.roles" in self._properties and not (log_folder / META).exists():
+            self._format(log_folder)
 
-    def _format(self) -> None:
+    def _format(self, log_folder: Path) -> None:
         cluster_id = (self.folder.parent / "cluster.id").read_text(encoding="utf-8")
+        if self._storage.copy_to(log_folder, cluster_id, self.node_id):
+            return
         # The properties come last, as in the server's own command, so that the keeper finds this process too.
         tool = self._spawn("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path))
         if tool.wait() != 0:
-            raise ClusterError(f"Kafka could not format {self._properties['log.dirs']}. {log_tail(self.log_path)}")
+            raise ClusterError(f"Kafka could not format {log_folder}. {log_tail(self.log_path)}")
+        self._storage.keep(log_folder)
 
     def _spawn(self, *arguments: str) -> psutil.Popen:
         return self._java.start(self.folder, self.log_path, *arguments)
