@@ -111,7 +111,7 @@ def broker(broker_and_proxy: tuple[Proxy, Cluster]) -> Cluster:
 
 
 @pytest.fixture
-def way_to_broker(broker_and_proxy: tuple[Proxy, Cluster]) -> Iterator[Proxy]:
+def proxy(broker_and_proxy: tuple[Proxy, Cluster]) -> Iterator[Proxy]:
     """The proxy: for who connects through it, the broker can be away or silent. Its rules end with the test."""
     proxy, _ = broker_and_proxy
     yield proxy

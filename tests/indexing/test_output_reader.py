@@ -163,15 +163,13 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning(
     assert [b"again-%d" % number for number in range(5)] == [each.value for each in read(successor, 5)]
 
 
-def test_commits_that_fail_for_too_long_end_the_indexer(
-    config: KafkaConfig, way_to_broker: Proxy, three_records: None
-) -> None:
+def test_commits_that_fail_for_too_long_end_the_indexer(config: KafkaConfig, proxy: Proxy, three_records: None) -> None:
     """The broker is away from then on."""
     del three_records
-    beyond = replace(config, bootstrap_servers=way_to_broker.addresses, request_timeout_s=1.0)
+    beyond = replace(config, bootstrap_servers=proxy.addresses, request_timeout_s=1.0)
     reader = opened(beyond, give_up_s=0.5)
     read(reader, 3)
-    way_to_broker.apply(Cut(Match()))
+    proxy.apply(Cut(Match()))
 
     def has_given_up() -> bool:
         try:

@@ -39,9 +39,9 @@ SAYS = re.compile(r"not connected after (\d+) of (\d+) s")
 
 
 @pytest.fixture
-def beyond(way_to_broker: Proxy, topics: Topics) -> Topics:
+def beyond(proxy: Proxy, topics: Topics) -> Topics:
     """The topics of a worker whose way to the broker can be cut, by a rule of the proxy."""
-    addresses = way_to_broker.addresses
+    addresses = proxy.addresses
     environment = topics.environment | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": addresses} | TEXT
     return replace(topics, environment=environment)
 
@@ -51,21 +51,19 @@ def waited_s(log: Path) -> int:
     return max((int(waited) for waited, _ in SAYS.findall(log.read_text())), default=0)
 
 
-def test_a_broker_that_comes_up_after_the_worker_is_waited_for(
-    beyond: Topics, way_to_broker: Proxy, tmp_path: Path
-) -> None:
+def test_a_broker_that_comes_up_after_the_worker_is_waited_for(beyond: Topics, proxy: Proxy, tmp_path: Path) -> None:
     """The worker is alive and not ready as long as it takes, logs what it waits for, and then works."""
     log = tmp_path / "log"
-    way_to_broker.apply(away := Cut(Match()))
+    proxy.apply(away := Cut(Match()))
     with worker(beyond.environment, log=log, stub=True) as process:
         seen = Running(process, tmp_path)
         until(lambda: waited_s(log) >= LONG_S, "it has waited for long", WORK_S)
         assert (200, 503, 503) == seen.probes()
         assert "connecting with the brokers\n" == seen.get("/startupz").text
         assert 1 == seen.metric("enricher_state", enricher_state="starting")
-        said = [line for line in log.read_text().splitlines() if way_to_broker.addresses in line]
+        said = [line for line in log.read_text().splitlines() if proxy.addresses in line]
         assert len(said) < 12, "a few lines, and not two a second"
-        way_to_broker.lift(away)
+        proxy.lift(away)
         publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(20)))
         until(lambda: seen.probes() == (200, 200, 200), "it is ready", WORK_S)
         until(lambda: seen.metric("enricher_articles_total") == 20, "all is published", WORK_S)
@@ -90,18 +88,18 @@ def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: 
 
 
 def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(
-    beyond: Topics, way_to_broker: Proxy, tmp_path: Path
+    beyond: Topics, proxy: Proxy, tmp_path: Path
 ) -> None:
     """It is started again, waits for the broker like its sibling, and both work when it is back."""
     places = publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100)))
     log = tmp_path / "log"
     with worker(beyond.environment | QUICK_FAILOVER, "--processes", "2", log=log, stub=True) as parent:
         wait_until(lambda: published(beyond) == 100, WORK_S, "the first records")
-        way_to_broker.apply(away := Cut(Match()))
+        proxy.apply(away := Cut(Match()))
         children_of(parent)[0].kill()
         wait_until(lambda: waited_s(log) >= LONG_S, WORK_S, "the new child has waited for long")
         assert parent.poll() is None
-        way_to_broker.lift(away)
+        proxy.lift(away)
         places |= publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100, seed=2)))
         wait_until(lambda: published(beyond) == 200, WORK_S, "the rest")
         parent.send_signal(signal.SIGTERM)

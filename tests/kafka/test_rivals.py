@@ -291,10 +291,10 @@ def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig, clock:
         asked.settle(-LOOK_S, clock)
 
 
-def test_while_no_broker_answers_nobody_knows(config: KafkaConfig, way_to_broker: Proxy) -> None:
+def test_while_no_broker_answers_nobody_knows(config: KafkaConfig, proxy: Proxy) -> None:
     """Neither at the start, which goes on, nor after fencing, which is trouble like any other."""
-    beyond = replace(config, bootstrap_servers=way_to_broker.addresses, request_timeout_s=1)
-    way_to_broker.apply(Silence(Match(), set(Direction)))
+    beyond = replace(config, bootstrap_servers=proxy.addresses, request_timeout_s=1)
+    proxy.apply(Silence(Match(), set(Direction)))
     clock = Clock(faster=20)
     asked = Rivals(beyond, str, clock=clock)
     asked.begin()

@@ -252,17 +252,15 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_no_range(replay: Replay) ->
         pin(replay_config(replay), lambda _: {0: (0, 1)})
 
 
-def test_a_broker_that_comes_up_after_the_replay_is_waited_for(
-    replay: Replay, way_to_broker: Proxy, tmp_path: Path
-) -> None:
+def test_a_broker_that_comes_up_after_the_replay_is_waited_for(replay: Replay, proxy: Proxy, tmp_path: Path) -> None:
     """A pod that is rescheduled while the brokers restart does not end the job, as code 4 would."""
     places, log = fill(replay.live, 8), tmp_path / "log"
-    beyond = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": way_to_broker.addresses, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
+    beyond = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
     distant = replace(replay, live=replace(replay.live, environment=replay.live.environment | beyond))
-    way_to_broker.apply(away := Cut(Match()))
+    proxy.apply(away := Cut(Match()))
     with ended(distant.started("--from", "beginning", "--to", "end", log=log)) as process:
         wait_until(lambda: log.read_text("utf-8").count("asking again") > 1, PATIENCE_S, "it asks again")
-        way_to_broker.lift(away)
+        proxy.lift(away)
         assert 0 == process.wait(PATIENCE_S)
     replay.assert_holds(places)
 

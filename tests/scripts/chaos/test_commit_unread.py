@@ -36,25 +36,25 @@ def published(topics: Topics) -> tuple[int, int]:
     return len(records), sum(max(0, committed) for committed, _ in places)
 
 
-def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Proxy, direct: Topics) -> None:
+def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Proxy, topics: Topics) -> None:
     """The transaction is visible with its offsets although the worker never knew; the next process continues after it."""
-    places = publish(direct.bootstrap_servers, direct.input, map(as_sent, short_articles(ARTICLES)))
-    environment = direct.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(ARTICLES)))
+    environment = topics.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
     with worker(environment) as process:
         match = Match({Api.END_TXN}, "enricher-worker-0")
         proxy.apply(unread := DropReply(match, instead=lambda: process.send_signal(signal.SIGKILL)))
         assert unread.caught.wait(PATIENCE_S)
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
     # The reply precedes the transaction's markers. Nobody else writes, so what appears is the unconfirmed transaction.
-    wait_until(lambda: published(direct)[0] > 0, PATIENCE_S, "the unconfirmed transaction")
-    records, committed = published(direct)
+    wait_until(lambda: published(topics)[0] > 0, PATIENCE_S, "the unconfirmed transaction")
+    records, committed = published(topics)
     assert 0 < records == committed <= AT_ONCE
     with worker(environment, "--until-caught-up") as process:
         assert process.wait(2 * PATIENCE_S) == 0
-    assert [] == verify(config_for(direct)).failed
+    assert [] == verify(config_for(topics)).failed
     outputs = [
-        *read_all(direct.bootstrap_servers, direct.output),
-        *read_all(direct.bootstrap_servers, direct.dead_letters),
+        *read_all(topics.bootstrap_servers, topics.output),
+        *read_all(topics.bootstrap_servers, topics.dead_letters),
     ]
     assert_exactly_once(outputs, places)
     assert len(outputs) == ARTICLES

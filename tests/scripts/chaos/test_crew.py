@@ -19,18 +19,18 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 
-def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics, tmp_path: Path) -> None:
+def test_worker_that_cannot_work_says_so_each_time_it_is_started(topics: Topics, tmp_path: Path) -> None:
     """Without the topic the worker exits with code 4, again and again."""
-    names = replace(names_of(direct), input="nowhere")
-    with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
+    names = replace(names_of(topics), input="nowhere")
+    with Crew(["w"], lambda name: settings_of(topics.bootstrap_servers, names, name), tmp_path) as crew:
         assert wait_until(lambda: len(crew.exits) >= 2, PATIENCE_S)
     assert {4} >= {end.code for end in crew.exits[:2]}
 
 
-def test_killed_worker_is_another_process_and_a_removed_one_is_gone(direct: Topics, tmp_path: Path) -> None:
+def test_killed_worker_is_another_process_and_a_removed_one_is_gone(topics: Topics, tmp_path: Path) -> None:
     """SIGKILL is recorded as a signal, and closing the crew leaves no process."""
-    names = names_of(direct)
-    with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path, launch=forked) as crew:
+    names = names_of(topics)
+    with Crew(["w"], lambda name: settings_of(topics.bootstrap_servers, names, name), tmp_path, launch=forked) as crew:
         slot = crew.slots["w"]
         first = slot.pid
         slot.send(signal.SIGKILL)

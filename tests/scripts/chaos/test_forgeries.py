@@ -67,16 +67,16 @@ def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> 
 
 
 @pytest.mark.broker
-def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, direct: Topics) -> None:
+def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, topics: Topics) -> None:
     """The forged reply suits the version that the client speaks."""
-    consumer = consumer_of(proxy, direct, "fetching-offsets")
-    consumer.commit(offsets=[TopicPartition(direct.input, 0, 5)], asynchronous=False)
+    consumer = consumer_of(proxy, topics, "fetching-offsets")
+    consumer.commit(offsets=[TopicPartition(topics.input, 0, 5)], asynchronous=False)
     proxy.apply(wrong := WrongOffsets(Match({Api.OFFSET_FETCH}, "fetching-offsets"), OffsetsError.UNKNOWN_SERVER_ERROR))
     with pytest.raises(KafkaException) as caught:
-        consumer.committed([TopicPartition(direct.input, 0)], timeout=PATIENCE_S)
+        consumer.committed([TopicPartition(topics.input, 0)], timeout=PATIENCE_S)
     assert KafkaError.UNKNOWN == caught.value.args[0].code()
     assert wrong.caught.is_set()
-    assert [5] == [each.offset for each in consumer.committed([TopicPartition(direct.input, 0)], timeout=PATIENCE_S)]
+    assert [5] == [each.offset for each in consumer.committed([TopicPartition(topics.input, 0)], timeout=PATIENCE_S)]
     consumer.close()
 
 
@@ -92,16 +92,16 @@ def test_every_other_reply_is_damaged_in_one_bit() -> None:
 @pytest.mark.broker
 @pytest.mark.parametrize(("checked", "first"), [(False, DAMAGED), (True, VALUE)])
 def test_damaged_record_passes_as_data_unless_checksums_are_checked(
-    proxy: Proxy, direct: Topics, *, checked: bool, first: bytes
+    proxy: Proxy, topics: Topics, *, checked: bool, first: bytes
 ) -> None:
     """Negative control: only a client that checks the batch's checksum notices, and it fetches again."""
-    producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "log_level": 0})
-    producer.produce(direct.input, VALUE, partition=0)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
+    producer.produce(topics.input, VALUE, partition=0)
     assert producer.flush(PATIENCE_S) == 0
     name = f"checked-{checked}"
     proxy.apply(damage := DamagedRecords(Match({Api.FETCH}, name)))
-    consumer = consumer_of(proxy, direct, name, check_crcs=checked)
-    consumer.assign([TopicPartition(direct.input, 0, 0)])
+    consumer = consumer_of(proxy, topics, name, check_crcs=checked)
+    consumer.assign([TopicPartition(topics.input, 0, 0)])
     assert first == first_value(consumer)
     assert damage.damaged == 1
     consumer.close()

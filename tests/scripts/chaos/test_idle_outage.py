@@ -34,10 +34,10 @@ class _Noted(Producer):
         self.made.append(self)
 
 
-def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direct: Topics) -> None:
+def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, topics: Topics) -> None:
     """Unserved events would pile up during the outage; one call of `serve` takes them all."""
     _Noted.made = []
-    config = config_for(direct, bootstrap_servers=proxy.addresses)
+    config = config_for(topics, bootstrap_servers=proxy.addresses)
     source = KafkaSource(config)
     sink = TransactionalSink(
         config,

@@ -37,18 +37,18 @@ class Twice:
 
 
 @pytest.fixture
-def twice(direct: Topics, shared_proxy: tuple[Proxy, Cluster]) -> Twice:
+def twice(topics: Topics, broker_and_proxy: tuple[Proxy, Cluster]) -> Twice:
     """A topic with partly committed inputs, deleted, recreated, and filled with others."""
-    servers = shared_proxy[1].bootstrap_servers
-    keeper = TopicKeeper(names_of(direct), 4, replicas=1)
-    old = right_answers(direct, "old", topic_id_of(servers, direct.input))
-    commit(direct, DONE)
+    servers = broker_and_proxy[1].bootstrap_servers
+    keeper = TopicKeeper(names_of(topics), 4, replicas=1)
+    old = right_answers(topics, "old", topic_id_of(servers, topics.input))
+    commit(topics, DONE)
     keeper.remember_the_rest(keeper.remember_input())
     keeper.delete_input()
     keeper.create_input()
-    new = right_answers(direct, "new", topic_id_of(servers, direct.input))
+    new = right_answers(topics, "new", topic_id_of(servers, topics.input))
     assert old[0].input_id.topic_id != new[0].input_id.topic_id
-    return Twice(direct, keeper, old, new)
+    return Twice(topics, keeper, old, new)
 
 
 def test_right_answers_to_both_topics_are_found_right(twice: Twice) -> None:

@@ -26,12 +26,12 @@ time.sleep(4)
 """
 
 
-def test_the_check_before_a_start_outlives_a_coordinator_that_is_found_late(proxy: Proxy, direct: Topics) -> None:
+def test_the_check_before_a_start_outlives_a_coordinator_that_is_found_late(proxy: Proxy, topics: Topics) -> None:
     """A time limit within the client passes first, and aborts the process when the answer comes (librdkafka 4605)."""
     proxy.apply(delay := Delay(Match({Api.FIND_COORDINATOR}), 1.2))
     done = subprocess.run(
         [sys.executable, "-c", START],
-        env=direct.environment | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses},
+        env=topics.environment | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

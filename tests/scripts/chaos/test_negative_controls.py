@@ -197,11 +197,11 @@ Cases = Mapping[tuple[str, bool], Future[Observed]]
 
 
 @pytest.fixture(scope="module")
-def cases(shared_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cases]:
+def cases(broker_and_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cases]:
     """All cases, in parallel."""
     folder = tmp_path_factory.mktemp("workers")
     with ThreadPoolExecutor(len(CASES)) as pool:
-        yield {case: pool.submit(observe, shared_proxy, folder, case[0], kept=case[1]) for case in CASES}
+        yield {case: pool.submit(observe, broker_and_proxy, folder, case[0], kept=case[1]) for case in CASES}
 
 
 def test_late_end_txn_doubles_a_record_without_a_new_producer(cases: Cases) -> None:

@@ -54,17 +54,17 @@ def seen(topics: Topics) -> list[str]:
     return [(message.value() or b"").decode() for message in read_all(topics.bootstrap_servers, topics.output)]
 
 
-def test_client_that_begins_at_the_proxy_stays_with_it(proxy: Proxy, direct: Topics) -> None:
+def test_client_that_begins_at_the_proxy_stays_with_it(proxy: Proxy, topics: Topics) -> None:
     """The broker advertises the proxy's port, and the client's requests pass under its name."""
     proxy.apply(watch := Watch(Match({Api.END_TXN}, "steady")))
     producer = producer_of(proxy, "steady")
-    transact(producer, direct, "a", "b")
+    transact(producer, topics, "a", "b")
     assert {broker.port for broker in producer.list_topics(timeout=PATIENCE_S).brokers.values()} == set(proxy.ports)
     assert watch.caught.is_set()
-    assert seen(direct) == ["a", "b"]
+    assert seen(topics) == ["a", "b"]
 
 
-def test_rules_are_for_those_that_match(proxy: Proxy, direct: Topics) -> None:
+def test_rules_are_for_those_that_match(proxy: Proxy, topics: Topics) -> None:
     """Rules for another client, request or node do not affect this client."""
     rules = [
         Hold(Match({Api.END_TXN}, "somebody-else")),
@@ -73,9 +73,9 @@ def test_rules_are_for_those_that_match(proxy: Proxy, direct: Topics) -> None:
     ]
     for rule in rules:
         proxy.apply(rule)
-    transact(producer_of(proxy, "matching"), direct, "a")
+    transact(producer_of(proxy, "matching"), topics, "a")
     assert [False] * 3 == [rule.caught.is_set() for rule in rules]
-    assert seen(direct) == ["a"]
+    assert seen(topics) == ["a"]
 
 
 def late_end_of_the_first_transaction(proxy: Proxy, topics: Topics, producer: Producer, name: str) -> Hold:
@@ -87,44 +87,44 @@ def late_end_of_the_first_transaction(proxy: Proxy, topics: Topics, producer: Pr
     return hold
 
 
-def test_held_request_reaches_the_broker_though_its_client_has_gone(proxy: Proxy, direct: Topics) -> None:
+def test_held_request_reaches_the_broker_though_its_client_has_gone(proxy: Proxy, topics: Topics) -> None:
     """KAFKA-17754: the late EndTxn of one transaction commits the written half of the next."""
     producer = producer_of(proxy, "late")
-    hold = late_end_of_the_first_transaction(proxy, direct, producer, "late")
+    hold = late_end_of_the_first_transaction(proxy, topics, producer, "late")
     producer.begin_transaction()
-    write(producer, direct, "half")
-    assert seen(direct) == ["first"]
+    write(producer, topics, "half")
+    assert seen(topics) == ["first"]
     proxy.lift(hold)
-    assert wait_until(lambda: seen(direct) == ["first", "half"], PATIENCE_S)
+    assert wait_until(lambda: seen(topics) == ["first", "half"], PATIENCE_S)
 
 
-def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, direct: Topics) -> None:
+def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, topics: Topics) -> None:
     """With a new producer of the same id before the next transaction, the late request commits nothing."""
-    hold = late_end_of_the_first_transaction(proxy, direct, producer_of(proxy, "renewed"), "renewed")
+    hold = late_end_of_the_first_transaction(proxy, topics, producer_of(proxy, "renewed"), "renewed")
     producer = producer_of(proxy, "renewed")
     producer.begin_transaction()
-    write(producer, direct, "half")
+    write(producer, topics, "half")
     proxy.lift(hold)
     producer.abort_transaction(PATIENCE_S)
-    transact(producer, direct, "last")
-    assert seen(direct) == ["first", "last"]
+    transact(producer, topics, "last")
+    assert seen(topics) == ["first", "last"]
 
 
-def test_dropped_reply_leaves_the_client_in_the_dark_about_what_was_done(proxy: Proxy, direct: Topics) -> None:
+def test_dropped_reply_leaves_the_client_in_the_dark_about_what_was_done(proxy: Proxy, topics: Topics) -> None:
     """The commit times out although it has happened; a retry succeeds."""
     producer = producer_of(proxy, "in-the-dark")
     proxy.apply(drop := DropReply(Match({Api.END_TXN}, "in-the-dark")))
     producer.begin_transaction()
-    write(producer, direct, "done")
+    write(producer, topics, "done")
     with pytest.raises(KafkaException) as caught:
         producer.commit_transaction(1.0)
     assert KafkaError._TIMED_OUT == caught.value.args[0].code()
     assert drop.caught.is_set()
-    assert seen(direct) == ["done"]
+    assert seen(topics) == ["done"]
     producer.commit_transaction(PATIENCE_S)
 
 
-def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, direct: Topics) -> None:
+def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, topics: Topics) -> None:
     """A reply takes at least twice the delay; lifting ends even a delay of an hour."""
     producer = producer_of(proxy, "slow")
     proxy.apply(short := Delay(Match(client="slow"), 0.2))
@@ -134,7 +134,7 @@ def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, dir
     proxy.lift(short)
     proxy.apply(long := Delay(Match(client="slow"), 3600))
     producer.begin_transaction()
-    producer.produce(direct.output, "a", partition=0)
+    producer.produce(topics.output, "a", partition=0)
     assert producer.flush(0.3) == 1
     proxy.lift(long)
     assert producer.flush(PATIENCE_S) == 0
@@ -142,35 +142,35 @@ def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, dir
 
 @pytest.mark.parametrize("direction", Direction)
 def test_silence_in_one_direction_keeps_what_is_sent_until_it_ends(
-    proxy: Proxy, direct: Topics, direction: Direction
+    proxy: Proxy, topics: Topics, direction: Direction
 ) -> None:
     """Silence to the broker: nothing is written until it ends. To the client: written, but unknown to the client."""
     producer = producer_of(proxy, direction.name, transactional=False)
     producer.list_topics(timeout=PATIENCE_S)
     proxy.apply(silence := Silence(Match({Api.PRODUCE}, direction.name), {direction}))
-    producer.produce(direct.output, "said", partition=0)
+    producer.produce(topics.output, "said", partition=0)
     assert silence.caught.wait(PATIENCE_S)
     assert producer.flush(0.3) == 1
     if direction is Direction.TO_BROKER:
-        assert seen(direct) == []
+        assert seen(topics) == []
     else:
-        assert wait_until(lambda: seen(direct) == ["said"], PATIENCE_S)
+        assert wait_until(lambda: seen(topics) == ["said"], PATIENCE_S)
     proxy.lift(silence)
     assert producer.flush(PATIENCE_S) == 0
-    assert seen(direct) == ["said"]
+    assert seen(topics) == ["said"]
 
 
-def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, direct: Topics) -> None:
+def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, topics: Topics) -> None:
     """Nothing passes while the rule lasts; afterwards the client reconnects."""
     producer = producer_of(proxy, "cut", transactional=False)
-    write(producer, direct, "before")
+    write(producer, topics, "before")
     proxy.apply(cut := Cut(Match(client="cut")))
     assert cut.caught.is_set()
-    producer.produce(direct.output, "after", partition=0)
+    producer.produce(topics.output, "after", partition=0)
     assert producer.flush(1.0) == 1
     proxy.lift(cut)
     assert producer.flush(PATIENCE_S) == 0
-    assert seen(direct) == ["before", "after"]
+    assert seen(topics) == ["before", "after"]
 
 
 def test_nobody_gets_through_a_proxy_that_has_no_broker() -> None:

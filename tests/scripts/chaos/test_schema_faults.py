@@ -16,9 +16,9 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module")
-def scene(shared_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(broker_and_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Workers on the shared node, with articles in Avro."""
-    with running(tmp_path_factory.mktemp("workers"), shared_proxy, registry=True) as scene:
+    with running(tmp_path_factory.mktemp("workers"), broker_and_proxy, registry=True) as scene:
         yield scene
 
 

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.broker
 LIMIT_S = 10.0
 
 
-def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Topics) -> None:
+def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, topics: Topics) -> None:
     """Every trial that ends a transaction reports within the limit that it was undecided, and its topics are deleted."""
-    config = config_for(direct, bootstrap_servers=proxy.addresses)
+    config = config_for(topics, bootstrap_servers=proxy.addresses)
     with Trials(config) as trials:
         proxy.apply(silence := Silence(Match({Api.END_TXN}), {Direction.TO_BROKER}))
         outcomes = {result.promise.name: result.outcome for result in trials.results(LIMIT_S)}
@@ -29,5 +29,5 @@ def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Top
     assert outcomes.keys() == {promise.name for promise in PROMISES}
     assert {name for name, outcome in outcomes.items() if outcome.holds} <= {"identity of a topic"}
     assert {outcomes[name].holds for name in ("commit and abort", "last stable offset", "stable offsets")} == {None}
-    topics = AdminClient({"bootstrap.servers": direct.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
+    topics = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
     assert [name for name in topics if name.startswith(trials.topic)] == []
