@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.order import LONGEST_FIRST, SLOW
+from support.order import LONGEST_FIRST, SHARING, SLOW
 from support.registry_proxies import GuidProxy
 from support.topics import Topics, make_topics
 
@@ -81,13 +81,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `--quick` leaves out, and begin with the longest files."""
+    """Mark what `--quick` leaves out, and begin with the longest files. Refuse a file that `SHARING` should have."""
     tests = Path(__file__).parent
     rank = {tests / name: place for place, name in enumerate(LONGEST_FIRST)}
     slow = {tests / name for name in SLOW}
     for item in items:
         if item.path in slow:
             item.add_marker(pytest.mark.slow)
+        for server, files in SHARING.items():
+            if server in getattr(item, "fixturenames", ()) and item.path.relative_to(tests).as_posix() not in files:
+                raise pytest.UsageError(f"{item.path} asks for `{server}`: add it to SHARING in tests/support/order.py")
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import median, quantiles
 
 import pytest
 from support.offenders import assert_none
-from support.order import LONGEST_FIRST, SLOW
+from support.order import LONGEST_FIRST, SHARING, SLOW
 
 from tools.structure.report import accepted, offenders
 from tools.structure.smells import circles, imports_when_loaded, parse
@@ -219,4 +220,5 @@ def test_no_two_test_files_have_one_name() -> None:
 def test_the_lists_of_slow_tests_name_files_that_exist() -> None:
     """A file that moved would be quick, or last, without a word."""
     tests = Path(__file__).parent
-    assert_none(name for name in (*LONGEST_FIRST, *SLOW) if not (tests / name).is_file())
+    sharing = chain.from_iterable(SHARING.values())
+    assert_none(name for name in (*LONGEST_FIRST, *SLOW, *sharing) if not (tests / name).is_file())

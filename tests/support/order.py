@@ -1,7 +1,4 @@
-"""The slowest test files.
-
-They start first, so that the last process does not run alone at the end. `--quick` skips the slow ones without a broker.
-"""
+"""Which test files start first, which run in one process, and which `--quick` skips."""
 
 LONGEST_FIRST = (
     "scripts/chaos/test_broker_faults.py",
@@ -12,6 +9,7 @@ LONGEST_FIRST = (
     "security/test_wire.py",
     "scripts/chaos/test_worker_faults.py",
     "scripts/chaos/test_request_faults.py",
+    "indexing/test_opensearch_queries.py",
     "kafka/test_start.py",
     "kafka/test_absent_brokers.py",
     "health/test_health_frozen.py",
@@ -41,7 +39,27 @@ LONGEST_FIRST = (
     "scripts/chaos/test_check.py",
     "inference/test_graph_heads.py",
 )
-"""By measured time, longest first. The list only decides the order."""
+"""By measured time, longest first, so that no process runs alone at the end. The list only decides the order."""
+
+SHARING = {
+    "search_url": (
+        "indexing/test_opensearch_queries.py",
+        "indexing/test_real_index.py",
+        "scripts/opensearch/test_opensearch_server.py",
+    ),
+    "registry": (
+        "articles/test_codec_consumers.py",
+        "commands/test_doctor_registry.py",
+        "pipeline/test_formats.py",
+        "registry/test_compatibility_registry.py",
+        "registry/test_record_schema.py",
+        "registry/test_registry_faults.py",
+        "registry/test_writer_of.py",
+        "scripts/registry/test_registry_publish.py",
+        "scripts/registry/test_registry_server.py",
+    ),
+}
+"""The files whose tests ask for a server that takes 8 s of processor time to start, by fixture: one process has them all."""
 
 SLOW = (
     "commands/test_cli.py",

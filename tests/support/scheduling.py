@@ -1,4 +1,4 @@
-"""A pytest plugin: a run goes on, and ends, after one of its test processes has died.
+"""A pytest plugin: files that share a server run in one process, and a run goes on, and ends, after a process has died.
 
 pytest-xdist 3.8 gives everything that the dead process had to another one. That includes the files that it had finished: the
 new process has nothing to do then, reports nothing, and is never given more. It also includes the test that killed it.
@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from support.order import SHARING
+
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 
 class SurvivingScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Hands out test files. What is left of a dead process's files goes to others, without the test in which it died."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((server for server, files in SHARING.items() if file.removeprefix("tests/") in files), file)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Hand out what `node` has not done; returns the test in which it died, None if it had nothing more to do."""
