@@ -70,10 +70,25 @@ def document(record: Record, version: int = 1) -> Document:
     return DocumentMaker().document(raw)
 
 
+def is_asked_for(article: Record) -> bool:
+    """Whether a query of the page may find it, as one of few."""
+    text = article["title"] + article["body"]
+    return (
+        re.search("Obama|NASA|medicating", text) is not None or "2013-10-13" <= article["published_at"] < "2013-10-20"
+    )
+
+
 @pytest.fixture(scope="module")
-def records() -> dict[str, Record]:
-    """The records of the 43 sample articles, with their articles, by id."""
-    shown = run("enrich", str(ARTICLES), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    """The records of sample articles, with their articles, by id: those that are asked for, and the shortest others."""
+    articles = sorted(
+        map(json.loads, ARTICLES.read_text(encoding="utf-8").splitlines()), key=lambda each: len(each["body"])
+    )
+    asked_for = list(filter(is_asked_for, articles))
+    others = [each for each in articles if each not in asked_for][: len(asked_for)]
+    path = tmp_path_factory.mktemp("articles") / "articles.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in (*asked_for, *others)), encoding="utf-8")
+    shown = run("enrich", str(path), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
     assert 0 == shown.exit_code, shown.exception
     found = map(json.loads, shown.stdout.splitlines())
     return {record["id"]: record for record in found}
