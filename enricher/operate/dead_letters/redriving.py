@@ -12,7 +12,6 @@ aborts it. So no record ever lies behind a newer one of its key, however busy th
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from typing import Literal
 
 from confluent_kafka import Message
 
-from enricher.errors import FatalError, TransactionTrouble
+from enricher.errors import TransactionTrouble
 from enricher.operate.dead_letters.letters import Letter, Selection, headers_to_send, input_headers, letter_of
 from enricher.operate.dead_letters.newer import NewerRecords
-from enricher.operate.dead_letters.sender import Check, Outgoing, Overtaken, RefusedRecords, Sender
-from enricher.operate.dead_letters.settled import MAX_METADATA_BYTES, Commit, SettledLetters
+from enricher.operate.dead_letters.sender import Outgoing, Overtaken, RefusedRecords, Sender
+from enricher.operate.dead_letters.settled import Commit, SettledTopic
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.verify.committed import same_topic
@@ -46,8 +45,6 @@ MOST_CANDIDATES = 100_000
 MOST_RECORDS = 500
 MOST_BYTES = 900_000
 """Most bytes of a transaction with several records: they fit into one batch of the client (`batch.size`)."""
-_AWAY_S = 60.0
-"""Once it has begun, a redrive waits so long for a broker that is away, as readers and the sender do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +104,20 @@ class Redrive:
     ) -> None:
         self._config = config
         self._options = options
-        self._inspector = inspector = readers.inspector
         self._reader = readers.letters
         self._finder = readers.finder
-        self._newer = NewerRecords(readers.inputs, config.input_topic)
         self._sender = sender
-        self._name = uuid.uuid4().hex[:8]
+        inspector, topic = readers.inspector, config.dead_letter_topic
+        self._newer = NewerRecords(readers.inputs, inspector, config.input_topic)
         self._topic_id = inspector.topic_id(config.input_topic)
         self._partitions = len(inspector.partitions(config.input_topic))
-        topic = config.dead_letter_topic
-        letters_id, lows = inspector.topic_id(topic), inspector.beginnings(topic)
+        topic_id, lows = inspector.topic_id(topic), inspector.beginnings(topic)
         self._ends = inspector.ends(topic, committed_only=True)
-        self._settled = {n: SettledLetters(committed.get(n), letters_id) for n in self._ends}
-        self._judged = {n: max(lows[n], settled.start) for n, settled in self._settled.items()}
+        self._settled = SettledTopic(topic, topic_id, committed, self._ends)
+        self._judged = {number: max(lows[number], start) for number, start in self._settled.starts.items()}
         """The next letter of each partition to judge."""
-        if beyond := [n for n, settled in self._settled.items() if settled.start > self._ends[n]]:
-            raise FatalError(_BEYOND.format(number=beyond[0], topic=topic))
         self._candidates: set[tuple[int, int]] = set()
-        self._input_lows: Mapping[int, int] = {}
-        self._changed: set[int] = set()
+        """The places of this round's candidates: partition and offset."""
         self._first_round = True
         self.found = 0
         self.counts: Counter[Ending] = Counter()
@@ -133,51 +125,46 @@ class Redrive:
     def run(self) -> None:
         """Redrive. Raises BrokerError, Fenced, RecoveryExhausted; what was committed until then stays."""
         while not self._is_full and self._judge_letters():
-            self._read_input(self._newer.starts)
-            # Asked behind the reading, which retention may have overtaken.
-            with self._inspector.within(_AWAY_S):
-                self._input_lows = self._inspector.beginnings(self._config.input_topic)
+            self._newer.read_all()
             for batch in self._batches():
                 self._send(batch)
                 if self._is_full:
                     break
             self._newer.forget()
-        if self._sender and self._changed:
-            self._commit([], lambda _firsts: None)
+        if self._settled.changed:
+            self._commit([])
 
     @property
     def _is_full(self) -> bool:
         return self._options.limit is not None and self.counts["sent"] >= self._options.limit
-
-    # ---- 1: dead letters
 
     def _judge_letters(self) -> bool:
         """Collect the candidates of the next round; False if there are none."""
         self._candidates.clear()
         judged = dict(self._judged)
         for message in self._read_letters({n: (start, self._ends[n]) for n, start in judged.items()}, "reading"):
-            letter = letter_of(message)
-            source = letter.source if letter else None
-            if (
-                letter is None
-                or source is None
-                or source.topic != self._config.input_topic
-                or not same_topic(source.topic_id, self._topic_id)
-            ):
+            letter = self._letter_of(message)
+            if letter is None:
                 self.counts["not_ours"] += self._first_round
                 continue
             # Newer letters show newer inputs, too, which the input itself may have lost.
-            self._newer.note(source.partition, message.key(), source.offset)
-            settled = self._settled[letter.number]
+            self._newer.note(letter.source.partition, message.key(), letter.source.offset)
             if self._first_round:
-                settled.note(letter.offset)
-                self.found += not settled.has(letter.offset)
+                self._settled.note(letter)
+                self.found += not self._settled.has(letter)
             if len(self._candidates) < MOST_CANDIDATES and letter.offset >= judged[letter.number]:
                 judged[letter.number] = letter.offset + 1
-                if not settled.has(letter.offset):
+                if not self._settled.has(letter):
                     self._judge(letter, message)
         self._first_round, self._judged = False, judged
         return bool(self._candidates)
+
+    def _letter_of(self, message: Message) -> Letter | None:
+        """The dead letter in a message; None if it is none of this input topic."""
+        letter = letter_of(message)
+        if letter is None or letter.source.topic != self._config.input_topic:
+            return None
+        return letter if same_topic(letter.source.topic_id, self._topic_id) else None
 
     def _judge(self, letter: Letter, message: Message) -> None:
         """Count a letter, or make it a candidate."""
@@ -206,18 +193,6 @@ class Redrive:
     def _read_letters(self, ranges: Mapping[int, tuple[int, int]], doing: str) -> Iterable[Message]:
         topic = self._config.dead_letter_topic
         return self._reader.read(topic, ranges, f"{doing} dead letters of '{topic}'")
-
-    # ---- 2: newer records
-
-    def _read_input(self, numbers: Iterable[int]) -> None:
-        """Read partitions of the input, as far as newer records matter there, to their present end."""
-        wanted = sorted(self._newer.starts.keys() & set(numbers))
-        if wanted:
-            with self._inspector.within(_AWAY_S):
-                ends = self._inspector.ends(self._config.input_topic, wanted, committed_only=True)
-            self._newer.read_to(ends)
-
-    # ---- 3: records
 
     def _batches(self) -> Iterator[list[_Ready]]:
         """The candidates that are still to be sent, for a transaction each."""
@@ -252,12 +227,7 @@ class Redrive:
             return None
         if self._is_superseded(letter, whole.key):
             return None
-        # Records behind the source are gone from the input, and one of them may have been newer.
-        if (
-            whole.key is not None
-            and source.offset + 1 < self._input_lows[source.partition]
-            and not self._options.unchecked
-        ):
+        if not self._options.unchecked and self._newer.may_have_lost(source.partition, whole.key, source.offset):
             self.counts["unchecked"] += 1
             return None
         return _Ready(letter, Outgoing(source.partition, whole.key, whole.value, headers_to_send(whole.headers)))
@@ -279,31 +249,31 @@ class Redrive:
         if not self._newer.has_newer(source.partition, key, source.offset):
             return False
         self.counts["superseded"] += 1
-        self._settle([letter])
+        self._settled.settle([letter])
         return True
 
     def _send(self, batch: list[_Ready]) -> None:
         """Send what is not superseded by now. Each attempt that is overtaken leaves fewer."""
         self._options.wait(len(batch))
         while batch:
-            self._read_input({each.record.number for each in batch})
+            self._newer.read_on({each.record.number for each in batch})
             batch = [each for each in batch if not self._is_superseded(each.letter, each.record.key)]
             try:
-                self._settle_by_sending(batch)
+                self._send_and_settle(batch)
             except Overtaken:
                 continue
             except RefusedRecords as refusal:
                 self._send_one_by_one(batch, refusal)
             return
 
-    def _settle_by_sending(self, batch: list[_Ready]) -> None:
+    def _send_and_settle(self, batch: list[_Ready]) -> None:
         letters = [each.letter for each in batch]
-        self._settle(letters)
+        self._settled.settle(letters)
         try:
-            if batch and self._sender:
-                self._commit([each.record for each in batch], partial(self._require_newest, batch))
+            if batch:
+                self._commit(batch)
         except BaseException:
-            self._settle(letters, is_settled=False)
+            self._settled.settle(letters, is_settled=False)
             raise
         self.counts["sent"] += len(batch)
 
@@ -318,6 +288,13 @@ class Redrive:
             "the input topic refuses the dead letter %d:%d: %s", each.letter.number, each.letter.offset, refusal
         )
 
+    def _commit(self, batch: list[_Ready]) -> None:
+        """One transaction with these records and with all that was settled since the last one; none in a dry run."""
+        if self._sender:
+            records = [each.record for each in batch]
+            self._sender.send(records, self._settled.commits(), partial(self._require_newest, batch))
+            self._settled.note_committed()
+
     def _require_newest(self, batch: list[_Ready], firsts: Mapping[int, int]) -> None:
         """Inside the transaction: read the input up to our records. Raises Overtaken if one of them is superseded by now.
 
@@ -329,31 +306,3 @@ class Redrive:
         for each in batch:
             if self._newer.has_newer(each.record.number, each.record.key, each.letter.source.offset):
                 raise Overtaken("a newer record of a key came meanwhile")
-
-    # ---- what is settled
-
-    def _settle(self, letters: Iterable[Letter], *, is_settled: bool = True) -> None:
-        for letter in letters:
-            self._settled[letter.number].settle(letter.offset, is_settled=is_settled)
-            self._changed.add(letter.number)
-
-    def _commit(self, records: list[Outgoing], check: Check) -> None:
-        """One transaction with the records and with all that was settled since the last one."""
-        assert self._sender is not None, "a dry run writes nothing"
-        commits = {number: self._settled[number].commit(self._name) for number in sorted(self._changed)}
-        for number, commit in commits.items():
-            if len(commit.metadata) > MAX_METADATA_BYTES:
-                raise FatalError(_TOO_SCATTERED.format(number=number, topic=self._config.dead_letter_topic))
-        self._sender.send(records, commits, check)
-        self._changed.clear()
-
-
-_BEYOND = (
-    "the redrive's group has committed an offset beyond the end of '{topic}' in partition {number}: the topic has lost its "
-    "end, or was created again. Set the group's offsets back (kafka-consumer-groups --reset-offsets)"
-)
-_TOO_SCATTERED = (
-    "the dead letters of '{topic}' that are left in partition {number} are too scattered among those that are done for one "
-    "commit to list them, so no more are sent. Redrive with a selection that leaves fewer between: by time instead of by "
-    "type, or the older ones first (--until)"
-)

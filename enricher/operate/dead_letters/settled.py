@@ -10,13 +10,16 @@ may count as either, so they do not break a stretch.
 from __future__ import annotations
 
 import re
+import uuid
 import zlib
 from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from enricher.errors import FatalError
+from enricher.operate.dead_letters.letters import Letter
 
 MAX_METADATA_BYTES = 4096
 """Kafka's default of `offset.metadata.max.bytes`, a setting of the broker that few change."""
@@ -30,6 +33,60 @@ class Commit(NamedTuple):
 
     offset: int
     metadata: str
+
+
+class SettledTopic:
+    """All partitions of the dead-letter topic: which letters are settled, and what of it is still to be committed.
+
+    `ends`: the end of each partition. Raises FatalError if a commit cannot be read, or lies beyond that end.
+    """
+
+    def __init__(
+        self, topic: str, topic_id: str | None, committed: Mapping[int, Commit], ends: Mapping[int, int]
+    ) -> None:
+        self._topic = topic
+        self._partitions = {number: SettledLetters(committed.get(number), topic_id) for number in ends}
+        self._changed: set[int] = set()
+        self._run = uuid.uuid4().hex[:8]
+        for number, settled in self._partitions.items():
+            if settled.start > ends[number]:
+                raise FatalError(_BEYOND.format(number=number, topic=topic))
+
+    @property
+    def starts(self) -> Mapping[int, int]:
+        """The offset of each partition below which no letter is unsettled."""
+        return {number: settled.start for number, settled in self._partitions.items()}
+
+    @property
+    def changed(self) -> bool:
+        """Whether letters were settled since `note_committed`."""
+        return bool(self._changed)
+
+    def note(self, letter: Letter) -> None:
+        """Note the next letter of its partition."""
+        self._partitions[letter.number].note(letter.offset)
+
+    def has(self, letter: Letter) -> bool:
+        """Whether a letter that was noted is settled."""
+        return self._partitions[letter.number].has(letter.offset)
+
+    def settle(self, letters: Iterable[Letter], *, is_settled: bool = True) -> None:
+        """Settle letters that were noted, or take that back."""
+        for letter in letters:
+            self._partitions[letter.number].settle(letter.offset, is_settled=is_settled)
+            self._changed.add(letter.number)
+
+    def commits(self) -> Mapping[int, Commit]:
+        """The commits for the partitions that changed. Raises FatalError if Kafka does not take one that long."""
+        commits = {number: self._partitions[number].commit(self._run) for number in sorted(self._changed)}
+        for number, commit in commits.items():
+            if len(commit.metadata) > MAX_METADATA_BYTES:
+                raise FatalError(_TOO_SCATTERED.format(number=number, topic=self._topic))
+        return commits
+
+    def note_committed(self) -> None:
+        """Note that `commits` were committed."""
+        self._changed.clear()
 
 
 class SettledLetters:
@@ -104,3 +161,14 @@ class SettledLetters:
         index = bisect_left(self._offsets, offset)
         assert self._offsets[index] == offset, "only letters that were noted"
         return index
+
+
+_BEYOND = (
+    "the redrive's group has committed an offset beyond the end of '{topic}' in partition {number}: the topic has lost its "
+    "end, or was created again. Set the group's offsets back (kafka-consumer-groups --reset-offsets)"
+)
+_TOO_SCATTERED = (
+    "the dead letters of '{topic}' that are left in partition {number} are too scattered among those that are done for one "
+    "commit to list them, so no more are sent. Redrive with a selection that leaves fewer between: by time instead of by "
+    "type, or the older ones first (--until)"
+)
