@@ -44,7 +44,7 @@ with _exiting_on_ctrl_c():
     from typer.core import TyperCommand, TyperGroup
     from typer.main import get_command
 
-    from enricher.commands import COMMANDS, help_of, unwrap
+    from enricher.commands import GROUPS, help_of, unwrap
     from enricher.errors import FatalError
     from enricher.worker.runtime.watchdog import ProcessTimer
     from enricher.worker.telemetry import logs
@@ -69,12 +69,6 @@ EXIT_CODES = {
     130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
-_HELP = (
-    "Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.\n\n"
-    "Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that --config or ENRICHER_CONFIG "
-    "names); `enricher settings` lists them."
-)
-
 
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at debug level too.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
@@ -120,30 +114,25 @@ class _Command(TyperCommand):
 
 
 class _LazyGroup(TyperGroup):
-    """A group of the commands that `COMMANDS` has under its name, before those that are registered with typer."""
+    """A group of `GROUPS`: its commands, before those that are registered with typer."""
 
     def __init__(self, *, name: str, commands: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
-        lazy = {key: _LazyCommand(key, target) for key, target in COMMANDS[name].items()}
+        lazy = {key: _LazyCommand(key, target) for key, target in GROUPS[name].commands.items()}
         super().__init__(name=name, commands={**lazy, **commands}, **settings)
 
 
 app = typer.Typer(
     name="enricher",
-    help=_HELP,
+    help=unwrap(GROUPS["enricher"].help),
     epilog=_EPILOG,
     cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _help in (
-    ("topics", "Create the topics that a worker needs."),
-    ("dead-letters", "Count dead letters, show one, send them back to the input topic exactly once."),
-    ("index", "Write the records into OpenSearch or Elasticsearch, and check that the index is right."),
-    ("schemas", "Register the schema of records, and check how schemas change."),
-    ("model", "Prepare, check, evaluate, compare, inspect and tune models."),
-):
-    app.add_typer(typer.Typer(), name=_name, help=_help, cls=_LazyGroup, no_args_is_help=True)
+for _name, _group in GROUPS.items():
+    if _name != app.info.name:
+        app.add_typer(typer.Typer(), name=_name, help=_group.help, cls=_LazyGroup, no_args_is_help=True)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so

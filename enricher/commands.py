@@ -1,50 +1,77 @@
-"""The commands: which there are and where.
+"""The commands: which there are, in which groups, and where.
 
 A command raises `FatalError`; `enricher.cli` turns it into a message and an exit code. Nothing is imported here, because
 `enricher --help` reads this module alone.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
-COMMANDS = {
-    "enricher": {
-        "run": "worker.commands.run.command:run",
-        "enrich": "worker.commands.enrich:enrich",
-        "publish": "operate.publish.command:publish",
-        "tail": "operate.tail.command:tail",
-        "labels": "operate.labels:labels",
-        "verify": "operate.verify.command:verify",
-        "lag": "operate.lag:lag",
-        "replay": "operate.replay.command:replay",
-        "scaler": "operate.scaling.command:scaler",
-        "doctor": "operate.doctor.command:doctor",
-        "settings": "worker.commands.settings:show_settings",
-    },
-    "topics": {"create": "operate.topics.command:topics_create"},
-    "dead-letters": {
-        "list": "operate.dead_letters.counting:dead_letters_list",
-        "show": "operate.dead_letters.single:dead_letters_show",
-        "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
-    },
-    "index": {
-        "run": "indexing.index_run:index_run",
-        "template": "indexing.template_command:print_index_template",
-        "verify": "indexing.verify_command:verify_against_topic",
-    },
-    "schemas": {
-        "register": "operate.schemas.register:schemas_register",
-        "check": "operate.schemas.check:schemas_check",
-    },
-    "model": {
-        "prepare": "workshop.prepare:model_prepare",
-        "check": "workshop.check:model_check",
-        "evaluate": "workshop.evaluate:model_evaluate",
-        "compare": "workshop.compare:model_compare",
-        "inspect": "workshop.inspect:model_inspect",
-        "tune": "workshop.tune:model_tune",
-    },
+
+class Group(NamedTuple):
+    """A group of commands: its help, and each command by its name, as `module:function` in the package."""
+
+    help: str
+    commands: dict[str, str]
+
+
+GROUPS = {
+    "enricher": Group(
+        """Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.
+
+    Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that --config or ENRICHER_CONFIG
+    names); `enricher settings` lists them.""",
+        {
+            "run": "worker.commands.run.command:run",
+            "enrich": "worker.commands.enrich:enrich",
+            "publish": "operate.publish.command:publish",
+            "tail": "operate.tail.command:tail",
+            "labels": "operate.labels:labels",
+            "verify": "operate.verify.command:verify",
+            "lag": "operate.lag:lag",
+            "replay": "operate.replay.command:replay",
+            "scaler": "operate.scaling.command:scaler",
+            "doctor": "operate.doctor.command:doctor",
+            "settings": "worker.commands.settings:show_settings",
+        },
+    ),
+    "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics.command:topics_create"}),
+    "dead-letters": Group(
+        "Count dead letters, show one, send them back to the input topic exactly once.",
+        {
+            "list": "operate.dead_letters.counting:dead_letters_list",
+            "show": "operate.dead_letters.single:dead_letters_show",
+            "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
+        },
+    ),
+    "index": Group(
+        "Write the records into OpenSearch or Elasticsearch, and check that the index is right.",
+        {
+            "run": "indexing.index_run:index_run",
+            "template": "indexing.template_command:print_index_template",
+            "verify": "indexing.verify_command:verify_against_topic",
+        },
+    ),
+    "schemas": Group(
+        "Register the schema of records, and check how schemas change.",
+        {
+            "register": "operate.schemas.register:schemas_register",
+            "check": "operate.schemas.check:schemas_check",
+        },
+    ),
+    "model": Group(
+        "Prepare, check, evaluate, compare, inspect and tune models.",
+        {
+            "prepare": "workshop.prepare:model_prepare",
+            "check": "workshop.check:model_check",
+            "evaluate": "workshop.evaluate:model_evaluate",
+            "compare": "workshop.compare:model_compare",
+            "inspect": "workshop.inspect:model_inspect",
+            "tune": "workshop.tune:model_tune",
+        },
+    ),
 }
-"""Every command by its group, as `module:function` in the package."""
+"""Every group. Those of `enricher` itself stand without a group's name. A command is added by its line."""
 
 
 def help_of(target: str) -> str:

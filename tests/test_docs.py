@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from support.offenders import assert_none
 
-from enricher.commands import COMMANDS
+from enricher.commands import GROUPS
 
 ROOT = Path(__file__).parent.parent
 SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
@@ -145,7 +145,7 @@ def test_commands_and_exit_codes_are_those_of_the_program() -> None:
 def test_every_command_of_a_group_is_on_some_page() -> None:
     """By its whole name, such as `enricher topics create`."""
     text = "\n".join(path.read_text("utf-8") for path in pages())
-    whole = {f"{group} {name}" for group, names in COMMANDS.items() if group != "enricher" for name in names}
+    whole = {f"{group} {name}" for group, each in GROUPS.items() if group != "enricher" for name in each.commands}
     assert set() == {each for each in whole if f"enricher {each}" not in text} != whole
 
 

@@ -32,7 +32,8 @@ def test_the_libraries_of_the_extra_are_there() -> None:
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of a package that is missing as a whole, too."""
-    monkeypatch.setattr(formats, "_MODULES", ("json", "no_such_library", "no_such.library"))
+    toy = formats.InputFormat(formats.compile_schema, ("json", "no_such_library", "no_such.library"))
+    monkeypatch.setitem(formats.SCHEMA_FORMATS, "JSON", toy)
     with pytest.raises(
         SettingsError, match=r"no_such_library, no_such\.library: .*pip install 'kafka-enricher\[registry\]'"
     ):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
 import pytest
 from support.plain_records import plain_record
 
-from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, writers
-from enricher.worker.articles.formats import COMPILERS, compile_schema
+from enricher.errors import InvalidArticle
+from enricher.worker.articles import FORMATS, ArticleReader, encode_record, record_as_json, record_writer, writers
+from enricher.worker.articles.formats import SCHEMA_FORMATS, InputFormat, compile_schema
 from enricher.worker.articles.record_formats import Decode, Encode, WrittenFormat
 from enricher.worker.articles.schemas import Decoder, Schema
 from enricher.worker.contracts import RecordFormat, SchemaType
-from enricher.worker.records import Article, Coverage
+from enricher.worker.records import Article, Coverage, Partition, RawRecord
 
 TOY = cast("RecordFormat", "toy")
 TOY_SCHEMA = cast("SchemaType", "TOY")
@@ -45,5 +47,22 @@ def test_records_of_a_new_format_are_written_and_read_again(monkeypatch: pytest.
 
 def test_articles_of_a_new_format_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its compiler is asked for the decoder of a schema."""
-    monkeypatch.setitem(COMPILERS, TOY_SCHEMA, compiled)
+    monkeypatch.setitem(SCHEMA_FORMATS, TOY_SCHEMA, InputFormat(compiled))
     assert {"id": "a-1"} == compile_schema(Schema(TOY_SCHEMA, "any"))(b'}"1-a":"di"{')
+
+
+def turned_around(value: bytes, max_value_bytes: int) -> dict[str, Any]:
+    """Reads articles that are turned around and name no schema; a dot becomes a lone surrogate, which no JSON has."""
+    assert len(value) <= max_value_bytes
+    document = cast("dict[str, str]", orjson.loads(value[::-1]))
+    return {name: text.replace(".", chr(0xD800)) for name, text in document.items()}
+
+
+def test_articles_of_a_new_format_without_a_schema_are_read() -> None:
+    """The rules for fields, texts and the whole document are those of every format."""
+    reader = ArticleReader(max_article_chars=99, max_value_bytes=99, read_plain=turned_around, keep_document=True)
+    record = RawRecord(Partition("articles", 0), 0, None, b'{"id": "a-1", "body": "Oslo"}'[::-1])
+    article = reader.read(record)
+    assert ("a-1", "Oslo", b'{"id":"a-1","body":"Oslo"}') == (article.id, article.body, article.document)
+    with pytest.raises(InvalidArticle, match="body has a lone surrogate"):
+        reader.read(replace(record, value=b'{"id": "a-1", "body": "Oslo."}'[::-1]))

@@ -16,10 +16,10 @@ from commands.cli_runner import run
 from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 
-from enricher.commands import COMMANDS, help_of
+from enricher.commands import GROUPS, help_of
 
 ENRICHER = [sys.executable, "-m", "enricher"]
-WORDS = [(name,) if group == "enricher" else (group, name) for group, names in COMMANDS.items() for name in names]
+WORDS = [(name,) if group == "enricher" else (group, name) for group, each in GROUPS.items() for name in each.commands]
 WITHOUT_A_MODEL = {"publish", "tail", "lag", "scaler", "settings", "topics"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell does it")
 
@@ -99,7 +99,7 @@ def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
 def test_the_help_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
     """The help of the group shows the summary without importing the command."""
     group, name = ("enricher", *words)[-2:]
-    target = COMMANDS[group][name]
+    target = GROUPS[group].commands[name]
     first, *_ = inspect.cleandoc(resolve_name(f"enricher.{target}").__doc__).split("\n\n")
     assert " ".join(first.split()) == help_of(target)
 

@@ -8,6 +8,7 @@ read than the articles.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 from unicodedata import category
 
@@ -28,6 +29,9 @@ NOT_AN_OBJECT = "value is not a JSON object"
 
 _SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=registry reads Avro and Protobuf"
 _AVRO_FILE = b"Obj\x01"
+
+ReadDocument = Callable[[bytes, int], dict[str, Any]]
+"""Reads the document of a value that has at most so many bytes, with the types of JSON. Raises InvalidArticle."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -28,6 +28,7 @@ from enricher.worker.articles.pointers import is_unicode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from enricher.worker.articles.articles import ReadDocument
     from enricher.worker.articles.cloudevents import Event
     from enricher.worker.articles.framing import Frame
     from enricher.worker.articles.schemas import Decoders
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 class ArticleReader:
     """Input records to articles.
 
-    `decoders`: of values that name a schema; without them, every value is JSON. `keep_document`: keep the whole document,
-    as JSON, in the article. Safe in several threads if `decoders` is.
+    `decoders`: of values that name a schema. `read_plain`: reads all others; all values without decoders. `keep_document`:
+    keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
     """
 
     def __init__(
@@ -48,14 +49,18 @@ class ArticleReader:
         max_value_bytes: int,
         mapping: FieldMapping | None = None,
         decoders: Decoders | None = None,
+        read_plain: ReadDocument = read_document,
         keep_document: bool = False,
     ) -> None:
         self._max_article_chars = max_article_chars
         self._max_value_bytes = max_value_bytes
         self._mapping = mapping or FieldMapping()
         self._decoders = decoders
+        self._read_plain = read_plain
         self._keep_document = keep_document
-        self._usual = decoders is None and not keep_document and self._mapping.is_default
+        self._usual = (
+            decoders is None and read_plain is read_document and not keep_document and self._mapping.is_default
+        )
         """Everything is as `decode_article` reads it, unless the record is a CloudEvent."""
 
     def read(self, raw: RawRecord) -> Article:
@@ -77,12 +82,12 @@ class ArticleReader:
             )
         # Calls that do nothing would take a twentieth of the time.
         frame = None if self._decoders is None else self._frame(value, raw.headers)
-        document = read_document(value, self._max_value_bytes) if frame is None else self._document(value, frame)
+        document = self._read_plain(value, self._max_value_bytes) if frame is None else self._document(value, frame)
         article = self._map_article(document, raw)
-        if frame is not None:
+        if frame is not None or self._read_plain is not read_document:
             article = _check_decoded(article)
         if self._keep_document:
-            return self._with_document(article, document, _own_json(value, frame, document))
+            return self._with_document(article, document, self._own_json(value, frame, document))
         return article
 
     def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
@@ -101,7 +106,7 @@ class ArticleReader:
         article = self._map_article(document, raw, defaults)
         _check_unicode(article)
         if self._keep_document:
-            return self._with_document(article, document, _own_json(value, frame if binary else None, document))
+            return self._with_document(article, document, self._own_json(value, frame if binary else None, document))
         return article
 
     def _map_article(
@@ -114,7 +119,7 @@ class ArticleReader:
         return article
 
     def _frame(self, value: bytes, headers: Headers) -> Frame | None:
-        """The frame of a value; None for JSON, which every value is without decoders."""
+        """The frame of a value; None if it names no schema, as none does without decoders."""
         if self._decoders is None:
             return None
         self._check_size(value)
@@ -122,7 +127,7 @@ class ArticleReader:
 
     def _document(self, value: bytes, frame: Frame | None) -> dict[str, Any]:
         if frame is None:
-            return read_document(value, self._max_value_bytes)
+            return self._read_plain(value, self._max_value_bytes)
         assert self._decoders is not None, "only with decoders is a value framed"
         return _decode(frame, self._decoders)
 
@@ -133,6 +138,19 @@ class ArticleReader:
     def _with_document(self, article: Article, document: dict[str, Any], text: bytes | None) -> Article:
         """The article with its document. `text`: its own JSON, None if it was not JSON."""
         return replace(article, document=self._as_json(document) if text is None else repeatable(text))
+
+    def _own_json(self, value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
+        """The value, or its frame's payload, if it is itself the JSON of the document: then it is repeated as written."""
+        if frame is None and self._read_plain is read_document:
+            return json_part(value)
+        text = (value if frame is None else frame.payload).removeprefix(BYTE_ORDER_MARK)
+        if not text.lstrip().startswith(b"{"):
+            return None
+        try:
+            found = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return None
+        return text if found.keys() == document.keys() else None
 
     def _as_json(self, document: dict[str, Any]) -> bytes:
         """A document that was not JSON, as JSON."""
@@ -177,20 +195,6 @@ def _object(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidArticle(NOT_AN_OBJECT)
     return document
-
-
-def _own_json(value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
-    """The value, or the payload of its frame, if it is itself the JSON of the document: then it is repeated as written."""
-    if frame is None:
-        return json_part(value)
-    text = frame.payload.removeprefix(BYTE_ORDER_MARK)
-    if not text.lstrip().startswith(b"{"):
-        return None
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return text if found.keys() == document.keys() else None
 
 
 def _check_unicode(article: Article) -> None:

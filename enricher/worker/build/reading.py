@@ -6,9 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from enricher.worker.articles import ArticleReader, FieldMapping
+from enricher.worker.articles.articles import read_document
+from enricher.worker.articles.formats import PLAIN_FORMATS
 from enricher.worker.articles.mapping import is_beside
 
 if TYPE_CHECKING:
+    from enricher.worker.articles.articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
     from enricher.worker.settings import Settings
 
@@ -18,12 +21,14 @@ def article_reader(settings: Settings, decoders: Decoders | None = None, *, limi
 
     `limits=False`: for records that a worker has read before, so that their size was checked.
     """
-    return _reader(settings, field_mapping(settings), decoders, limits=limits)
+    form = settings.articles.format
+    read_plain = PLAIN_FORMATS["json" if form == "registry" else form]
+    return _reader(settings, field_mapping(settings), decoders, read_plain=read_plain, limits=limits)
 
 
 def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
     """The reader of articles that are lines of a file. `mapped=False`: of our own articles, whose fields are at the top."""
-    return _reader(settings, line_mapping(settings) if mapped else FieldMapping(), None, limits=True)
+    return _reader(settings, line_mapping(settings) if mapped else FieldMapping())
 
 
 def field_mapping(settings: Settings) -> FieldMapping:
@@ -48,12 +53,20 @@ def _mapping(settings: Settings, fields: dict[str, str]) -> FieldMapping:
     )
 
 
-def _reader(settings: Settings, mapping: FieldMapping, decoders: Decoders | None, *, limits: bool) -> ArticleReader:
+def _reader(
+    settings: Settings,
+    mapping: FieldMapping,
+    decoders: Decoders | None = None,
+    *,
+    read_plain: ReadDocument = read_document,
+    limits: bool = True,
+) -> ArticleReader:
     articles = settings.articles
     return ArticleReader(
         max_article_chars=articles.max_article_chars if limits else sys.maxsize,
         max_value_bytes=articles.max_value_bytes if limits else sys.maxsize,
         mapping=mapping,
         decoders=decoders,
+        read_plain=read_plain,
         keep_document=settings.output.article == "whole",
     )

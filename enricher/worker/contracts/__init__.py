@@ -16,6 +16,9 @@ SchemaFormat = Literal["avro", "protobuf", "json-schema"]
 RecordFormat = Literal["json", SchemaFormat]
 """The formats of records, as `output.format` names them."""
 
+PlainFormat = Literal["json"]
+"""The formats of articles whose values name no schema, as `articles.format` names them."""
+
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 """The types of schemas, as registries name them."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from enricher.worker.contracts import RecordFormat
+from enricher.worker.contracts import PlainFormat, RecordFormat
 from enricher.worker.settings.group import Group
 
 
@@ -31,7 +31,7 @@ def _metadata(metadata: dict[str, str]) -> dict[str, str]:
 class ArticleSettings(Group):
     """How an article is read, and the limits of inputs and outputs."""
 
-    format: Literal["json", "registry"] = Field(
+    format: Literal[PlainFormat, "registry"] = Field(
         "json",
         description="`json`: a value is JSON; Confluent's prefix of 5 bytes before it is skipped. `registry`: a value is "
         "Avro, Protobuf or JSON, and names its schema by Confluent's prefix or header, or by AWS Glue's prefix; "

@@ -94,7 +94,7 @@ class Settings(BaseSettings):
             f"output.format={self.output.format} needs registry.url",
         )
         _require(
-            self.articles.format == "json" or bool(self.registry.url or self.registry.glue_folder),
+            self.articles.format != "registry" or bool(self.registry.url or self.registry.glue_folder),
             "articles.format=registry needs registry.url or registry.glue_folder",
         )
         letters = self.dead_letters

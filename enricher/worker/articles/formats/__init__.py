@@ -30,22 +30,40 @@ The libraries (extra `registry`) are imported when the first schema of their for
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from enricher.distribution import install_command
 from enricher.errors import SettingsError
+from enricher.worker.articles.articles import ReadDocument, read_document
 from enricher.worker.articles.formats.avro import compile_avro
 from enricher.worker.articles.formats.json_schema import compile_json
 from enricher.worker.articles.formats.limits import unusable
 from enricher.worker.articles.formats.protobuf import compile_protobuf
 from enricher.worker.articles.schemas import Compile, Decoder, Schema
-from enricher.worker.contracts import SchemaType
+from enricher.worker.contracts import PlainFormat, SchemaType
 
-__all__ = ["COMPILERS", "compile_schema", "require_formats"]
+__all__ = ["PLAIN_FORMATS", "SCHEMA_FORMATS", "InputFormat", "compile_schema", "require_formats"]
 
-COMPILERS: dict[SchemaType, Compile] = {"AVRO": compile_avro, "PROTOBUF": compile_protobuf, "JSON": compile_json}
-"""The formats that articles are read in, by the type of schema. A format is added by its entry."""
-_MODULES = ("fastavro", "google.protobuf", "grpc_tools")
+
+@dataclass(frozen=True, slots=True)
+class InputFormat:
+    """A format of articles whose values name a schema."""
+
+    compile: Compile
+    libraries: tuple[str, ...] = ()
+    """The modules that it imports for its first schema."""
+
+
+SCHEMA_FORMATS: dict[SchemaType, InputFormat] = {
+    "AVRO": InputFormat(compile_avro, ("fastavro",)),
+    "PROTOBUF": InputFormat(compile_protobuf, ("google.protobuf", "grpc_tools")),
+    "JSON": InputFormat(compile_json),
+}
+"""The formats of values that name a schema, by its type. A format is added by its entry."""
+
+PLAIN_FORMATS: dict[PlainFormat, ReadDocument] = {"json": read_document}
+"""The formats of values that name none, as `articles.format` names them. A format is added by its entry."""
 
 
 def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
@@ -54,16 +72,16 @@ def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
     Blocks: Protobuf takes half a second, hostile text up to half a minute, so the loop's thread must not call it. `glue`:
     payloads come from AWS Glue's frames, which name the message of a Protobuf schema differently.
     """
-    compiler = COMPILERS.get(schema.type)
-    if compiler is None:
-        *most, last = COMPILERS
+    form = SCHEMA_FORMATS.get(schema.type)
+    if form is None:
+        *most, last = SCHEMA_FORMATS
         raise unusable(str(schema.type), f"only {', '.join(most)} and {last} are known")
-    return compiler(schema, glue=glue)
+    return form.compile(schema, glue=glue)
 
 
 def require_formats() -> None:
     """Raises SettingsError if a library of the extra is missing; imports none of them."""
-    missing = [name for name in _MODULES if not _is_installed(name)]
+    missing = [name for form in SCHEMA_FORMATS.values() for name in form.libraries if not _is_installed(name)]
     if missing:
         raise SettingsError(
             f"schema registries need {', '.join(missing)}: install them with {install_command('registry')}"
