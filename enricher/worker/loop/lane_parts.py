@@ -11,12 +11,10 @@ from types import MappingProxyType
 
 from enricher.worker.loop.intake import Intake, MayDecode
 from enricher.worker.loop.pacing import LoopLimits, Pacing
-from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.loop.ports import Scheduler, Source
+from enricher.worker.loop.ports import Scheduler
 from enricher.worker.loop.waiting import value_bytes
-from enricher.worker.records import Batch, BatchResult, Partition, Ticket
+from enricher.worker.records import Partition, Ticket
 from enricher.worker.rules.lanes import LaneQueue, LaneScheduler, Turns
-from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.rate import RateLimit
 
 _AT_ONCE = 1 / 8
@@ -28,7 +26,7 @@ ONE_LANE: Mapping[str, float] = MappingProxyType({"": 1.0})
 def lane_parts(
     shares: Mapping[str, float], new_scheduler: Callable[[], LaneQueue], limits: LoopLimits
 ) -> tuple[Scheduler, Callable[..., Intake], type[Pacing]]:
-    """The scheduler, and how intake and pacing are made for these lanes."""
+    """The scheduler for these lanes, and what makes their intake and pacing."""
     if len(shares) == 1:
         return new_scheduler(), Intake, Pacing
     scheduler = LaneScheduler({lane: new_scheduler() for lane in shares}, shares)
@@ -99,6 +97,7 @@ class LaneIntake(Intake):
         return self._turns.order(ready)[0] if ready else None
 
 
+@dataclass
 class LanePacing(Pacing):
     """Reads records as long as a partition has room, and holds those that have none.
 
@@ -106,23 +105,15 @@ class LanePacing(Pacing):
     records come first after each hold would have all of its room.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        intake: LaneIntake,
-        scheduler: Scheduler,
-        engine: WorkerPool[Batch, BatchResult],
-        tracker: OffsetTracker,
-        limits: LoopLimits,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(source, intake, scheduler, engine, tracker, limits, clock)
-        self.rate = intake.rate
-        self._lanes = len(intake.shares)
-        self._in_lane = Counter[str]()
-        """How many partitions of each lane are assigned."""
-        self._full: frozenset[Partition] = frozenset()
-        """Partitions that are held, because they fill their part of what may be in flight."""
+    intake: LaneIntake
+    _in_lane: Counter[str] = field(default_factory=Counter, init=False)
+    """How many partitions of each lane are assigned."""
+    _full: frozenset[Partition] = field(default=frozenset(), init=False)
+    """Partitions that are held, because they fill their part of what may be in flight."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rate = self.intake.rate
 
     @property
     def capacity(self) -> int:
@@ -132,21 +123,21 @@ class LanePacing(Pacing):
         """
         if self.attempts.suspects:
             return super().capacity
-        most = self._limits.max_in_flight
-        at_once = ceil(_AT_ONCE * most / self._lanes)
-        if self._tracker.partitions and self._full.issuperset(self._tracker.partitions):
+        most = self.limits.max_in_flight
+        at_once = ceil(_AT_ONCE * most / len(self.intake.shares))
+        if self.tracker.partitions and self._full.issuperset(self.tracker.partitions):
             return 0
-        room = min(most - self._tracker.in_flight, at_once)
-        return ceil(max(0, room) / (2 if self._intake.schemas else 1))
+        room = min(most - self.tracker.in_flight, at_once)
+        return ceil(max(0, room) / (2 if self.intake.schemas else 1))
 
     def update_held(self) -> Collection[Partition]:
         """Choose also partitions that fill their part, until half of it is free again."""
-        self._in_lane = Counter(each.topic for each in self._tracker.partitions)
+        self._in_lane = Counter(each.topic for each in self.tracker.partitions)
         held = super().update_held()
         self._full = frozenset(
             each
-            for each in self._tracker.partitions
-            if self._fills(each, self._share_of(each), self._tracker.record_bytes_of(each), held=each in self._full)
+            for each in self.tracker.partitions
+            if self._fills(each, self._share_of(each), self.tracker.record_bytes_of(each), held=each in self._full)
         )
         return {*held, *self._full}
 
@@ -154,7 +145,7 @@ class LanePacing(Pacing):
         """Nothing: the limit of the rate counts articles when their lane sends them, so none uses up that of another."""
 
     def _part_of(self, partition: Partition) -> float:
-        return self._limits.waiting_share * self._share_of(partition)
+        return self.limits.waiting_share * self._share_of(partition)
 
     def _share_of(self, partition: Partition) -> float:
-        return 1 / (self._lanes * self._in_lane[partition.topic])
+        return 1 / (len(self.intake.shares) * self._in_lane[partition.topic])

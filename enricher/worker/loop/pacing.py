@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from enricher.errors import Stalled
@@ -44,99 +44,97 @@ class LoopLimits:
     max_deaths_at_offset: int
 
 
+@dataclass
 class Pacing:
     """Reads the state of the other parts for the loop."""
 
-    def __init__(
-        self,
-        source: Source,
-        intake: Intake,
-        scheduler: Scheduler,
-        engine: WorkerPool[Batch, BatchResult],
-        tracker: OffsetTracker,
-        limits: LoopLimits,
-        clock: Callable[[], float],
-    ) -> None:
-        self._source = source
-        self._intake = intake
-        self._scheduler = scheduler
-        self._queues = [scheduler.of_pass(index) for index in range(len(intake.cutters))]
-        self._engine = engine
-        self._tracker = tracker
-        self._limits = limits
-        self._clock = clock
+    source: Source
+    intake: Intake
+    scheduler: Scheduler
+    engine: WorkerPool[Batch, BatchResult]
+    tracker: OffsetTracker
+    limits: LoopLimits
+    clock: Callable[[], float]
+    attempts: Attempts = field(init=False)
+    """Which partitions may hold a record that kills the process."""
+    load: Load = field(init=False)
+    cadence: Cadence = field(init=False)
+    rate: RateLimit = field(init=False)
+    held: frozenset[Partition] = field(default=frozenset(), init=False)
+    """Partitions that are not read, because articles that wait for schemas fill their part of what may be in flight."""
+    engine_waits_s: float = field(default=0.0, init=False)
+    """Seconds since the engine last returned a batch, while it has work; as of the last turn. Safe in any thread."""
+    tokenizer_waits_s: float = field(default=0.0, init=False)
+    """The same for the tokenizer."""
+    _unpacked: frozenset[Partition] = field(default=frozenset(), init=False)
+    """Partitions with waiting articles, behind which others have been unpacked to half of that part."""
+    _waited_s: float = field(default=0.0, init=False)
+    _paused: bool = field(default=False, init=False)
+    _full_since_s: float | None = field(default=None, init=False)
+    _engine_moved_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        now_s, limits = self.clock(), self.limits
+        self._engine_moved_s = now_s
         self.attempts = Attempts(limits.max_deaths_at_offset, limits.max_in_flight)
-        """Which partitions may hold a record that kills the process."""
-        self.load = Load(engine.threads, clock())
-        self.cadence = Cadence(limits.publish_interval_s, limits.publish_share, clock())
-        self.rate = RateLimit(limits.max_articles_per_second, clock())
-        self._waited_s = 0.0
-        self._paused = False
-        self.held: frozenset[Partition] = frozenset()
-        """Partitions that are not read, because articles that wait for schemas fill their part of what may be in flight."""
-        self._unpacked: frozenset[Partition] = frozenset()
-        """Partitions with waiting articles, behind which others have been unpacked to half of that part."""
-        self._full_since_s: float | None = None
-        self._engine_moved_s = clock()
-        self.engine_waits_s = 0.0
-        """Seconds since the engine last returned a batch, while it has work; as of the last turn. Safe in any thread."""
-        self.tokenizer_waits_s = 0.0
-        """The same for the tokenizer."""
+        self.load = Load(self.engine.threads, now_s)
+        self.cadence = Cadence(limits.publish_interval_s, limits.publish_share, now_s)
+        self.rate = RateLimit(limits.max_articles_per_second, now_s)
 
     @property
     def engine_timeout_s(self) -> float:
-        """The bound of both."""
-        return self._limits.engine_timeout_s
+        """The bound of `engine_waits_s` and `tokenizer_waits_s`."""
+        return self.limits.engine_timeout_s
 
     @property
     def capacity(self) -> int:
         """How many records may be read now."""
-        limits, tracker = self._limits, self._tracker
+        limits, tracker = self.limits, self.tracker
         if tracker.in_flight_bytes >= limits.max_in_flight_bytes:
             return 0
         if self.attempts.suspects:  # one record beside those that wait, and no thread still works on a forgotten one
-            processing = self.busy or tracker.count_unfinished() > self._intake.waiting_articles
+            processing = self.busy or tracker.count_unfinished() > self.intake.waiting_articles
             # Windows of an article that another of its windows has finished: they may still kill the process.
-            processing |= self._scheduler.queued_windows > 0
+            processing |= self.scheduler.queued_windows > 0
             return int(not processing and tracker.in_flight < limits.max_in_flight)
-        if self._scheduler.queued_tokens >= limits.max_queued_tokens:
+        if self.scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
         room = limits.max_in_flight - tracker.in_flight
-        if self._intake.schemas:
+        if self.intake.schemas:
             # What comes may have to wait, so one poll must not take all that other partitions need.
             room = ceil(room / 2)
-        return self.rate.allows(max(0, min(room, self._intake.capacity)), self._clock())
+        return self.rate.allows(max(0, min(room, self.intake.capacity)), self.clock())
 
     def note_read(self, count: int, now_s: float) -> None:
         """Note that records were read, for the limit of their rate."""
         self.rate.taken(count, now_s)
 
     def update_held(self) -> Collection[Partition]:
-        """Choose the partitions to hold from now on: what waits of them, and what is behind it, would take all the room.
+        """Choose the partitions to hold: their waiting articles, and those behind them, would take all the room.
 
         A partition whose articles wait has an equal part of `waiting_share`. Beyond it, it is held until half is free again.
         """
-        waiting = self._intake.waiting_tickets()
+        waiting = self.intake.waiting_tickets()
         self.held = frozenset(
             each
             for each in waiting
-            if self._fills(each, self._part_of(each), self._tracker.bytes_of(each), held=each in self.held)
+            if self._fills(each, self._part_of(each), self.tracker.bytes_of(each), held=each in self.held)
         )
-        half_bytes = 0.5 * self._limits.max_in_flight_bytes
+        half_bytes = 0.5 * self.limits.max_in_flight_bytes
         self._unpacked = frozenset(
-            each for each in waiting if self._tracker.unpacked_bytes_of(each) >= self._part_of(each) * half_bytes
+            each for each in waiting if self.tracker.unpacked_bytes_of(each) >= self._part_of(each) * half_bytes
         )
         return self.held
 
     def _part_of(self, _partition: Partition) -> float:
         """The share of what may be in flight that a partition with waiting articles has."""
-        return self._limits.waiting_share / max(1, len(self._tracker.partitions))
+        return self.limits.waiting_share / max(1, len(self.tracker.partitions))
 
     def _fills(self, partition: Partition, part: float, size_bytes: int, *, held: bool) -> bool:
         """Whether its articles, or these bytes of theirs, take this part of what may be in flight; if it is held, half."""
-        limits = self._limits
+        limits = self.limits
         part *= 0.5 if held else 1.0
-        enough_articles = self._tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight)
+        enough_articles = self.tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight)
         return enough_articles or size_bytes >= part * limits.max_in_flight_bytes
 
     def may_decode(self, ticket: Ticket) -> bool:
@@ -146,35 +144,36 @@ class Pacing:
         may: a small record can be a large article, and nothing is released before the oldest one is finished. The same
         counts for a partition with waiting articles, before those behind them take the room of other partitions.
         """
-        may_unpack = self._tracker.unpacked_bytes < self._limits.max_in_flight_bytes
+        may_unpack = self.tracker.unpacked_bytes < self.limits.max_in_flight_bytes
         if may_unpack and ticket.raw.partition not in self._unpacked:
             return True
-        return self._tracker.is_next(ticket)
+        return self.tracker.is_next(ticket)
 
     def budget_tokens(self, batch: Batch) -> int:
         """The budget of a batch of the same pass."""
-        return self._queues[batch.pass_index].max_batch_tokens
+        return self.scheduler.of_pass(batch.pass_index).max_batch_tokens
 
     @property
     def backlogged(self) -> bool:
         """True while there is more work than the device has: nothing more may be read, or a full batch of a pass waits."""
-        return not self._intake.capacity or any(queue.queued_tokens >= queue.max_batch_tokens for queue in self._queues)
+        queues = map(self.scheduler.of_pass, range(len(self.intake.cutters)))
+        return not self.intake.capacity or any(queue.queued_tokens >= queue.max_batch_tokens for queue in queues)
 
     def waiting_tickets(self) -> Mapping[Partition, int]:
         """How many tickets wait for a schema, per partition with any."""
-        return self._intake.waiting_tickets()
+        return self.intake.waiting_tickets()
 
     def only_waiting(self) -> list[Partition]:
         """Partitions whose unfinished tickets all wait for a schema, with at least one of them."""
         waiting = self.waiting_tickets()
         return [
-            partition for partition, count in waiting.items() if count == self._tracker.count_unfinished([partition])
+            partition for partition, count in waiting.items() if count == self.tracker.count_unfinished([partition])
         ]
 
     @property
     def busy(self) -> bool:
         """True while a pool has work: its thread will set the wakeup."""
-        return self._intake.busy or self._engine.busy > 0
+        return self.intake.busy or self.engine.busy > 0
 
     @property
     def waits_in_poll(self) -> bool:
@@ -187,16 +186,16 @@ class Pacing:
         After `pause_after_s` without capacity the source is paused and polled again, so that the group does not remove
         this worker. Pausing earlier would discard what the client has prefetched.
         """
-        now_s = self._clock()
+        now_s = self.clock()
         if capacity:
             self._full_since_s = None
             if self._paused:
-                self._source.resume()
+                self.source.resume()
                 self._paused = False
             return True
         self._full_since_s = now_s if self._full_since_s is None else self._full_since_s
-        if not self._paused and now_s - self._full_since_s > self._limits.pause_after_s:
-            self._source.pause()
+        if not self._paused and now_s - self._full_since_s > self.limits.pause_after_s:
+            self.source.pause()
             self._paused = True
         return self._paused
 
@@ -206,67 +205,67 @@ class Pacing:
         If a transaction is due, if something waits for a commit (a suspect partition, a start), or if an article is finished
         and transactions may take the time.
         """
-        now_s, cadence = self._clock(), self.cadence
-        if now_s >= cadence.latest_s or self.attempts.suspects or self._source.waits_for_commit:
+        now_s, cadence = self.clock(), self.cadence
+        if now_s >= cadence.latest_s or self.attempts.suspects or self.source.waits_for_commit:
             return True
-        return now_s >= self._earliest_publish_s and self._tracker.publishable()
+        return now_s >= self._earliest_publish_s and self.tracker.publishable()
 
     @property
     def _earliest_publish_s(self) -> float:
         # The average follows a backlog only after a second or two.
-        return self.cadence.earliest_s(1.0 if self._engine.backlogged else self.load.busy)
+        return self.cadence.earliest_s(1.0 if self.engine.backlogged else self.load.busy)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Wrap what the loop does because it has nothing to do, so that it does not count as load."""
-        began_s = self._clock()
+        began_s = self.clock()
         try:
             yield
         finally:
-            self._waited_s += self._clock() - began_s
+            self._waited_s += self.clock() - began_s
 
     def measure_load(self) -> None:
         """Add the last turn to the load; called before the turn collects or submits batches."""
-        self.load.note(self._clock(), running=self._engine.busy, waited_s=self._waited_s)
+        self.load.note(self.clock(), running=self.engine.busy, waited_s=self._waited_s)
         self._waited_s = 0.0
 
     def skip_load(self) -> None:
         """Leave the time since `measure_load` out of the load: connecting and recovering say nothing about the traffic."""
-        self.load.skip(self._clock())
+        self.load.skip(self.clock())
         self._waited_s = 0.0
 
     def wait_s(self) -> float:
         """Seconds until the next deadline of the loop; a wakeup or a record may come earlier."""
-        now_s = self._clock()
-        deadlines = [now_s + self._limits.idle_wait_s]
+        now_s = self.clock()
+        deadlines = [now_s + self.limits.idle_wait_s]
         if self.busy and self.capacity:
-            deadlines.append(now_s + max(_SHORTEST_POLL, self.load.busy) * self._limits.poll_interval_s)
+            deadlines.append(now_s + max(_SHORTEST_POLL, self.load.busy) * self.limits.poll_interval_s)
         if wait_s := self.rate.wait_s(now_s):  # 0: what is waited for is something else
             deadlines.append(now_s + wait_s)
-        due_s = self._scheduler.next_due_s()
-        if due_s is not None and self._engine.capacity:
+        due_s = self.scheduler.next_due_s()
+        if due_s is not None and self.engine.capacity:
             deadlines.append(due_s)
-        if self._tracker.publishable():
+        if self.tracker.publishable():
             deadlines.append(self._earliest_publish_s)
         return max(0.0, min(deadlines) - now_s)
 
     def engine_moved(self) -> None:
         """Note that the engine returned a batch, or is about to get its first one after being idle."""
-        self._engine_moved_s = self._clock()
+        self._engine_moved_s = self.clock()
 
     def check_progress(self) -> None:
         """Raise Stalled if the engine or the tokenizer hangs, or a ticket is lost: its partition would wait forever."""
-        now_s, limit_s = self._clock(), self._limits.engine_timeout_s
-        self.engine_waits_s = now_s - self._engine_moved_s if self._engine.busy else 0.0
-        self.tokenizer_waits_s = self._intake.tokenizer_waits_s(now_s)
+        now_s, limit_s = self.clock(), self.limits.engine_timeout_s
+        self.engine_waits_s = now_s - self._engine_moved_s if self.engine.busy else 0.0
+        self.tokenizer_waits_s = self.intake.tokenizer_waits_s(now_s)
         if self.engine_waits_s > limit_s:
             message = f"the model has not finished a batch for {limit_s:g} s"
             raise Stalled(message)
         if self.tokenizer_waits_s > limit_s:
             message = f"the tokenizer has not finished anything for {limit_s:g} s"
             raise Stalled(message)
-        if self.busy or self._scheduler.queued_windows:
+        if self.busy or self.scheduler.queued_windows:
             return
-        if self._tracker.count_unfinished() > self._intake.waiting_articles:
+        if self.tracker.count_unfinished() > self.intake.waiting_articles:
             message = "an article is in flight, but waits neither for a schema nor the tokenizer nor the engine"
             raise Stalled(message)
