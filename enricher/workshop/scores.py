@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enricher.errors import SettingsError
-from enricher.worker.heads.decoding import LabelScheme
+from enricher.worker.heads import EntityHead
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, class_counts
@@ -154,11 +154,7 @@ def _count_classes(head: HeadSpec, gold: Sequence[GoldText], run: RowsRun) -> _C
 
 
 def _entity_gold(heads: Sequence[HeadSpec], path: Path) -> GoldSet:
-    return read_gold(path, sorted({label for head in heads for label in _entity_labels(head)}))
-
-
-def _entity_labels(head: HeadSpec) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for label, _begins in LabelScheme.from_labels(head.labels).meanings if label))
+    return read_gold(path, sorted({label for head in heads for label in EntityHead.labels_of(head)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +167,7 @@ class _Measure:
 
 
 _MEASURES = {
-    "ner": _Measure(_entity_gold, _entity_labels, _count_entities),
+    "ner": _Measure(_entity_gold, EntityHead.labels_of, _count_entities),
     "classification": _Measure(
         lambda heads, path: read_classes(path, heads[0]), lambda head: head.labels, _count_classes
     ),

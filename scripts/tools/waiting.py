@@ -1,8 +1,10 @@
-"""Waiting with a deadline."""
+"""Waiting with a deadline, also for a process to end."""
 
 from __future__ import annotations
 
+import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,3 +19,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float =
             return False
         time.sleep(every_s)
     return True
+
+
+def stop(process: subprocess.Popen[bytes], timeout_s: float = 20.0) -> None:
+    """Ask a process to end, and kill it if it has not ended by then. A worker finishes what is on the device first."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    process.kill()
+    process.wait()

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from tools.cluster import found, missing
+from tools.waiting import stop
 
 PROGRAM = "prometheus"
 JOB = "enricher"
@@ -28,7 +29,6 @@ EVERY_S = 1
 WAIT_S = 5
 """The `for` of alerts in a test: several scrapes, so that a late one on a busy machine fires nothing."""
 _START_S = 60.0
-_STOP_S = 20.0
 _STARTS = 3
 _ANSWER_S = 20.0
 _PAUSE_S = 0.1
@@ -117,7 +117,7 @@ class Prometheus:
                     stdout=output,
                     stderr=output,
                 )
-            self._opened.callback(_stop, process)
+            self._opened.callback(stop, process)
             if self._answers(process):
                 return
         raise PrometheusError(f"{program} does not start:\n{log.read_text('utf-8', 'replace')[-2_000:]}")
@@ -151,12 +151,3 @@ def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

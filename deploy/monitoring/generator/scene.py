@@ -25,11 +25,12 @@ from tools.bench.load import articles
 from tools.demo.commands import enricher
 from tools.demo.topics import own_topics
 from tools.kafka import Cluster
+from tools.waiting import stop
 
 RULES = (RECORDING, ALERTS)
 _ADDRESS = re.compile(r"http://([\w.]+:\d+)")
 _START_S = 120.0
-_STOP_S = 20.0
+_FLUSH_S = 20.0
 _LOOK_EVERY_S = 0.1
 _ANSWER_S = 5.0
 _BURST, _BURST_EVERY_S = 20, 0.5
@@ -90,7 +91,7 @@ def _feed(environment: Mapping[str, str], address: str, feed: Feed, ended: threa
         for _ in range(_BURST):
             number, article = next(inputs)
             producer.produce(topic, _BAD if number % _BAD_EVERY == 0 else article, str(number))
-        producer.flush(_STOP_S)
+        producer.flush(_FLUSH_S)
         feed.sent += _BURST
 
 
@@ -105,12 +106,7 @@ def worker(environment: Mapping[str, str]) -> Iterator[str]:
         try:
             yield _address(process, log)
         finally:
-            process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -73,6 +73,14 @@ class Spread:
         return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
+def spreads_of(runs: Mapping[Name, Sequence[object]], figures: Sequence[str]) -> dict[Name, dict[str, Spread]]:
+    """The spreads of these attributes over the runs of each contender."""
+    return {
+        name: {figure: Spread.of([getattr(run, figure) for run in each]) for figure in figures}
+        for name, each in runs.items()
+    }
+
+
 def in_turns(
     contenders: Mapping[Name, Callable[[], Measured]], repetitions: int, say: Callable[[str], None]
 ) -> dict[Name, list[Measured]]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-_STOP_S = 20.0  # a worker that is asked to stop finishes what is on the device first
+from tools.waiting import stop
 
 
 class Failed(Exception):
@@ -21,12 +21,7 @@ def enricher(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     try:
         code = process.wait()
     except BaseException:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop(process)
         raise
     if code:
         message = f"'enricher {' '.join(arguments)}' ended with exit code {code}"

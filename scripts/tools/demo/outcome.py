@@ -16,7 +16,7 @@ from tools.kafka.reader import Reader
 from tools.outputs import STAGE, headers_of, source_of
 from tools.topics import Topics
 
-_SETTLE_S = 10.0  # limit for records that must be visible already once the worker has ended
+_VISIBLE_S = 10.0  # limit for records that must be visible already once the worker has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Watcher(Closing):
 
     def all(self) -> list[Outcome]:
         """All outputs; waits a moment for the last ones."""
-        self._complete.wait(_SETTLE_S)
+        self._complete.wait(_VISIBLE_S)
         return list(self._outcomes)
 
     def _note(self, message: Message) -> None:

@@ -20,7 +20,7 @@ from tools.bench.child import Child
 from tools.bench.load import articles
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Table
-from tools.bench.repeating import Spread, in_turns
+from tools.bench.repeating import in_turns, spreads_of
 from tools.only_task import tasks_of
 from tools.topics import make_topics
 from tools.waiting import wait_until
@@ -77,10 +77,7 @@ def measure(bench: Bench) -> Outcome:
 
 def outcome(runs: dict[str, list[LaneRun]], headlines: int, headlines_per_s: float, backlog: int) -> Outcome:
     """Compare the contenders. `headlines_per_s`: how fast a backlog of headlines is done."""
-    names = ("p50_ms", "p99_ms", "backlog_per_s")
-    spreads = {
-        who: {name: Spread.of([getattr(run, name) for run in each]) for name in names} for who, each in runs.items()
-    }
+    spreads = spreads_of(runs, ("p50_ms", "p99_ms", "backlog_per_s"))
     figures: dict[str, Any] = {
         "headlines": headlines,
         "headlines_backlog_per_s": headlines_per_s,
@@ -88,7 +85,7 @@ def outcome(runs: dict[str, list[LaneRun]], headlines: int, headlines_per_s: flo
         **{who: {name: spread.as_dict() for name, spread in each.items()} for who, each in spreads.items()},
     }
     columns = ("", "p50 of headlines, ms", "p99, ms", "backlog, articles/s meanwhile")
-    rows = [[who, *(str(each[name]) for name in names)] for who, each in spreads.items()]
+    rows = [[who, *map(str, each.values())] for who, each in spreads.items()]
     note = (
         f"{headlines} headlines a run at {LOAD:.0%} of {headlines_per_s:,.0f} per second; a backlog of {backlog:,} news "
         "articles. In one topic the figures grow with the backlog."

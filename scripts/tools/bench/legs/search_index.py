@@ -21,7 +21,7 @@ from enricher.worker.settings import IndexSettings
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.load import articles
 from tools.bench.outcome import Outcome, Table
-from tools.bench.repeating import Spread, in_turns
+from tools.bench.repeating import in_turns, spreads_of
 from tools.opensearch import OpenSearch
 from tools.topics import Topics, make_topics
 
@@ -84,26 +84,24 @@ def measure(bench: Bench) -> Outcome:
 
 def outcome(runs: dict[str, list[IndexRun]], count: int, size_bytes: float) -> Outcome:
     """Compare the contenders. `size_bytes`: the mean size of a record."""
-    spreads = {
-        name: [Spread.of([getattr(run, figure) for run in each]) for figure in ("per_s", "cost_us", "server_us")]
-        for name, each in runs.items()
-    }
-    rate, plain = spreads["index run"][0].median, spreads["streaming_bulk"][0].median
+    spreads = spreads_of(runs, ("per_s", "cost_us", "server_us"))
+    ours, plain = spreads["index run"], spreads["streaming_bulk"]
+    rate_over_plain = ours["per_s"].median / plain["per_s"].median
     figures: dict[str, Any] = {
         "records": count,
         "record_bytes": size_bytes,
-        "rate_over_plain": rate / plain,
-        "cost_over_plain": spreads["index run"][1].median / spreads["streaming_bulk"][1].median,
+        "rate_over_plain": rate_over_plain,
+        "cost_over_plain": ours["cost_us"].median / plain["cost_us"].median,
         **{
-            name: {"records_per_s": rate.median, "cost_us": cost.median, "opensearch_us": server.median}
-            for name, (rate, cost, server) in spreads.items()
+            name: dict(
+                zip(("records_per_s", "cost_us", "opensearch_us"), (s.median for s in each.values()), strict=True)
+            )
+            for name, each in spreads.items()
         },
     }
     columns = ("indexer", "records/s", "its processor time, µs a record", "OpenSearch's, µs a record")
-    rows = [[name, *map(str, each)] for name, each in spreads.items()]
-    note = (
-        f"{count:,} records of {size_bytes:,.0f} bytes; `index run` has {rate / plain:.2f} times the plain loop's rate."
-    )
+    rows = [[name, *map(str, each.values())] for name, each in spreads.items()]
+    note = f"{count:,} records of {size_bytes:,.0f} bytes; `index run` has {rate_over_plain:.2f} times the plain rate."
     return Outcome(figures, [Table("Into the search index", columns, rows, note)])
 
 
