@@ -144,14 +144,14 @@ class Fenced(FatalError):
 class RecoveryExhausted(FatalError):
     """Recovery did not succeed within its bound.
 
-    `settles`: recoveries succeed, but no transaction after them, and no other process has fenced us.
+    `recovers`: recoveries succeed, but no transaction after them, and no other process has fenced us.
     """
 
     exit_code = 6
 
-    def __init__(self, message: str, *, settles: bool = False) -> None:
+    def __init__(self, message: str, *, recovers: bool = False) -> None:
         super().__init__(message)
-        self.settles = settles
+        self.recovers = recovers
 
 
 class Stalled(FatalError):

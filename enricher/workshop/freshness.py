@@ -24,7 +24,7 @@ MOST_COST = 1.02
 LEAST_GAIN = 0.9
 """Less of a difference at low load is not worth it."""
 _LENGTHS_TOKENS = (8, 48)
-_SETTLES_S = 3.0
+_WARM_UP_S = 3.0
 """The time before measurements count: the average of the load is over about a second."""
 _WINDOWS, _SHORTEST_S, _LONGEST_S = 10_000, 2.0, 60.0
 _LEAST_WINDOWS = 200
@@ -54,8 +54,8 @@ def simulated(rules: BatchRules, engine: EngineModel, load: float) -> FreshnessR
     per_s = load * engine.capacity_tokens_per_s(rules.max_batch_tokens) / (sum(_LENGTHS_TOKENS) / 2)
     measured_s = max(_LEAST_WINDOWS / per_s, min(_LONGEST_S, max(_SHORTEST_S, _WINDOWS / per_s)))
     scheduler = (ArrivalScheduler if engine.packs else LengthBucketScheduler)(rules)
-    simulation = Simulation(scheduler, engine, _headlines(per_s, _SETTLES_S + measured_s))
-    counted = [run for run in simulation.runs() if run.start_s >= _SETTLES_S]
+    simulation = Simulation(scheduler, engine, _headlines(per_s, _WARM_UP_S + measured_s))
+    counted = [run for run in simulation.runs() if run.start_s >= _WARM_UP_S]
     latencies_s = [run.end_s - window.arrived_s for run in counted for window in run.batch.windows]
     p50_s, p99_s = np.quantile(latencies_s, (0.5, 0.99))
     return FreshnessRow(

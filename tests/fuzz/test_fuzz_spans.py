@@ -23,7 +23,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, Batch, ModelCard, Part, Partition, RawRecord, Ticket, Window
-from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
 from tools.only_task import only_task
 
@@ -113,7 +113,7 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
     heads = [EntityHead.of(LABELS, TASK)]
     for window in dice.permutation(np.array(windows, object)):
         labels = dice.choice(len(LABELS), len(window.ids), p=[0.3, *[0.7 / 6] * 6]).astype(np.int32)
-        settle(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), heads)
+        store_answers(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), heads)
     if not windows:
         finish_enriched(part, heads)
     document = written(part.ticket)
@@ -132,7 +132,7 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
         part, windows = windows_of(article, window_tokens, 1)
         for window in windows:
             inside = np.full(len(window.ids), LABELS.index("I-PER"), np.int32)
-            settle(batch_result([WindowLabels(window, inside, np.ones(len(window.ids), np.float32))]), heads)
+            store_answers(batch_result([WindowLabels(window, inside, np.ones(len(window.ids), np.float32))]), heads)
         if not windows:
             finish_enriched(part, heads)
         document = written(part.ticket)
@@ -156,7 +156,7 @@ def test_the_model_itself_on_any_text() -> None:
         if windows:
             result = engine.run(Batch(windows))
             assert not result.failures
-            settle(result, heads)
+            store_answers(result, heads)
         for article, (part, own) in zip(articles, cut, strict=True):
             if not own:
                 finish_enriched(part, heads)
@@ -183,7 +183,7 @@ def test_what_is_read_can_be_written(article: dict[str, Any]) -> None:
     for window in windows:
         length = len(window.ids)
         answer = WindowLabels(window, np.ones(length, np.int32), np.ones(length, np.float32))
-        settle(batch_result([answer]), heads)
+        store_answers(batch_result([answer]), heads)
     if not windows:
         finish_enriched(part, heads)
     document = written(part.ticket)

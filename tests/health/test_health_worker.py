@@ -167,7 +167,7 @@ def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> Non
     status = here.health.status()
     assert "what a broker said" not in orjson.dumps(status).decode()
     (recovery,) = status["recoveries"]
-    assert ("TransactionTrouble", True) == (recovery["reason"], recovery["settled"])
+    assert ("TransactionTrouble", True) == (recovery["reason"], recovery["recovered"])
     assert EPOCH_S <= recovery["at"] <= EPOCH_S + here.world.clock()
     assert recovery["duration_s"] >= 0
     assert here.health.live().ok

@@ -31,7 +31,7 @@ from enricher.worker.records import (
     TokenizedArticle,
     TokenLabels,
 )
-from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.windowing import WindowCutter
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
@@ -166,7 +166,7 @@ def test_words_are_what_white_space_parts_where_the_tokenizer_does_not_split(
     first_of_last_word = title + len(tokens.fields[1].ids) - len("Rom.") - (splitter is None)
     labels[at[0]], labels[title], labels[first_of_last_word] = 2, 1, 2
     run = RunOutput([window], [0], [TokenLabels(labels, np.ones(len(labels), np.float32))])
-    settle(BatchResult(Batch((window,)), [run]), heads)
+    store_answers(BatchResult(Batch((window,)), [run]), heads)
     assert isinstance(ticket.outcome, EnrichedRecord)
     found = [(each["field"], each["text"], each["label"], each["start"]) for each in ticket.outcome.entities]
     assert [("title", "Rom", "LOC", 0), ("body", "Anna", "PER", 0), ("body", "Rom.", "LOC", 8)] == found

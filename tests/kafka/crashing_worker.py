@@ -36,7 +36,7 @@ POINTS = (
     "flushed",  # all of them are with the broker
     "offsets-sent",  # the offsets too; the commit was not asked for
     "committed",  # the broker has committed, and the worker has not noted it
-    "recovered",  # a new producer has settled the old transaction; nothing was rewound yet
+    "recovered",  # a new producer has ended the old transaction; nothing was rewound yet
     "revoking",  # partitions are being taken in an orderly rebalance
 )
 """Where a worker can be made to die. `NAME:N`: the N-th time it gets there."""

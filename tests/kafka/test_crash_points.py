@@ -49,7 +49,7 @@ def test_a_worker_killed_there_is_continued_by_its_successor(broker: Cluster, ro
 
 
 def killed_and_continued(broker: Cluster, points: Sequence[str]) -> None:
-    """Workers of one name die at these points, one after another: each settles what its predecessor left open."""
+    """Workers of one name die at these points, one after another: each ends what its predecessor left open."""
     topics = make_topics(broker.bootstrap_servers)
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(ARTICLES)))
     for point in points:

@@ -16,7 +16,7 @@ from enricher.worker.kafka.reading import start_offsets
 from enricher.worker.kafka.reading.lookups import Lookups
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.reading.resume_errors import StillSearching, UnsettledOutputs
+from enricher.worker.kafka.reading.resume_errors import HiddenOutputs, StillSearching
 from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
@@ -45,7 +45,7 @@ class Starts:
             raise self.trouble
         if hidden := self.hidden.intersection(partitions):
             message = "a transaction is open"
-            raise UnsettledOutputs(message, hidden)
+            raise HiddenOutputs(message, hidden)
         return dict.fromkeys(partitions, BEGINNING)
 
 
@@ -169,9 +169,9 @@ def test_what_hides_outputs_is_told_of_all_topics(finders: dict[str, Starts], bo
     """Else the partitions of the second topic would be given up on long before the transaction ends."""
     for finder, partition in zip(finders.values(), (PLACE, NOW), strict=True):
         finder.hidden = frozenset({partition})
-    with pytest.raises(UnsettledOutputs) as unsettled:
+    with pytest.raises(HiddenOutputs) as found:
         both.determine([PLACE, NOW])
-    assert {PLACE, NOW} == unsettled.value.partitions
+    assert {PLACE, NOW} == found.value.partitions
 
 
 def test_a_topic_that_cannot_tell_yet_holds_up_no_other(finders: dict[str, Starts], both: StartFinders) -> None:

@@ -121,10 +121,10 @@ def test_without_anybody_of_our_name_nobody_fenced_us_once_a_look_is_over(
     own = Member(config)
     members += [own, Member(replace(config, instance="worker-00"))]
     asked = Rivals(config, lambda: own.id, clock=clock)
-    asked.settle(0.0, clock)
+    asked.rule_out(0.0, clock)
     ended_s = clock()
     assert LOOK_S <= ended_s
-    asked.settle(0.0, clock)
+    asked.rule_out(0.0, clock)
     assert ended_s == clock()
 
 
@@ -134,7 +134,7 @@ def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, member
     asked.begin()
     members += [Member(config), Member(config)]
     with pytest.raises(Fenced, match=rf"'worker-0': {members[1].id} at 127\.0\.0\.1.*kafka\.instance"):
-        asked.settle(0.0, clock)
+        asked.rule_out(0.0, clock)
 
 
 def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[Member], clock: Clock) -> None:
@@ -144,9 +144,9 @@ def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[
     asked.begin()
     members += [ghost, Member(config)]
     asked.begin()  # of a second attempt to start: who came in between stays newer
-    asked.settle(0.0, clock)
+    asked.rule_out(0.0, clock)
     with pytest.raises(Fenced):
-        Rivals(config, lambda: ghost.id, clock=clock).settle(clock(), clock)
+        Rivals(config, lambda: ghost.id, clock=clock).rule_out(clock(), clock)
 
 
 def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(config: KafkaConfig, members: list[Member]) -> None:
@@ -166,7 +166,7 @@ def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(config: KafkaCo
     asked = Rivals(config, lambda: members[0].id, clock=clock)
     asked.begin()
     with pytest.raises(Fenced):
-        asked.settle(0.0, clock)
+        asked.rule_out(0.0, clock)
     assert looks >= 2
 
 
@@ -178,7 +178,7 @@ def test_what_the_group_called_us_before_is_not_another_process(
     members.append(before)
     asked = Rivals(config, lambda: members[-1].id, {before.id}, clock=clock)
     members.append(Member(config))
-    asked.settle(0.0, clock)
+    asked.rule_out(0.0, clock)
 
 
 def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the_other_stays(
@@ -192,10 +192,10 @@ def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the
     join_all(config, members)
     goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
     with pytest.raises(Fenced):
-        asked[goes].settle(0.0, clock)
+        asked[goes].rule_out(0.0, clock)
     assert clock() < LOOK_S
     leave(config, members[goes])
-    asked[stays].settle(0.0, clock)
+    asked[stays].rule_out(0.0, clock)
 
 
 class Idle:
@@ -264,11 +264,11 @@ def test_workers_with_one_client_id_are_told_apart(config: KafkaConfig, members:
     asked = Rivals(shared, lambda: members[0].id, clock=clock)
     asked.begin()
     members.append(Member(other))
-    asked.settle(0.0, clock)
+    asked.rule_out(0.0, clock)
     assert ("news-worker-1", "writers-worker-1") == (other.consumer()["client.id"], other.producer()["client.id"])
     members.append(Member(shared))
     with pytest.raises(Fenced):
-        asked.settle(clock(), clock)
+        asked.rule_out(clock(), clock)
 
 
 def test_two_idle_workers_of_one_name_do_not_both_stay(topics: Topics, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig, clock:
     """Its coordinator may be loading, and not know other members either: try again, within the bound of a recovery."""
     asked = Rivals(replace(config, request_timeout_s=1), lambda: "enricher-worker-0-0123", clock=clock)
     with pytest.raises(TransactionTrouble, match="it is unknown whether"):
-        asked.settle(-LOOK_S, clock)
+        asked.rule_out(-LOOK_S, clock)
 
 
 def test_while_no_broker_answers_nobody_knows(config: KafkaConfig, proxy: Proxy) -> None:
@@ -299,7 +299,7 @@ def test_while_no_broker_answers_nobody_knows(config: KafkaConfig, proxy: Proxy)
     asked = Rivals(beyond, str, clock=clock)
     asked.begin()
     with pytest.raises(TransactionTrouble, match="it is unknown whether"):
-        asked.settle(-LOOK_S, clock)
+        asked.rule_out(-LOOK_S, clock)
 
 
 def test_a_worker_that_is_asked_to_stop_does_not_look_on(config: KafkaConfig) -> None:
@@ -307,4 +307,4 @@ def test_a_worker_that_is_asked_to_stop_does_not_look_on(config: KafkaConfig) ->
     stopping = StopEvent()
     stopping.set()
     with pytest.raises(TransactionTrouble, match="asked to stop"):
-        Rivals(config, str).settle(time.monotonic(), stopping)
+        Rivals(config, str).rule_out(time.monotonic(), stopping)

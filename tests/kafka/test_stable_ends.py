@@ -9,9 +9,9 @@ import pytest
 from kafka.quiet import CONFIG, PLACE
 
 from enricher.errors import SettingsError
-from enricher.worker.kafka.reading import settled_ends
-from enricher.worker.kafka.reading.resume_errors import UnsettledOutputs
-from enricher.worker.kafka.reading.settled_ends import SettledEnds
+from enricher.worker.kafka.reading import stable_ends
+from enricher.worker.kafka.reading.resume_errors import HiddenOutputs
+from enricher.worker.kafka.reading.stable_ends import StableEnds
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.records import Partition
 
@@ -37,9 +37,9 @@ class Log:
         return dict.fromkeys(places, self.high)
 
 
-def ends_of(log: Log) -> SettledEnds:
+def ends_of(log: Log) -> StableEnds:
     """What is asked about the log."""
-    return SettledEnds(CONFIG, cast("TopicWatch", log))
+    return StableEnds(CONFIG, cast("TopicWatch", log))
 
 
 def test_what_was_there_at_first_is_waited_for_and_what_came_later_is_not() -> None:
@@ -47,9 +47,9 @@ def test_what_was_there_at_first_is_waited_for_and_what_came_later_is_not() -> N
     log = Log(stable=5, high=9)
     ends = ends_of(log)
     for log.stable, log.high in ((5, 9), (8, 20)):
-        with pytest.raises(UnsettledOutputs, match="a transaction is open in entities 3") as unsettled:
+        with pytest.raises(HiddenOutputs, match="a transaction is open in entities 3") as hidden:
             ends.bounds([OUTPUT])
-        assert {PLACE} == unsettled.value.partitions, "the input whose outputs are hidden"
+        assert {PLACE} == hidden.value.partitions, "the input whose outputs are hidden"
     log.stable = 9
     assert {OUTPUT: (2, 9)} == ends.bounds([OUTPUT])
 
@@ -61,12 +61,12 @@ def test_the_next_question_is_about_what_is_there_by_then() -> None:
     ends.bounds([OUTPUT])
     ends.forget([OUTPUT])
     log.high = 20
-    with pytest.raises(UnsettledOutputs):
+    with pytest.raises(HiddenOutputs):
         ends.bounds([OUTPUT])
 
 
 def test_a_transaction_that_no_broker_ends_needs_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says where it is and what to do."""
-    monkeypatch.setattr(settled_ends, "OPEN_S", -1.0)
+    monkeypatch.setattr(stable_ends, "OPEN_S", -1.0)
     with pytest.raises(SettingsError, match=r"'entities', partition 3, .*find-hanging.*--reset-offsets"):
         ends_of(Log(stable=5, high=9)).bounds([OUTPUT])

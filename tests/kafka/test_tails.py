@@ -28,7 +28,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.worker.kafka.reading import settled_ends, tails
+from enricher.worker.kafka.reading import stable_ends, tails
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
@@ -134,7 +134,7 @@ def test_a_transaction_that_does_not_end_is_refused(
     topics: Topics, config: KafkaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After more than the longest transaction that a broker allows by default, nobody will end it."""
-    monkeypatch.setattr(settled_ends, "OPEN_S", 1.0)
+    monkeypatch.setattr(stable_ends, "OPEN_S", 1.0)
     with ExitStack() as opening:
         enrich_behind(left_open(topics, topics.output, "open"), topics, config, opening)
         source, _ = joined(config)

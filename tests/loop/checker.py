@@ -118,6 +118,6 @@ def _outputs(log: FakeLog, source: Partition) -> list[tuple[str, Output]]:
     found: list[tuple[str, Output]] = []
     for partition in log.partitions:
         if partition.topic in (OUTPUT, DEAD_LETTERS):
-            outputs = [payload for _, payload in log.settled(partition) if isinstance(payload, Output)]
+            outputs = [payload for _, payload in log.stable_entries(partition) if isinstance(payload, Output)]
             found += [(partition.topic, output) for output in outputs if output.source == source]
     return found

@@ -177,7 +177,7 @@ class FakeLog:
         self.partitions[partition].entries[offset] = None
 
     def init_transactions(self, transactional_id: str, life: object = None) -> Producer:
-        """Settle what an older producer of this id left open, fence it, and start a new epoch."""
+        """End what an older producer of this id left open, fence it, and start a new epoch."""
         left_open = self.open_transactions.get(transactional_id)
         if left_open:
             self.end_transaction(left_open, "aborted")
@@ -219,7 +219,7 @@ class FakeLog:
         log = self.partitions[partition]
         return log.read(0, log.stable_end(partition), log.end + 1)[0]
 
-    def settled(self, partition: Partition) -> list[tuple[int, object]]:
+    def stable_entries(self, partition: Partition) -> list[tuple[int, object]]:
         """What readers see or will surely see: committed already, if perhaps behind the start of an open transaction."""
         log = self.partitions[partition]
         return log.read(0, log.end, log.end + 1)[0]

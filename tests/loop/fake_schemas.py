@@ -49,7 +49,7 @@ class FakeSchemas:
         self._forgets = forgets
         self._here: set[str] = set()
         self._wanted: dict[str, object] = {}
-        self._settled: list[str] = []
+        self._answered: list[str] = []
         self.closed = False
         self.waited = 0
         """How often a record had to wait."""
@@ -70,10 +70,10 @@ class FakeSchemas:
             raise InvalidArticle("unknown")
         return read(raw)
 
-    def settled(self) -> Collection[str]:
+    def answered(self) -> Collection[str]:
         """What came since the last call."""
-        settled, self._settled = self._settled, []
-        return settled
+        answered, self._answered = self._answered, []
+        return answered
 
     def abandon(self, references: Collection[str]) -> None:
         """Want these no longer."""
@@ -84,10 +84,10 @@ class FakeSchemas:
         """How many are wanted."""
         return SchemaState(wanted=len(self._wanted))
 
-    def settle(self, *names: str) -> None:
+    def answer(self, *names: str) -> None:
         """These have come."""
         self._here.update(names)
-        self._settled += names
+        self._answered += names
 
     def close(self) -> None:
         """Let go."""
@@ -105,5 +105,5 @@ class FakeSchemas:
             self._clock.after(_RETRY_S, lambda: self._try(name, request))
             return
         del self._wanted[name]
-        self.settle(name)
+        self.answer(name)
         self._wakeup.set()

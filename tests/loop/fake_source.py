@@ -248,7 +248,7 @@ class FakeRivals:
         """Note who has our name already."""
         self._older = self._source.same_name()
 
-    def settle(self, since_s: float, stopping: StopEvent) -> None:
+    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
         """Raise Fenced where a newer process is a member."""
         del since_s, stopping
         self.look()

@@ -226,7 +226,7 @@ def test_a_worker_that_ends_at_the_end_waits_for_its_schemas() -> None:
 
 
 def test_what_waited_is_read_in_its_order_and_before_newer_records() -> None:
-    """Two schemas that settle in the same turn give their tickets back in the order of arrival."""
+    """Two schemas that are answered in the same turn give their tickets back in the order of arrival."""
     world = World()
     values = [with_schema(name, SHORT) for name in "abbaab"]
     world.put(*values)
@@ -236,7 +236,7 @@ def test_what_waited_is_read_in_its_order_and_before_newer_records() -> None:
     schemas_read = process.schemas.read
     process.intake.read = lambda raw: read_again.append(raw.value) or schemas_read(raw)  # type: ignore[func-returns-value]
     world.registry.away = False
-    process.schemas.settle("schema:b", "schema:a")
+    process.schemas.answer("schema:b", "schema:a")
     world.put(with_schema("b", LONG))
     process.worker.step()
     assert values == read_again[:6]

@@ -205,17 +205,17 @@ def test_the_simulation_has_articles_that_wait() -> None:
     assert sum(bool(process.source.held) for process in processes) > 5, "these crashed while a partition was held"
 
 
-class SettlesWithoutSaying(FakeSchemas):
+class AnswersWithoutSaying(FakeSchemas):
     """A bug for the negative control: a schema that is here, which nobody is told."""
 
-    def settled(self) -> Collection[str]:
+    def answered(self) -> Collection[str]:
         """Nothing, ever."""
         return ()
 
 
 def test_the_simulation_notices_a_ticket_that_nobody_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same worlds, and a ticket that waits for ever."""
-    monkeypatch.setattr(world_module, "FakeSchemas", SettlesWithoutSaying)
+    monkeypatch.setattr(world_module, "FakeSchemas", AnswersWithoutSaying)
     assert any("is committed up to" in wrong for seed in range(3) for wrong in SchemaSimulation(seed).run().found)
 
 

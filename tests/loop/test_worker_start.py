@@ -37,10 +37,10 @@ class Ends:
         """The rivals'."""
         self.asked.append("begin")
 
-    def settle(self, since_s: float, stopping: StopEvent) -> None:
+    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
         """The rivals'."""
         del since_s, stopping
-        self.asked.append("settle")
+        self.asked.append("rule_out")
         self._fail()
 
     def look(self) -> None:
@@ -131,7 +131,7 @@ def test_connected_is_called_once_before_the_first_record_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("trouble", "asked"),
-    [(OurProducerFenced("x"), ["settle", "recover", "rewind"]), (TransactionTrouble("x"), ["recover", "rewind"])],
+    [(OurProducerFenced("x"), ["rule_out", "recover", "rewind"]), (TransactionTrouble("x"), ["recover", "rewind"])],
 )
 def test_only_a_fenced_worker_asks_for_rivals_before_it_takes_a_new_producer(
     trouble: TransactionTrouble, asked: list[str]
@@ -147,4 +147,4 @@ def test_a_fenced_worker_keeps_its_id_to_itself_until_the_rival_is_known() -> No
     ends = Ends(clock := FakeClock(), TransactionTrouble("cannot tell"), Fenced("a rival"))
     with pytest.raises(Fenced):
         recovery_of(ends, clock).run(OurProducerFenced("x"), NoPause())
-    assert ["settle", "settle"] == ends.asked
+    assert ["rule_out", "rule_out"] == ends.asked

@@ -247,7 +247,7 @@ def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
     world.steps(newer, until=world.done)
 
 
-def test_a_transaction_left_open_by_a_crash_is_settled_by_the_successor() -> None:
+def test_a_transaction_left_open_by_a_crash_is_ended_by_the_successor() -> None:
     """Its outputs stay invisible, and reading continues from the offsets before it."""
     world = World()
     process = world.start(fault=Faults("commit", KeyboardInterrupt(), 1))  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ from enricher.worker.records import (
     TokenizedArticle,
     TokenizedField,
 )
-from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def worker_entities(
         own = slice(window.own_start, window.own_stop)
         at = window.specials_before - window.start
         its_labels[own.start + at : own.stop + at], its_scores[own.start + at : own.stop + at] = best[own], scores[own]
-        settle(batch_result([WindowLabels(window, its_labels, its_scores)]), [labels])
+        store_answers(batch_result([WindowLabels(window, its_labels, its_scores)]), [labels])
     if not windows:
         finish_enriched(part, [labels])
     record = part.ticket.outcome

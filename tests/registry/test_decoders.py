@@ -1,4 +1,4 @@
-"""Decoders against a real HTTP server: what settles, what waits, what goes on by itself, and what survives a restart."""
+"""Decoders against a real HTTP server: what is answered, what waits, what goes on by itself, and what survives a restart."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ class Desk:
         """The same, after waiting for it."""
         answer = self.try_(reference)
         while answer is ...:
-            self.settle(reference)
+            self.wait_for(reference)
             answer = self.try_(reference)
         return answer
 
-    def settle(self, reference: SchemaRef) -> None:
-        """Wait until this is settled."""
+    def wait_for(self, reference: SchemaRef) -> None:
+        """Wait until this is answered."""
         until_s = time.monotonic() + LONG_S
-        while reference not in self.decoders.settled():
-            assert time.monotonic() < until_s, "never settled"
+        while reference not in self.decoders.answered():
+            assert time.monotonic() < until_s, "never answered"
             self.woken.wait(0.05)
             self.woken.clear()
 
@@ -161,14 +161,14 @@ def test_a_schema_is_fetched_once_however_many_records_wait(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_loop_never_waits_for_the_network(tmp_path: Path) -> None:
-    """While a request hangs, asking for others and looking what is settled return at once."""
+    """While a request hangs, asking for others and looking what is answered return at once."""
     with serving() as registry, desk(registry, tmp_path) as at:
         registry.behaviour = silent
         assert ... is at.try_(ref(1))
         at.until(lambda: registry.asked == ["1"])
         for number in range(1_000):
             assert ... is at.try_(ref(number))
-        assert [] == list(at.decoders.settled())
+        assert [] == list(at.decoders.answered())
         assert at.decoders.state().wanted == 1_000
 
 
@@ -188,7 +188,7 @@ def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registere
     "behaviour", [status(401), status(404), status(500), status(302), status(200), silent, drip, hang_up]
 )
 def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behaviour, tmp_path: Path) -> None:
-    """Nothing settles meanwhile; the state says for how long; then everything goes on by itself."""
+    """Nothing is answered meanwhile; the state says for how long; then everything goes on by itself."""
     with (
         serving(Registry({"7": TEXT}, behaviour=behaviour)) as registry,
         desk(registry, tmp_path, timeout_s=0.3) as at,
@@ -196,7 +196,7 @@ def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behav
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 3)
         assert at.decoders.state().away_s > 0
-        assert [] == list(at.decoders.settled())
+        assert [] == list(at.decoders.answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
         assert (0.0, 0) == (at.decoders.state().away_s, at.decoders.state().wanted)
@@ -411,7 +411,7 @@ def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path,
     with serving(registry), desk(registry, tmp_path, patience=patience) as at:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
-        assert [] == list(at.decoders.settled())
+        assert [] == list(at.decoders.answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
@@ -425,7 +425,7 @@ def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
         assert '"string"' == at.get(ref(8))
-        assert [] == list(at.decoders.settled())
+        assert [] == list(at.decoders.answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
@@ -445,7 +445,7 @@ def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: 
     with serving(registry), desk(registry, tmp_path, patience=patience) as at:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4 * queue_module.FEWEST_FAILURES)
-        assert [] == list(at.decoders.settled())
+        assert [] == list(at.decoders.answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
@@ -526,7 +526,7 @@ def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait
     with serving() as registry, desk(registry, tmp_path) as at:
         at.try_(ref(7))
         with pytest.raises(TypeError):
-            at.settle(ref(7))
+            at.wait_for(ref(7))
 
 
 def test_an_idle_fetcher_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

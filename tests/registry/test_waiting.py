@@ -85,7 +85,7 @@ def turns(intake: Intake, wakeup: Wakeup, done: object, *, at_least_s: float = 0
         assert time.monotonic() < began_s + LONG_S, "stuck"
         wakeup.clear()
         count += 1
-        resumed = intake.resume_settled()
+        resumed = intake.resume_answered()
         if not intake.advance(time.monotonic(), lambda _: True) and not resumed:
             wakeup.wait(0.25)
     return count

@@ -22,7 +22,7 @@ from enricher.worker.records import (
     Window,
     WindowFailure,
 )
-from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
 
 HEADS = (EntityHead.of(["O", "B-PER", "I-PER"]),)
@@ -65,9 +65,9 @@ def test_only_the_owner_of_a_token_labels_it(seed: int) -> None:
     Random(seed).shuffle(windows)
     assert len(windows) > 2
     for window in windows[:-1]:
-        settle(batch_result([answered(window)]), HEADS)
+        store_answers(batch_result([answered(window)]), HEADS)
         assert part.ticket.outcome is None
-    settle(batch_result([answered(windows[-1])]), HEADS)
+    store_answers(batch_result([answered(windows[-1])]), HEADS)
     assert isinstance(part.ticket.outcome, EnrichedRecord)
     assert [("Ada Augusta King Byron Noel Countess Of Lovelace", 1.0), ("Charles Babbage", 1.0)] == [
         (entity["text"], entity["score"]) for entity in part.ticket.outcome.entities
@@ -81,7 +81,7 @@ def test_an_entity_across_a_seam_is_one_entity() -> None:
     seams = [window.own_start for window in windows if window.own_start in first_names]
     assert seams, "the example has a seam inside the name"
     for window in windows:
-        settle(batch_result([answered(window)]), HEADS)
+        store_answers(batch_result([answered(window)]), HEADS)
     assert isinstance(part.ticket.outcome, EnrichedRecord)
     assert len(part.ticket.outcome.entities) == 2
 
@@ -90,7 +90,7 @@ def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() 
     """Tokens and windows are counted; arrays that are of no more use are not kept while the ticket waits."""
     part, windows = cut(BODY)
     for window in windows:
-        settle(batch_result([answered(window)]), HEADS)
+        store_answers(batch_result([answered(window)]), HEADS)
     assert isinstance(part.ticket.outcome, EnrichedRecord)
     assert (len(BODY.split()), len(windows), False) == (
         part.ticket.outcome.coverage.tokens,
@@ -111,7 +111,7 @@ def test_a_record_is_kept_in_the_form_that_was_asked_for() -> None:
         return replace(record, entities=tuple(record.entities))
 
     for window in windows:
-        settle(batch_result([answered(window)]), HEADS, keep)
+        store_answers(batch_result([answered(window)]), HEADS, keep)
     assert isinstance(part.ticket.outcome, EnrichedRecord)
     assert [part.ticket.article] == seen
     assert isinstance(part.ticket.outcome.entities, tuple)
@@ -124,20 +124,20 @@ def test_a_failed_window_makes_its_article_a_dead_letter_once(failed: int) -> No
     part, windows = cut(BODY)
     for index, window in enumerate(windows):
         result = WindowFailure(window, "NotFinite", "NaN") if index == failed else answered(window)
-        settle(batch_result([result]), HEADS)
-    settle(batch_result([WindowFailure(windows[0], "Other", "later")]), HEADS)
+        store_answers(batch_result([result]), HEADS)
+    store_answers(batch_result([WindowFailure(windows[0], "Other", "later")]), HEADS)
     assert DeadLetter("inference", "NotFinite", "NaN") == part.ticket.outcome
 
 
 def test_late_results_of_a_forgotten_article_land_nowhere() -> None:
     """Neither labels nor failures finish a ticket that nobody waits for."""
     part, windows = cut(BODY)
-    settle(batch_result([answered(windows[0])]), HEADS)
+    store_answers(batch_result([answered(windows[0])]), HEADS)
     left = part.windows_left
     part.ticket.forgotten = True
     for window in windows[1:]:
-        settle(batch_result([answered(window)]), HEADS)
-    settle(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), HEADS)
+        store_answers(batch_result([answered(window)]), HEADS)
+    store_answers(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), HEADS)
     assert part.ticket.outcome is None
     assert left == part.windows_left
 

@@ -25,7 +25,7 @@ from enricher.worker.records import (
     Window,
     WindowFailure,
 )
-from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.windowing import WindowCutter
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -122,7 +122,7 @@ def test_every_article_has_the_entities_of_its_own_labels(lot: Lot, seed: int) -
             if after == number:
                 lot.truths[index].ticket.forgotten = True
                 finished_before |= {index} if lot.truths[index].ticket.outcome else set()
-        settle(answered(batch, lot, dice), HEADS)
+        store_answers(answered(batch, lot, dice), HEADS)
     for index, truth in enumerate(lot.truths):
         outcome = truth.ticket.outcome
         if truth.ticket.forgotten and index not in finished_before:

@@ -34,7 +34,7 @@ from enricher.worker.records import (
     WindowFailure,
     WindowRows,
 )
-from enricher.worker.rules.assembly import finish_enriched, settle
+from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.parts import Found, Splitter
 from enricher.worker.rules.windowing import WindowCutter
 
@@ -153,7 +153,7 @@ def test_every_article_has_the_outcome_of_its_heads(lot: Lot) -> None:
             if after == number:
                 lot.tickets[index].forgotten = True
                 finished_before |= {index} if lot.tickets[index].outcome else set()
-        settle(answered(batch, lot.failing), HEADS[batch[0].part.pass_index])
+        store_answers(answered(batch, lot.failing), HEADS[batch[0].part.pass_index])
     for index, (words, language) in enumerate(lot.articles):
         ticket = lot.tickets[index]
         if ticket.forgotten and index not in finished_before:
@@ -174,7 +174,7 @@ def test_entities_are_kept_once_for_all_passes() -> None:
         return record
 
     for part in Splitter(HEADS, CARDS).split(ticket):
-        settle(answered(windows_of(part)), HEADS[part.pass_index], keep)
+        store_answers(answered(windows_of(part)), HEADS[part.pass_index], keep)
     assert [4] == kept
     check(ticket, 5, "en")
 
@@ -183,7 +183,8 @@ def test_vectors_count_among_what_the_article_takes() -> None:
     """Of every pass, with the article's own ticket: a finished record may wait long, and keeps them as text."""
     ticket = article_of(5, "de")
     added = [
-        settle(answered(windows_of(part)), HEADS[part.pass_index]) for part in Splitter(HEADS, CARDS).split(ticket)
+        store_answers(answered(windows_of(part)), HEADS[part.pass_index])
+        for part in Splitter(HEADS, CARDS).split(ticket)
     ]
     assert isinstance(ticket.outcome, EnrichedRecord)
     [vector] = ticket.outcome.findings["embeddings"]
@@ -203,7 +204,7 @@ def test_one_pass_makes_one_part() -> None:
 def test_one_pass_says_which_of_its_tasks_ran() -> None:
     """Those that are not for the article's language have no answer in its record, though the model computed one."""
     ticket = article_of(6, "en")
-    settle(answered(windows_of(Part(ticket))), HEADS[0])
+    store_answers(answered(windows_of(Part(ticket))), HEADS[0])
     assert isinstance(ticket.outcome, EnrichedRecord)
     coverage = Coverage(tokens=6, windows=2, truncated=False)
     assert [TaskReport(FIRST, coverage), TaskReport(VECTOR, None)] == ticket.outcome.tasks
@@ -237,9 +238,9 @@ def test_a_dead_letter_of_one_part_ends_the_others() -> None:
     ticket = article_of(3, "de")
     first, second = Splitter(HEADS, CARDS).split(ticket)
     windows = windows_of(first), windows_of(second)
-    settle(answered(windows[1], {id(windows[1][0])}), HEADS[1])
+    store_answers(answered(windows[1], {id(windows[1][0])}), HEADS[1])
     assert (False, False, False, 1) == (first.live, second.live, ticket.live, ticket.failed_pass)
-    settle(answered(windows[0]), HEADS[0])
+    store_answers(answered(windows[0]), HEADS[0])
     assert isinstance(ticket.outcome, DeadLetter)
     late = article_of(3, "de")
     parts = Splitter(HEADS, CARDS).split(late)
@@ -255,7 +256,7 @@ def test_parts_are_freed_without_the_garbage_collector() -> None:
     gc.disable()
     try:
         for part in parts:
-            settle(answered(windows_of(part)), HEADS[part.pass_index])
+            store_answers(answered(windows_of(part)), HEADS[part.pass_index])
         assert len(parts) == parts_of(ticket) - before - 1
         del part, parts
         assert parts_of(ticket) == before
@@ -279,7 +280,7 @@ def test_a_head_that_fails_on_a_window_costs_the_articles_that_it_is_for(
     windows = windows_of(Part(ticket))
     result = answered(windows)
     failure = WindowFailure(windows[1], "NotFinite", "no number", [failed])
-    settle(replace(result, failures=[failure]), HEADS[0])
+    store_answers(replace(result, failures=[failure]), HEADS[0])
     if dies:
         assert DeadLetter("inference", "NotFinite", "no number") == ticket.outcome
     else:

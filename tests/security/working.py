@@ -20,7 +20,7 @@ from support.stub_worker import STUB_WORKER
 from support.topics import Topics, make_topics
 
 _TIMEOUT_S = 180
-# A client that gets no answer is given up soon, and what a dead worker left behind is settled soon.
+# A client that gets no answer is given up soon, and what a dead worker left behind ends soon.
 _QUICK = {
     "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
     "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",

@@ -19,7 +19,7 @@ from support.topics import PARTITIONS, Topics
 from enricher.operate.verify import Report, VerifyOptions, verify
 
 NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
-PATIENT = VerifyOptions(settle_s=PATIENCE_S)
+PATIENT = VerifyOptions(open_wait_s=PATIENCE_S)
 
 
 @dataclass(slots=True)

@@ -212,7 +212,9 @@ def test_an_open_transaction_is_found(topics: Topics) -> None:
         again = output_of(topics, inputs[30])
         producer.produce(topics.output, again.value, again.key, partition=1, headers=list(again.headers.items()))
         producer.flush(PATIENCE_S)
-        assert [(topics.output, 1, end)] == check_of(topics, "open transactions", VerifyOptions(settle_s=5.0)).examples
+        assert [(topics.output, 1, end)] == check_of(
+            topics, "open transactions", VerifyOptions(open_wait_s=5.0)
+        ).examples
 
 
 def test_a_wrong_payload_is_found(topics: Topics) -> None:

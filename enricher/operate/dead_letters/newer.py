@@ -60,7 +60,7 @@ class NewerRecords:
             self._lows = self._inspector.beginnings(self._topic)
 
     def read_on(self, numbers: Iterable[int]) -> None:
-        """As `read_all`, for some partitions."""
+        """Read some partitions, as `read_all` does."""
         wanted = sorted(self._starts.keys() & set(numbers))
         if wanted:
             with self._inspector.within(_AWAY_S):

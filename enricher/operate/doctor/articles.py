@@ -57,7 +57,7 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _articles(settings: Settings, refused: Counter[str]) -> Iterator[Article]:
-    """The newest articles; counts what is none. Tombstones are neither."""
+    """The newest articles. Counts the records that are none in `refused`; tombstones are left out."""
     config = kafka_config(settings)
     # All at once: while a schema is waited for, the broker's time to answer would run out.
     records = list(newest_records(config, config.input_topic, _NEWEST))

@@ -16,7 +16,7 @@ from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report
 from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partition, RawRecord, Ticket
-from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.assembly import store_answers
 from enricher.worker.settings import Settings
 
 _SENTENCE = "Angela Merkel spoke to the United Nations in Berlin."
@@ -117,7 +117,7 @@ def _sentence(passes: Sequence[Pass]) -> Finding:
             return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
         windows = window_cutter(each.settings, model).cut(Part(ticket), tokens, 0.0)
         began_s = time.monotonic()
-        settle(model.engine.run(Batch(tuple(windows))), heads)
+        store_answers(model.engine.run(Batch(tuple(windows))), heads)
         took_ms += 1000 * (time.monotonic() - began_s)
         if not isinstance(ticket.outcome, EnrichedRecord):
             return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")

@@ -9,7 +9,7 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.scaling.reading import resume_points
 from enricher.operate.topics.admin import Admin
 from enricher.operate.trials import rights
-from enricher.worker.kafka.reading.resume_errors import UnsettledOutputs
+from enricher.worker.kafka.reading.resume_errors import HiddenOutputs
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.rights import Right, group_right, topic_rights
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
@@ -95,9 +95,9 @@ def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
     check, of = "start without offsets", f"{len(missing)} partitions have no committed offset"
     try:
         found = resume_points(config, TopicWatch(config), missing)
-    except UnsettledOutputs as unsettled:
+    except HiddenOutputs as hidden:
         advice = "A worker waits for its end. If it stays open: kafka-transactions find-hanging, then abort."
-        return _report.warn(check, f"{of}: {unsettled}", advice)
+        return _report.warn(check, f"{of}: {hidden}", advice)
     except EnricherError as error:
         advice = "A worker would not start. Set kafka.start, or provide what is missing."
         return _report.fail(check, f"{of}: {error}", advice)

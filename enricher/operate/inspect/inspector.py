@@ -34,14 +34,14 @@ class Inspector:
     yet: a partition has no leader during an election. Raises BrokerError. `numbers` selects partitions; None means all.
     The constructor raises SettingsError.
 
-    `settled`: wait until no transaction with offsets of the group is pending, instead of answering with those before it.
+    `stable`: wait until no transaction with offsets of the group is pending, instead of answering with those before it.
     """
 
-    def __init__(self, config: KafkaConfig, complaint: Complaint | None = None, *, settled: bool = False) -> None:
+    def __init__(self, config: KafkaConfig, complaint: Complaint | None = None, *, stable: bool = False) -> None:
         self._config = config
         self._complaint = complaint or Complaint()
         self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
-        isolation = "read_committed" if settled else "read_uncommitted"
+        isolation = "read_committed" if stable else "read_uncommitted"
         self._consumer = lone_consumer(config, self._complaint, {"isolation.level": isolation})
         self._deadline: Deadline | None = None
 

@@ -139,7 +139,7 @@ class _Sending:
         self._committed = 0
 
     def with_keys(self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping) -> Iterator[Record]:
-        """The records of the lines, but of those without an id that a worker accepts, which are counted."""
+        """The records of the lines. Those without an id that a worker accepts are left out and counted."""
         for round_number, line in lines:
             try:
                 yield key_and_value(line.value, round_number, mapping)

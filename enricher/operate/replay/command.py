@@ -128,7 +128,7 @@ def _answer_to(question: Callable[[], _Answer], patience_s: float) -> _Answer:
 
 def _count_left(config: KafkaConfig) -> int:
     """How many offsets of the range are left."""
-    with closing(Inspector(config, settled=True)) as ask:
+    with closing(Inspector(config, stable=True)) as ask:
         pinned = read_pinned(ask, config)
     return pinned.left if pinned else 0
 

@@ -83,7 +83,7 @@ def pin(config: KafkaConfig, ranges_now: Callable[[Inspector], Ranges]) -> Pinne
     `ranges_now` chooses it, and may raise. Raises SettingsError and BrokerError as `read_pinned` does.
     """
     complaint = Complaint(config)
-    with closing(Inspector(config, complaint, settled=True)) as ask:
+    with closing(Inspector(config, complaint, stable=True)) as ask:
         if pinned := read_pinned(ask, config):
             return pinned
         # Asked before the offsets: if they are those of a topic that was made again meanwhile, the commit says so later.

@@ -179,7 +179,7 @@ class _Places:
         self._left -= 1
 
     def give_back(self) -> None:
-        """After each `take` that did not raise."""
+        """Give a place back: once after each `take` that did not raise."""
         self._left += 1
 
 
@@ -243,7 +243,7 @@ def _handler(name: str, method: Callable[..., Any]) -> Any:  # noqa: ANN401  gRP
 
 
 def health_handler(stopping: asyncio.Event, awaited: _Messages) -> Any:  # noqa: ANN401  gRPC has no types
-    """GRPC's health check (`grpc.health.v1.Health/Check`), which Kubernetes probes call, for a gRPC server.
+    """The health check of a gRPC server (`grpc.health.v1.Health/Check`), which Kubernetes probes call.
 
     Says whether the server takes calls; whether the brokers answer is reported by each call. The empty name means the whole
     server. `Watch` is not implemented, which the protocol allows. It needs no place and no thread.

@@ -1,4 +1,4 @@
-"""Asking a schema registry from a command: the options, the schema of records, and what a registry's errors come to."""
+"""Asking a schema registry from a command: the options, the schema of records, and how a registry's errors are mapped."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Cluster(Inspector):
         """The group's committed offsets in the input topic now, without those of pending transactions."""
         return committed_of(self.committed_offsets(self._config.input_topic))
 
-    def settled_offsets(self, timeout_s: float) -> tuple[Committed, Committed]:
+    def stable_offsets(self, timeout_s: float) -> tuple[Committed, Committed]:
         """The committed offsets once no pending transaction holds any back, and those that are still held back.
 
         Waits for pending transactions for at most `timeout_s`; the second part is empty if all have ended.

@@ -77,7 +77,7 @@ def verify(
         group_id=group or config.group_id,
     )
     options = VerifyOptions(
-        settle_s=config.transaction_timeout_s + _SWEEP_S,
+        open_wait_s=config.transaction_timeout_s + _SWEEP_S,
         wait_s=wait_s,
         watch_s=watch_s,
         sample=recompute,

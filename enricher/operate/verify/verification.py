@@ -39,12 +39,12 @@ PartitionOffsets = Mapping[int, int | None]
 class VerifyOptions:
     """Chooses what a verification does besides its static checks.
 
-    `settle_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges what
-    it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with what
-    this function returns for their inputs. `least_score`: see `PayloadCheck`.
+    `open_wait_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges
+    what it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with
+    what this function returns for their inputs. `least_score`: see `PayloadCheck`.
     """
 
-    settle_s: float = 25.0
+    open_wait_s: float = 25.0
     wait_s: float | None = None
     watch_s: float = 0.0
     recompute: Recompute | None = None
@@ -81,12 +81,12 @@ class _Verification:
         """All steps, in the order that the module's docstring explains."""
         self._follow()
         self._topic_id = self._cluster.topic_id(self._topic)
-        due, _ = self._settled_offsets()
+        due, _ = self._stable_offsets()
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         ends = stable_ends(
             topics,
             self._cluster,
-            timeout_s=self._options.settle_s,
+            timeout_s=self._options.open_wait_s,
             check=self._checks.open_transactions,
             progress=self._progress,
         )
@@ -94,7 +94,7 @@ class _Verification:
         for topic in topics:
             self._read_outputs(topic, ends[topic])
         self._count_aborted()
-        committed, pending = self._settled_offsets()
+        committed, pending = self._stable_offsets()
         for number, place in pending.items():
             self._checks.open_transactions.fail(Place(self._topic, number, place.offset if place else 0))
         self._judge(due, committed, published_ahead=_HELD_BACK if pending else "")
@@ -117,9 +117,9 @@ class _Verification:
             for number, end in late.items():
                 check.fail(Place(self._topic, number, end))
 
-    def _settled_offsets(self) -> tuple[PartitionOffsets, Committed]:
+    def _stable_offsets(self) -> tuple[PartitionOffsets, Committed]:
         """The group's offsets in the present topic, and those that an open transaction holds back."""
-        committed, pending = self._cluster.settled_offsets(self._options.settle_s)
+        committed, pending = self._cluster.stable_offsets(self._options.open_wait_s)
         self._watch.note(committed)
         return of_topic(committed, self._topic_id), pending
 

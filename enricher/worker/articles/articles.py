@@ -31,7 +31,7 @@ _SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=regis
 _AVRO_FILE = b"Obj\x01"
 
 ReadDocument = Callable[[bytes, int], dict[str, Any]]
-"""Reads the document of a value that has at most so many bytes, with the types of JSON. Raises InvalidArticle."""
+"""A value, and how many bytes it may have, to its document, with the types of JSON. Raises InvalidArticle."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ArticleReader:
-    """Input records to articles.
+    """Turns input records into articles.
 
     `decoders`: of values that name a schema. `read_plain`: reads all others; all values without decoders. `keep_document`:
     keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.

@@ -71,7 +71,7 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
                 "at": now.epoch_s - (now.at_s - note.began_s),
                 "reason": note.reason,
                 "duration_s": note.duration_s,
-                "settled": note.settled,
+                "recovered": note.recovered,
             }
             for note in reversed(view.recoveries())
         ],

@@ -12,7 +12,7 @@ reading/
     rebalances         the consumer's callbacks
     start_offsets      where reading begins
     tails              where the newest outputs say to resume, if committed offsets are missing
-    newest_outputs     the search for them; settled_ends: once no open transaction hides some; resume_errors: why not
+    newest_outputs     the search for them; stable_ends: once no open transaction hides some; resume_errors: why not
     delivery           messages to records; unreadable: batches that cannot be decompressed
     catching_up        whether the group has committed what was there at the start
 

@@ -112,7 +112,7 @@ class Intake:
     def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:
         """Queue new tickets. A record without a value is a tombstone and is finished at once.
 
-        `alone`: a ticket waits if one of its partition does.
+        `alone`: a ticket waits if another one of its partition waits.
         """
         for ticket in tickets:
             if ticket.raw.unreadable is not None:
@@ -127,11 +127,11 @@ class Intake:
                 self._undecoded.append(ticket)
                 self._undecoded_bytes += value_bytes(ticket)
 
-    def resume_settled(self) -> list[Ticket]:
-        """Queue tickets again whose schemas are settled, before newer ones; returns them."""
-        if not self.schemas or not (settled := self.schemas.settled()):
+    def resume_answered(self) -> list[Ticket]:
+        """Queue tickets again whose schemas are answered, before newer ones; returns them."""
+        if not self.schemas or not (answered := self.schemas.answered()):
             return []
-        again = self._pending.take(settled)
+        again = self._pending.take(answered)
         self._long.wait_first(ticket for ticket in again if self._long.is_long(ticket))
         short = [ticket for ticket in again if not self._long.is_long(ticket)]
         self._undecoded.extendleft(reversed(short))

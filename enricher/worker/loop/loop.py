@@ -38,7 +38,7 @@ from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Partition, Release, Ticket
-from enricher.worker.rules.assembly import settle
+from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.rules.offsets import OffsetTracker, names_of
 from enricher.worker.runtime.wakeup import StopEvent, Wakeup
@@ -78,14 +78,14 @@ class Worker:
     guard: Guard
     limits: LoopLimits
     _stopping: StopEvent = field(default_factory=StopEvent, init=False)
-    _settled: bool = field(default=True, init=False)
+    _can_publish: bool = field(default=True, init=False)
     """False while a failed transaction is not recovered from: then the source's positions mean nothing."""
 
     def run(self, connected: Callable[[], object] = lambda: None) -> None:
         """Connect, call `connected`, work until `stop` or the end of the source, then drain and close everything."""
         try:
-            self._settled = self.recovery.connect(self, self._stopping)
-            if self._settled:
+            self._can_publish = self.recovery.connect(self, self._stopping)
+            if self._can_publish:
                 connected()
             self.pacing.skip_load()
             while not self._stopping.is_set and not self._is_finished():
@@ -155,8 +155,8 @@ class Worker:
         return bool(tickets)
 
     def _prepare(self) -> bool:
-        if settled := self.intake.resume_settled():
-            self.isolation.examine([ticket.raw for ticket in settled])
+        if again := self.intake.resume_answered():
+            self.isolation.examine([ticket.raw for ticket in again])
         moved = self.intake.advance(self.clock(), self.pacing.may_decode)
         self.tracker.count_unpacked(self.intake.take_unpacked_bytes())
         return moved
@@ -166,7 +166,7 @@ class Worker:
         for result in results:
             self.tracing.completed(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
-            self.tracker.count_unpacked(settle(result, self.heads[result.batch.pass_index], write_found))
+            self.tracker.count_unpacked(store_answers(result, self.heads[result.batch.pass_index], write_found))
         if results:
             self.pacing.engine_moved()
         return bool(results)
@@ -260,13 +260,13 @@ class Worker:
     # ---- trouble, and the end
 
     def _recover(self, trouble: TransactionTrouble) -> None:
-        """Forget everything in flight, settle the transaction, and read again from the committed offsets."""
+        """Forget everything in flight, end the transaction, and read again from the committed offsets."""
         self.counters.recoveries += 1
         began_s = self.clock()
         with self.snapshots.recovering():
             self.counters.forgotten += self.tracker.forget()
             self.intake.drop_forgotten()
-            self._settled = self.recovery.run(trouble, self._stopping)
+            self._can_publish = self.recovery.run(trouble, self._stopping)
             self.pacing.attempts.expect(self.tracker.partitions)
             self.dead_letters.rewind(self.tracker.partitions)
         self.pacing.skip_load()
@@ -278,7 +278,7 @@ class Worker:
     def _drain(self) -> None:
         """Wait for the batches on the device, publish what is finished, and leave the rest to the next owner."""
         self._stopping.set()
-        if not self._settled:
+        if not self._can_publish:
             return
         deadline_s = self.clock() + self.limits.drain_timeout_s
         try:
@@ -297,7 +297,7 @@ class Worker:
             return
         self.tracker.forget()
         try:
-            self.recovery.settle()
+            self.recovery.run_once()
             self.isolation.take_back(self.tracker.partitions)
         except EnricherError as error:
             log.warning("the end of this process counts as an attempt at its next records: %s", error)
@@ -313,7 +313,7 @@ class Worker:
 def _no_record_is_the_cause(end: FatalError) -> bool:
     """Whether no record can be the cause of this end, and the process may still be able to commit offsets."""
     if isinstance(end, RecoveryExhausted):
-        return end.settles
+        return end.recovers
     if isinstance(end, Stalled):
         return end.undelivered
     return isinstance(end, BrokerError | SettingsError | TooManyDeadLetters)

@@ -81,7 +81,7 @@ class Scheduler(Protocol):
 class Schemas(Protocol):
     """Schemas that records wait for (`SchemaPending`). Something else gets them; nothing here waits for the network."""
 
-    def settled(self) -> Collection[Hashable]:
+    def answered(self) -> Collection[Hashable]:
         """Schemas that were fetched or refused since the last call. Does not block."""
 
     def abandon(self, references: Collection[Any]) -> None:
@@ -170,7 +170,7 @@ class Sink(Protocol):
         """Let the client deliver its events; called once per turn of the loop. Does not block or raise."""
 
     def recover(self) -> None:
-        """Settle the last transaction and get ready for the next. Blocks. Raises TransactionTrouble or FatalError."""
+        """End the last transaction and get ready for the next. Blocks. Raises TransactionTrouble or FatalError."""
 
     def close(self) -> None:
         """Release the client. Blocks within its bound."""
@@ -182,7 +182,7 @@ class Rivals(Protocol):
     def begin(self) -> None:
         """Note which members have our name, before joining the group. May block; raises no TransactionTrouble."""
 
-    def settle(self, since_s: float, stopping: StopEvent) -> None:
+    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
         """After our producer was fenced at `since_s`: return if no newer live process has our name. Blocks for seconds.
 
         Raises Fenced if one has, TransactionTrouble if that is not known yet or the worker is asked to stop.

@@ -1,4 +1,4 @@
-"""Recovery from failed transactions: settle with a new producer, rewind, go on. Connecting at the start works alike.
+"""Recovery from failed transactions: end them with a new producer, rewind, go on. Connecting at the start works alike.
 
 The loop has forgotten what was in flight before. Time and attempts are bounded; beyond a bound the process ends, and the
 next process connects within the same bounds.
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _NOTED = 20
 _LOG_EVERY_S = 10.0
-"""Between two log lines about the same wait."""
+"""The least time between two log lines about the same wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RecoveryNote:
     began_s: float
     reason: str
     duration_s: float
-    settled: bool
+    recovered: bool
 
 
 class Recovery:
@@ -90,7 +90,7 @@ class Recovery:
         """The last recoveries, oldest first. Safe to read in any thread."""
 
     def note_success(self, committable: Mapping[Partition, int]) -> None:
-        """Note a successful transaction, which ends a row of recoveries and settles refusals below these offsets."""
+        """Note a successful transaction, which ends a row of recoveries and forgets refusals below these offsets."""
         self._in_a_row = 0
         for at in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:
             del self._refusals[at]
@@ -128,34 +128,34 @@ class Recovery:
         return self._try(attempt, "not connected", stopping)
 
     def run(self, trouble: TransactionTrouble, stopping: StopEvent) -> bool:
-        """Try until recovered and return True; return False, unsettled, if the worker is asked to stop meanwhile. Blocks.
+        """Try until recovered and return True; return False if the worker is asked to stop meanwhile. Blocks.
 
         Raises RecoveryExhausted beyond its bounds, and the FatalErrors of sink and rivals (Fenced, BrokerError).
         """
         log.warning("recovering: %s", trouble)
-        began_s, settled = self._clock(), False
+        began_s, recovered = self._clock(), False
 
         def attempt() -> None:
             with self._guard("recovering", self._limits.attempt_timeout_s):
                 if self._rivals and isinstance(trouble, ProducerFenced):
-                    self._rivals.settle(began_s, stopping)
-                self._settle()
+                    self._rivals.rule_out(began_s, stopping)
+                self._recover()
 
         try:
             self._count(trouble)
-            settled = self._try(attempt, "not recovered", stopping)
+            recovered = self._try(attempt, "not recovered", stopping)
         finally:
-            self.noted.append(RecoveryNote(began_s, type(trouble).__name__, self._clock() - began_s, settled))
-        if settled:
+            self.noted.append(RecoveryNote(began_s, type(trouble).__name__, self._clock() - began_s, recovered))
+        if recovered:
             log.info("recovered: reading on from the committed offsets")
-        return settled
+        return recovered
 
-    def settle(self) -> None:
+    def run_once(self) -> None:
         """Recover once more before the process ends. Blocks within the bound of an attempt. Raises what `run` raises."""
         with self._guard("recovering", self._limits.attempt_timeout_s):
-            self._settle()
+            self._recover()
 
-    def _settle(self) -> None:
+    def _recover(self) -> None:
         self._sink.recover()
         self._source.rewind()
 
@@ -192,9 +192,9 @@ class Recovery:
         return False
 
     def _count(self, trouble: TransactionTrouble) -> None:
-        """Remember refusals, and count all trouble that is no progress.
+        """Remember refusals, and count all other trouble.
 
-        A refusal is: the record has another outcome then, or the next batches are smaller, down to one record each.
+        A refusal is progress: the record gets another outcome, or the next batches are smaller, down to one record each.
         """
         if isinstance(trouble, RefusedOutput):
             for ticket, outcome in trouble.outcomes.items():
@@ -207,7 +207,7 @@ class Recovery:
             return
         if self._in_a_row >= self._limits.max_in_a_row:
             message = f"{self._in_a_row} recoveries in a row without a successful transaction, last: {trouble}"
-            raise RecoveryExhausted(message, settles=not isinstance(trouble, ProducerFenced)) from trouble
+            raise RecoveryExhausted(message, recovers=not isinstance(trouble, ProducerFenced)) from trouble
         self._in_a_row += 1
 
 

@@ -61,7 +61,7 @@ class RegistryDecoders:
         self._fetcher.ask(reference)
         raise SchemaPending(reference)
 
-    def settled(self) -> Collection[SchemaRef]:
+    def answered(self) -> Collection[SchemaRef]:
         """Schemas that were fetched or refused since the last call: read their records again. Does not block."""
         answers = self._fetcher.answers()
         for answer in answers:
@@ -118,7 +118,7 @@ class WaitingDecoders:
         give_up_s = time.monotonic() + (0.0 if reference in self._late else self._timeout_s)
         while True:
             self._arrived.clear()
-            self._decoders.settled()
+            self._decoders.answered()
             try:
                 return self._decoders.decoder(reference)
             except SchemaPending:

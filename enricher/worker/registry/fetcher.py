@@ -162,7 +162,7 @@ class Fetcher:
                 self._from_disk.add(reference)
                 self._to_compare.append(reference)
             try:
-                self._settle(self._compiler.answer(reference, schema))
+                self._deliver(self._compiler.answer(reference, schema))
             except (OSError, MemoryError) as error:  # its turn in the queue comes again
                 log.warning("schema %s from disk cannot be compiled at the moment: %s", reference, _reason(error))
 
@@ -190,7 +190,7 @@ class Fetcher:
         self._count_answer("found")
         with self._changed:
             self._queue.found(wanted)
-        self._settle(answer)
+        self._deliver(answer)
 
     def _compare(self, reference: SchemaRef) -> None:
         """Compare a schema that came from disk with the registry's. What is kept counts all the same."""
@@ -261,7 +261,7 @@ class Fetcher:
             if not self._queue.is_refused(wanted, now_s, unknown=outcome == "unknown"):
                 return
             observed_s = self._queue.refused(wanted, now_s)
-        self._settle(replace(answer, observed_s=observed_s))
+        self._deliver(replace(answer, observed_s=observed_s))
 
     def _judge_failures(self, failures: Sequence[tuple[Wanted, RegistryError]]) -> None:
         """Tell an outage, in which everything waits, from ids that alone are not answered, which are given up in the end."""
@@ -305,7 +305,7 @@ class Fetcher:
             "(given up after registry.give_up_s)"
         )
         self._log(logging.ERROR, f"articles become dead letters: {reason}")
-        self._settle(Answer(wanted.reference, InvalidArticle(reason), observed_s=observed_s))
+        self._deliver(Answer(wanted.reference, InvalidArticle(reason), observed_s=observed_s))
 
     def _note_failure(self, wanted: Wanted, error: Exception) -> None:
         self._outcomes["unavailable"] += 1
@@ -329,7 +329,7 @@ class Fetcher:
         if self._repeats.is_new(level):
             log.log(level, "%s", message)
 
-    def _settle(self, answer: Answer) -> None:
+    def _deliver(self, answer: Answer) -> None:
         with self._changed:
             self._queue.drop([answer.reference])
             since_s = self._away_since_s

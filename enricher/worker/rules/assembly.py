@@ -26,7 +26,7 @@ from enricher.worker.records import (
 from enricher.worker.rules.windowing import coverage_of
 
 
-def settle(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:
+def store_answers(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:
     """Store a batch's answers in the parts of its tickets; finish those that are complete or have a failed window.
 
     Returns the memory of the vectors in finished records, which is also added to their tickets' `unpacked_bytes`.
@@ -39,13 +39,13 @@ def settle(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None)
 
 
 def _matters(failure: WindowFailure, heads: Sequence[Head]) -> bool:
-    """Whether a head failed that is for the article."""
+    """Whether one of the heads that failed is for the article."""
     article = failure.window.ticket.article
     return failure.heads is None or article is None or any(is_for(heads[each], article) for each in failure.heads)
 
 
 def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int:
-    """Store the answers of one run; finish parts that are complete. Returns what `settle` does."""
+    """Store the answers of one run; finish parts that are complete. Returns what `store_answers` does."""
     held_bytes = 0
     assert len(heads) == len(run.heads), "each head has an output"
     for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
@@ -60,7 +60,7 @@ def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int
 
 
 def finish_enriched(part: Part, heads: Sequence[Head], keep: Keep | None = None) -> int:
-    """Finish a part about whose windows, if any, the heads have all answered. Returns what `settle` does."""
+    """Finish a part about whose windows, if any, the heads have all answered. Returns what `store_answers` does."""
     record, held_bytes = _record(part, heads)
     part.ticket.unpacked_bytes += held_bytes
     part.finish(record, keep)

@@ -89,7 +89,7 @@ class LengthBucketScheduler:
             self._rebuild(self._waiting())
 
     def of_pass(self, _index: int) -> LengthBucketScheduler:
-        """Itself: it has the windows of one pass."""
+        """Return itself: it has the windows of one pass."""
         return self
 
     @property

@@ -13,7 +13,7 @@ from enricher.worker.records import LetterCounts, Mark
 
 _VERSION = "enricher/1"
 _MOST_DIGITS = 19
-"""Those of the largest offset. Anybody may commit offsets for the group, and Python refuses thousands of digits."""
+"""The digits of the largest offset. Anybody may commit offsets for the group, and Python parses no thousands of digits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class _Counts:
         )
 
     def correct(self, partition: Partition, start: Start) -> None:
-        """Count what a transaction has committed of which this process did not know that it took effect."""
+        """Count what a transaction committed although this process did not learn that it took effect."""
         counted, letter_counts = self.letter_counts([partition]).get(partition, LetterCounts()), start.letter_counts
         self.rows[partition] = max(0, self.rows[partition] + letter_counts.in_a_row - counted.in_a_row)
         missing = min(letter_counts.in_window - counted.in_window, self.limits.window_articles)

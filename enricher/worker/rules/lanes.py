@@ -10,7 +10,7 @@ A lane is a topic. What waits for the device waits in queues, and each of them i
                  of its windows.
     device       Each lane has a scheduler. The lane whose turn it is gets the next batch, if it has one ready.
 
-Whose turn it is, `Turns` says: each piece of work puts the next turn of its lane off by its cost divided by the share, and
+`Turns` says whose turn it is: each piece of work puts the next turn of its lane off by its cost divided by the share, and
 the lane whose turn comes first goes. So while lanes have work, they get the tokenizer and the device in proportion to their
 shares; what an idle lane does not use goes to the others, and it saves up nothing: it begins with the present turn, before
 the next piece of any lane that has just had one. A small share is the floor of a lane that should wait for all others.
@@ -48,7 +48,7 @@ class Turns:
         """The turn of the last piece of work."""
 
     def order(self, lanes: Iterable[str]) -> list[str]:
-        """These lanes, the one whose turn it is first; of equal ones the one with the larger share."""
+        """These lanes in the order of their turns; of equal ones the one with the larger share first."""
         return sorted(lanes, key=lambda lane: (self._turn_of(lane), -self._shares[lane]))
 
     def note(self, lane: str, cost: float) -> None:

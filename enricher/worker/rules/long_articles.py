@@ -87,10 +87,7 @@ class LongArticles:
         return False
 
     def due(self, now_s: float, at_once: int, pass_index: int = 0) -> list[Window]:
-        """Windows that the scheduler needs to have `at_once` of each article, its engine included; they arrive now.
-
-        Only those of one pass.
-        """
+        """Windows of one pass, so that scheduler and engine have `at_once` of each article; they arrive now."""
         due: list[Window] = []
         self._drop_done()
         for each in self._in_progress:

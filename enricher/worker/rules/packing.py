@@ -43,7 +43,7 @@ class ArrivalScheduler:
             self._windows = deque(sorted(self._windows, key=lambda window: window.arrived_s))
 
     def of_pass(self, _index: int) -> ArrivalScheduler:
-        """Itself: it has the windows of one pass."""
+        """Return itself: it has the windows of one pass."""
         return self
 
     @property

@@ -50,7 +50,7 @@ class Splitter:
         return [Part(ticket, index, found.add) for index in passes]
 
     def join(self, found: Mapping[int, EnrichedRecord]) -> EnrichedRecord:
-        """One record of those of all passes of an article; its tasks are in the order of the settings.
+        """Join the records of all passes of an article; the tasks are in the order of the settings.
 
         The coverage is that of the task whose model the record names.
         """
@@ -72,7 +72,7 @@ class Splitter:
         )
 
     def _sort(self, kind: type[Head], findings: Sequence[Any]) -> list[Any]:
-        """In the order of the tasks; entities that name no task are all of one."""
+        """The findings in the order of the tasks; entities that name no task are all of one."""
         return sorted(findings, key=lambda each: self._ranks.get(kind.task_of(each), 0))
 
     def _nothing(self, article: Article) -> EnrichedRecord:

@@ -79,7 +79,7 @@ class KafkaSettings(Group):
         ge=5,
         le=300,
         description="Seconds after which the broker aborts an open transaction. Keep it below the session timeout, so "
-        "that a dead worker's transaction is settled before its partitions move, and above three times the slowest "
+        "that a dead worker's transaction has ended before its partitions move, and above three times the slowest "
         "commit.",
     )
     request_timeout_s: float = Field(10.0, gt=0, le=120, description="Seconds to wait for metadata and offsets.")

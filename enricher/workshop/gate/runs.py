@@ -146,5 +146,5 @@ class VariantRunner:
         if part.windows == 0:
             finish_enriched(part, self._heads)
         record = part.ticket.outcome
-        assert isinstance(record, EnrichedRecord), "every window of it was settled"
+        assert isinstance(record, EnrichedRecord), "every window of it was answered"
         return tuple(EntitySpan.of(entity) for entity in record.entities)

@@ -33,7 +33,7 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "cut: windows of the article's tokens": ((WindowCutter, "cut"),),
     "schedule: windows into batches": ((LengthBucketScheduler, "add"), (LengthBucketScheduler, "next_batch")),
     "hand over: to the threads and back": ((WorkerPool, "submit"), (WorkerPool, "completed")),
-    "collect: labels to their tickets": ((enricher.worker.loop.loop, "settle"),),
+    "collect: labels to their tickets": ((enricher.worker.loop.loop, "store_answers"),),
     "spans: labels to entities": ((enricher.worker.heads.ner, "decode_entities"),),
     "write: entities as JSON": ((enricher.worker.loop.loop, "write_found"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),

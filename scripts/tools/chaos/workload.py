@@ -52,7 +52,7 @@ class Workload(Closing):
         return self._number
 
     @property
-    def settled(self) -> bool:
+    def acknowledged(self) -> bool:
         """Whether the brokers have acknowledged everything sent so far. Stable only while paused."""
         return not len(self._producer)
 
@@ -73,13 +73,13 @@ class Workload(Closing):
         """Publish `count` inputs whose schemas nobody knows to one partition. Blocks until the brokers have them."""
         for _ in range(count):
             self._send(self._producer, self._articles.unknown(self._next()), partition)
-        self.settle()
+        self.flush()
 
     def forbidden(self, count: int, partition: int) -> None:
         """Publish `count` articles whose schema the registry refuses to one partition. Blocks as `unknown` does."""
         for _ in range(count):
             self._send(self._producer, self._articles.forbidden(self._next()), partition)
-        self.settle()
+        self.flush()
 
     def large_poison(self, sizes_bytes: Sequence[int]) -> None:
         """Publish invalid inputs of these sizes."""
@@ -90,15 +90,15 @@ class Workload(Closing):
         """Publish `count` articles at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
         for _ in range(count):
             self._send(self._producer, self._articles.input(self._next()), partition)
-        self.settle()
+        self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until the brokers have acknowledged everything; raises RuntimeError if they do not."""
         if left := self._producer.flush(_TIMEOUT_S):
             raise RuntimeError(f"{left} inputs were not acknowledged")
 
     def reconnect(self) -> None:
-        """Continue with a new producer, which has not cached a deleted topic. Only while paused and settled."""
+        """Continue with a new producer, which has not cached a deleted topic. Only while paused and flushed."""
         self._producer = self._connected()
 
     def in_transaction(self, count: int, *, commit: bool) -> None:

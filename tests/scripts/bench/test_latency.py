@@ -23,7 +23,7 @@ from tools.bench.legs.latency.measured import (
     transactions_per_s,
     worker_ms,
 )
-from tools.bench.legs.latency.point import SETTLING_S, Traffic, rate_between
+from tools.bench.legs.latency.point import WARM_UP_S, Traffic, rate_between
 from tools.bench.legs.latency.report import Results, outcome
 from tools.bench.legs.latency.stages import STAGES, StageTimes
 from tools.bench.load import Mix
@@ -234,6 +234,6 @@ def test_p99_is_drawn_only_where_there_is_one() -> None:
 def test_the_first_seconds_of_a_run_do_not_count(rate_per_s: float) -> None:
     """What counts begins with the first article after them, and there is always one."""
     traffic = Traffic.at("headlines", rate_per_s, 3.0, seed=1)
-    assert traffic.due_s[traffic.settled] >= SETTLING_S
-    assert all(due_s < SETTLING_S for due_s in traffic.due_s[: traffic.settled])
+    assert traffic.due_s[traffic.first_counted] >= WARM_UP_S
+    assert all(due_s < WARM_UP_S for due_s in traffic.due_s[: traffic.first_counted])
     assert len(traffic.values) == len(traffic.due_s)

@@ -46,7 +46,7 @@ def survived(scene: Scene, ready: Future[None], kind: type[Fault]) -> Outcome | 
     outcome = Campaign(scene, print).run_one(fault)
     scene.workload.pause()
     assert outcome.recovered_s is not None
-    assert wait_until(lambda: scene.backlog() == 0 and scene.workload.settled, IDLE_S), "the input did not run dry"
+    assert wait_until(lambda: scene.backlog() == 0 and scene.workload.acknowledged, IDLE_S), "the input did not run dry"
     assert wait_until(scene.all_is_seen, IDLE_S, 0.5)
     findings = check(scene.names, scene.timeline.seen, scene.topics.past)
     assert findings.inputs > 0

@@ -37,8 +37,8 @@ function tables(status) {
   fillTable('labels', (status.labels ?? []).map(({task, label, count, share, baseline}) =>
     [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share), shown(baseline, 'share')]), 'none found yet');
   fillTable('dead', (status.dead_letters ?? []).map(({stage, error_type, count}) => [error_type, stage, FORMATS.count(count)]), 'none');
-  fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, settled}) =>
-    [clock(unixS), settled ? reason : `${reason}, not settled`, FORMATS.seconds(duration_s)]), 'none');
+  fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, recovered}) =>
+    [clock(unixS), recovered ? reason : `${reason}, not recovered`, FORMATS.seconds(duration_s)]), 'none');
 }
 
 function gpus(status) {

@@ -45,11 +45,11 @@ class Assignment:
         self._watch = watch
         self._config = config
         self._trouble: TransactionTrouble | None = None
-        """Noticed where it cannot be raised, as in a callback."""
+        """Trouble that was noticed where it cannot be raised, as in a callback."""
         self.needs_new_client = False
         """True if only a new client helps: `renew`."""
         self.leaving = False
-        """True once the client is being closed: callbacks come still, and may only give up partitions."""
+        """True once the client is being closed: callbacks still come, and may only give up partitions."""
         self._silent: set[Partition] = set()
         """Partitions that were given up on and have delivered nothing since, with whichever client."""
 

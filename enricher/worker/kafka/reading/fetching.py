@@ -60,7 +60,7 @@ class Fetching:
     def begin(self, starts: Mapping[Partition, StartOffset]) -> None:
         """Read from there. Partitions that the client has not started yet keep waiting."""
         with mapping_errors("seeking", self._client_errors):
-            begun = [partition for partition, start in starts.items() if self._sought(start.at(partition))]
+            begun = [partition for partition, start in starts.items() if self._seek(start.at(partition))]
         for partition in begun:
             self._partitions[partition].begin(starts[partition].start, starts[partition].leader_epoch)
         self.read_on([partition for partition in begun if self._partitions[partition].state is State.READING])
@@ -69,7 +69,7 @@ class Fetching:
     def go_back(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble also if the client cannot yet."""
         with mapping_errors("seeking", self._client_errors):
-            refused = [partition for partition in partitions if not self._sought(self._position(partition))]
+            refused = [partition for partition in partitions if not self._seek(self._position(partition))]
         if refused:
             raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
 
@@ -110,7 +110,7 @@ class Fetching:
         if resumed and not self._paused:
             with mapping_errors("seeking", self._client_errors):
                 for partition in resumed.intersection(self._partitions.of(State.READING)):
-                    self._sought(self._position(partition))
+                    self._seek(self._position(partition))
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
@@ -132,7 +132,7 @@ class Fetching:
         assert offset is not None
         return TopicPartition(*partition, offset)
 
-    def _sought(self, tp: TopicPartition) -> bool:
+    def _seek(self, tp: TopicPartition) -> bool:
         """Seek; False if the client has not started the partition yet."""
         try:
             self._consumer.seek(tp)

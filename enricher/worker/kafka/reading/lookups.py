@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.reading.resume_errors import StillSearching, UnsettledOutputs
+from enricher.worker.kafka.reading.resume_errors import HiddenOutputs, StillSearching
 from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
@@ -28,7 +28,7 @@ _PAUSE_S = 0.25
 _PAUSE_SHARE = 3.0
 """The pause while outputs are searched, as a multiple of one look: other partitions have most of the loop's time."""
 _HIDDEN_PAUSE_S = 1.0
-"""Between two looks at outputs that a transaction hides; each look is a few requests."""
+"""The pause between two looks at outputs that a transaction hides; each look is a few requests."""
 _WARN_EVERY_S = 30.0
 
 
@@ -84,12 +84,12 @@ class Lookups:
         """The starts of partitions without a committed offset. Those whose outputs a transaction hides go on waiting."""
         try:
             return self._starts.determine(missing)
-        except UnsettledOutputs as unsettled:
-            if self._warnings.is_new(UnsettledOutputs):
-                log.warning("%s", unsettled)
-            for partition in unsettled.partitions:
+        except HiddenOutputs as hidden:
+            if self._warnings.is_new(HiddenOutputs):
+                log.warning("%s", hidden)
+            for partition in hidden.partitions:
                 self._partitions[partition].hide(now_s)
-            rest = [partition for partition in missing if partition not in unsettled.partitions]
+            rest = [partition for partition in missing if partition not in hidden.partitions]
         return self._starts.determine(rest) if rest else {}
 
     def _note(self, trouble: TransactionTrouble, waiting: Sequence[Partition], now_s: float) -> None:

@@ -181,7 +181,7 @@ class AssignedPartition:
         self._become(Event.TAKE_BACK)
 
     def finish(self) -> None:
-        """It has been read to the end of the range, which is committed, whatever lies behind."""
+        """The partition was read to the end of its range, which is committed whatever lies behind."""
         self._become(Event.FINISH)
         assert self.start is not None, "it is being read"
         assert self.start.until is not None, "only a range has an end"

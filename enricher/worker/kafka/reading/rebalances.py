@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _QUIET_S = 2.0
 """Without a rebalance for this long, the next one is taken for the first of two, which are at most a second apart."""
 _PER_WINDOW, _WINDOW_S = 3, 30.0
-"""How often a member joins again of its own accord: in a group of slow members that rule may fail again and again."""
+"""How often a member joins again by itself: with slow members, rebalances may seem to be the first again and again."""
 
 _Callback = Callable[[Any, list[TopicPartition]], None]
 

@@ -7,7 +7,7 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import Partition
 
 
-class UnsettledOutputs(TransactionTrouble):
+class HiddenOutputs(TransactionTrouble):
     """The outputs of these input partitions cannot all be seen yet, because a transaction is open in an output topic."""
 
     def __init__(self, message: str, partitions: frozenset[Partition]) -> None:

@@ -1,6 +1,6 @@
 """The ends up to which outputs are searched: all that was there at first must be readable.
 
-A transaction that is open, whoever's it is, hides every record behind its first one until it ends: that is waited for.
+An open transaction, whoever's it is, hides every record behind its first one, so its end is waited for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from enricher.worker.kafka.reading.resume_errors import UnsettledOutputs, cannot_tell
+from enricher.worker.kafka.reading.resume_errors import HiddenOutputs, cannot_tell
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.records import Partition
@@ -28,7 +28,7 @@ class _Mark:
     since_s: float
 
 
-class SettledEnds:
+class StableEnds:
     """The bounds of partitions of the output topics, which are places of outputs."""
 
     def __init__(self, config: KafkaConfig, watch: TopicWatch) -> None:
@@ -41,7 +41,7 @@ class SettledEnds:
     def bounds(self, places: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
         """The first offset of each place and the end of what can be read, which holds all that was there at first.
 
-        Raises UnsettledOutputs while a transaction hides some of it, SettingsError if one does for too long,
+        Raises HiddenOutputs while a transaction hides some of it, SettingsError if one does for too long,
         TransactionTrouble if no broker answers.
         """
         if not places:
@@ -51,8 +51,8 @@ class SettledEnds:
             ends = self._watch.high_watermarks(new)
             self._marks.update((place, _Mark(ends[place], now_s)) for place in new)
         lows, stable = self._watch.beginnings(places), self._watch.last_offsets(places)
-        if unsettled := [place for place in places if stable[place] < self._marks[place].end]:
-            raise self._trouble_of(unsettled, now_s)
+        if hidden := [place for place in places if stable[place] < self._marks[place].end]:
+            raise self._trouble_of(hidden, now_s)
         return {place: (lows[place], stable[place]) for place in places}
 
     def forget(self, places: Iterable[Partition]) -> None:
@@ -60,8 +60,8 @@ class SettledEnds:
         for place in places:
             self._marks.pop(place, None)
 
-    def _trouble_of(self, places: Collection[Partition], now_s: float) -> UnsettledOutputs:
-        """The error while transactions are open. Raises SettingsError if one of them has been for too long."""
+    def _trouble_of(self, places: Collection[Partition], now_s: float) -> HiddenOutputs:
+        """The error while transactions are open. Raises SettingsError if one of them has been open for too long."""
         oldest = min(places, key=lambda place: self._marks[place].since_s)
         open_s = now_s - self._marks[oldest].since_s
         partitions = frozenset(Partition(self._config.input_topic, place.number) for place in places)
@@ -75,4 +75,4 @@ class SettledEnds:
             f"a transaction is open in {names_of(sorted(places))} and hides newer outputs: {names_of(sorted(partitions))} "
             f"cannot resume before it ends ({open_s:.0f} of {OPEN_S:g} s)"
         )
-        return UnsettledOutputs(message, partitions)
+        return HiddenOutputs(message, partitions)

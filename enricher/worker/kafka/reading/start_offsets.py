@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.reading.resume_errors import UnsettledOutputs, cannot_tell
+from enricher.worker.kafka.reading.resume_errors import HiddenOutputs, cannot_tell
 from enricher.worker.kafka.reading.tails import OutputTails
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
@@ -291,21 +291,21 @@ class StartFinders:
     def determine(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         """Do what `StartFinder.determine` does, topic by topic: one that cannot tell yet holds up no other.
 
-        Raises UnsettledOutputs for the partitions of all topics together that a transaction hides.
+        Raises HiddenOutputs for the partitions of all topics together that a transaction hides.
         """
         found: dict[Partition, StartOffset] = {}
-        unsettled: list[UnsettledOutputs] = []
+        troubles: list[HiddenOutputs] = []
         trouble: TransactionTrouble | None = None
         for finder, of_topic in self._by_topic(partitions):
             try:
                 found |= finder.determine(of_topic)
-            except UnsettledOutputs as each:
-                unsettled.append(each)
+            except HiddenOutputs as each:
+                troubles.append(each)
             except TransactionTrouble as each:
                 trouble = each
-        if unsettled:
-            hidden = frozenset(partition for each in unsettled for partition in each.partitions)
-            raise UnsettledOutputs("; ".join(map(str, unsettled)), hidden)
+        if troubles:
+            hidden = frozenset(partition for each in troubles for partition in each.partitions)
+            raise HiddenOutputs("; ".join(map(str, troubles)), hidden)
         if trouble and not found:
             raise trouble
         return found
@@ -322,5 +322,5 @@ def _starts(offsets: Mapping[Partition, int], *, uncommitted: bool = False) -> M
 
 
 def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
-    """The client's beginning. A paused partition waits at 0: the client would look up a committed offset itself."""
+    """Where the client begins. A paused partition waits at 0: without an offset, the client would look one up itself."""
     return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

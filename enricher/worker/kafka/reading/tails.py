@@ -4,7 +4,7 @@ Every output names its input's partition and offset and was committed with it, a
 order of these offsets. So the newest output of a partition (or dead letter, if that is newer) shows where to resume.
 
 `newest_outputs` finds them; this says what they mean. Two things hide newer ones. An open transaction is waited for
-(`settled_ends`). Compaction removes outputs, deletions of articles above all: where it may have removed the newest ones,
+(`stable_ends`). Compaction removes outputs, deletions of articles above all: where it may have removed the newest ones,
 what is left is only a lower bound.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.reading.newest_outputs import Newest, Search
 from enricher.worker.kafka.reading.resume_errors import StillSearching, cannot_tell
-from enricher.worker.kafka.reading.settled_ends import SettledEnds
+from enricher.worker.kafka.reading.stable_ends import StableEnds
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.errors import mapping_errors
 from enricher.worker.kafka.shared.metadata import settings_of
@@ -38,14 +38,14 @@ class OutputTails:
     def __init__(self, config: KafkaConfig, watch: TopicWatch) -> None:
         self._config = config
         self._watch = watch
-        self._ends = SettledEnds(config, watch)
+        self._ends = StableEnds(config, watch)
         self._searches: dict[str, Search] = {}
         """The searches by topic: those that are not over, and the results of those that wait for another topic's."""
 
     def next_offsets(self, partitions: Collection[Partition], look_s: float = _SEARCH_S) -> Mapping[Partition, int]:
         """The offset after the newest input with an output, for each partition that has outputs.
 
-        Reads each topic for `look_s` at most; raises StillSearching if that is not enough. Raises UnsettledOutputs while a
+        Reads each topic for `look_s` at most; raises StillSearching if that is not enough. Raises HiddenOutputs while a
         transaction is open, SettingsError if the outputs cannot tell, BrokerError if they may not be read,
         TransactionTrouble if no broker answers.
         """

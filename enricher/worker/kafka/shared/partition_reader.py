@@ -1,6 +1,6 @@
 """Reads partitions of topics without joining a group or committing: the one loop behind all who read, but for the source.
 
-What an error means is the caller's to say: a command ends by it, a worker recovers. So the client's errors are raised
+The caller decides what an error means: a command ends by it, a worker recovers. So the client's errors are raised
 unmapped, and a `judge` is asked about errors that come as messages.
 """
 

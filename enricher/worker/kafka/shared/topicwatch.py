@@ -50,7 +50,7 @@ class TopicWatch:
         self._config = config
         self.client_errors = ClientErrors(config)
         self.client = self._connect()
-        """Also for other questions about topics, which saves a connection. Replaced after a question without an answer."""
+        """The client, also for other questions about topics. It is replaced after a question without an answer."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
         self.topic_ids: Mapping[str, str | None] = dict.fromkeys(config.inputs)

@@ -19,8 +19,8 @@ _FACTOR = 8
 _SMALLEST_BYTES = 512
 """Two records never fit: our headers alone take more than half of it."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 60.0, 3600.0
-"""Between a refused batch and the next larger ones. It doubles each time that larger ones are refused again, which costs a
-recovery, and begins again at the first after the longest."""
+"""The pause between a refused batch and the next larger ones. It doubles each time that larger ones are refused again, which
+costs a recovery, and begins again at the first after the longest."""
 
 
 class BatchSize:
@@ -30,7 +30,7 @@ class BatchSize:
         self._limit_bytes: int | None = None
         self._used_bytes = 0
         self._refusals = 1
-        """How many times in a row larger batches were refused again, and the first time."""
+        """How many times in a row larger batches were refused, the first time included."""
         self._larger_at_s = math.inf
         self._grown_at_s: float | None = None
 

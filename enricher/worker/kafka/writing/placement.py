@@ -45,7 +45,7 @@ class Placement:
         return number if number < self._counts[topic] else _ANY_PARTITION
 
     def check(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
-        """Before the tickets' outputs are placed: ask again where an output topic seems to lack a partition of theirs.
+        """Ask again where an output topic seems to lack a partition that these tickets need.
 
         Blocks for four request timeouts at most; an administrator who adds partitions has the first one for it. Raises
         TransactionTrouble if the brokers that are asked have not all heard of the input's partitions by then, SettingsError

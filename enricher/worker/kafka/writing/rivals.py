@@ -34,7 +34,7 @@ of the shortest `kafka.max_poll_interval_s`, since the consumer is not polled me
 _PAUSE_S = 0.25
 _IDLE_PAUSE_S = 1.0
 _UNKNOWN_PAUSE_S = 30.0
-"""Until an idle worker asks again whose question had no answer."""
+"""The pause before an idle worker asks again, if its question had no answer."""
 _REQUEST_S = 2.0  # a coordinator that is up answers in milliseconds
 
 
@@ -82,7 +82,7 @@ class Rivals:
         if self._older:
             log.warning("the group has members with this worker's name, dead or fenced now: %s", ", ".join(self._older))
 
-    def settle(self, since_s: float, stopping: StopEvent) -> None:
+    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
         """Return if no live newer process fenced our producer, at `since_s` by the clock.
 
         That takes `LOOK_S` altogether. Raises Fenced and TransactionTrouble.

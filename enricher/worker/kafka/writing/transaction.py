@@ -24,7 +24,7 @@ from enricher.worker.runtime.deadlines import Deadline
 
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_S = 0.5
-"""Between two looks at the delivery reports while records wait for their acknowledgement."""
+"""The time between two looks at the delivery reports while records wait for their acknowledgement."""
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 

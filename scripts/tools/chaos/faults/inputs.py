@@ -45,7 +45,7 @@ class PartitionsAddedAfterEnd(PartitionsAdded):
         scene = self.scene
         self.restart_with("end")
         scene.workload.pause()
-        scene.workload.settle()
+        scene.workload.flush()
         super().apply()
         scene.topics.wait_for_new_partition()
         scene.workload.reconnect()

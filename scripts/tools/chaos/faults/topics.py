@@ -40,7 +40,7 @@ class TopicMadeAgain(Fault):
         if self.absent_s:  # a worker that starts meanwhile would take the new topic for a first start
             self.restart_with("resume")
         scene.workload.pause()
-        scene.workload.settle()
+        scene.workload.flush()
         past = scene.topics.remember_input()
         scene.workload.burst(self._burst)
         scene.topics.remember_the_rest(past)

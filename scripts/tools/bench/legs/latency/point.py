@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tools.bench.watching import Call
 
 
-SETTLING_S = 2.0
+WARM_UP_S = 2.0
 """The latency of the first articles does not count: brokers create the files of new topics then, which takes up to 0.1 s."""
 
 
@@ -47,19 +47,19 @@ class Traffic:
 
     @classmethod
     def at(cls, mix: Mix, rate_per_s: float, seconds: float, *, seed: int) -> Traffic:
-        """Poisson arrivals for `SETTLING_S` and then `seconds`, in which there is at least one.
+        """Poisson arrivals for `WARM_UP_S` and then `seconds`, in which there is at least one.
 
         The same seed gives the same articles at the same times.
         """
-        due_s = poisson(rate_per_s, SETTLING_S + seconds, seed=seed)
-        if not due_s or due_s[-1] < SETTLING_S:
-            due_s.append(SETTLING_S)
-        return cls(articles(mix, len(due_s), seed=seed), due_s, SETTLING_S + seconds)
+        due_s = poisson(rate_per_s, WARM_UP_S + seconds, seed=seed)
+        if not due_s or due_s[-1] < WARM_UP_S:
+            due_s.append(WARM_UP_S)
+        return cls(articles(mix, len(due_s), seed=seed), due_s, WARM_UP_S + seconds)
 
     @property
-    def settled(self) -> int:
+    def first_counted(self) -> int:
         """The number of the first article that counts."""
-        return next(number for number, due_s in enumerate(self.due_s) if due_s >= SETTLING_S)
+        return next(number for number, due_s in enumerate(self.due_s) if due_s >= WARM_UP_S)
 
     def job(self, bench: Bench, topics: Topics, *, traced: bool = False) -> Job:
         """The same for the client."""
@@ -104,7 +104,7 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
     stages = None
     if traced:
         every = stage_times(timeline, seen.client, traffic.due_s, seen.start_s)
-        stages = StageTimes(every.rows[traffic.settled :])
+        stages = StageTimes(every.rows[traffic.first_counted :])
     return _measured(traffic, seen, batching.transactions, batching.read(), stages)
 
 
@@ -172,7 +172,7 @@ def _measured(
     client, due_s, load = seen.client, traffic.due_s, seen.load
     latencies_ms = [1000 * (seen_s - when_s) for seen_s, when_s in zip(client["seen_s"], due_s, strict=True)]
     return Measured(
-        latencies_ms[traffic.settled :],
+        latencies_ms[traffic.first_counted :],
         len(due_s),
         load.seconds,
         rate_between(client["seen_s"], traffic.seconds / 3, traffic.seconds),
