@@ -19,7 +19,7 @@ from enricher.indexing.open_index import open_index
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
 from enricher.worker.build.kafka import kafka_config
-from enricher.worker.commands.progress import repeated
+from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.health import serve_health
 from enricher.worker.commands.run.work import AROUND_S
@@ -130,7 +130,7 @@ def _work(
         def show_health() -> None:
             stack.enter_context(exported_metrics(seen, ALL_OF_AN_INDEXER))
             health.shows(seen, watchdog.call_in_progress)
-            stack.enter_context(repeated(lambda: log.info("%s", describe(indexer.counts)), every_s))
+            stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), every_s))
 
         signals.stop = indexer.stop
         try:

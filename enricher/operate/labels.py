@@ -91,7 +91,8 @@ class Found:
     def add(self, record: RawRecord) -> None:
         """Count a record of the output topic; what no worker wrote, and tombstones, do not count."""
         try:
-            self.counts.update(labels_of(orjson.loads(_json_of(record))))
+            document = record_as_json(record.value or b"", dict(record.headers).get("content-type"))
+            self.counts.update(labels_of(orjson.loads(document)))
         except (ValueError, LookupError, TypeError, AttributeError):
             return
         self.records += 1
@@ -147,10 +148,6 @@ def compare(
             line |= {"baseline": expected, "drifted": has_drifted(share, expected, totals[task])}
         lines.append(line)
     return lines
-
-
-def _json_of(record: RawRecord) -> bytes:
-    return record_as_json(record.value or b"", dict(record.headers).get("content-type"))
 
 
 def _iso(at_s: float | None) -> str | None:

@@ -31,7 +31,7 @@ from enricher.workshop.quantisation.calibrate import (
     HELD_OUT_TOKENS,
     OBSERVED_TOKENS,
     calibrate,
-    divided,
+    divide,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Windo
             tokens = sum(window.length_tokens for window in windows)
         if tokens > MOST_TOKENS:
             break
-    divided(windows, seed)
+    divide(windows, seed)
     return windows
 
 

@@ -38,18 +38,18 @@ def early_overhead(rules: BatchRules, engine: EngineModel) -> tuple[float, tuple
     the rows show the last one that was tried.
     """
     late = replace(rules, early_overhead=0.0)
-    half = simulated(late, engine, HALF)
+    half = simulate(late, engine, HALF)
     for share in CANDIDATES:
         early = replace(rules, early_overhead=share)
-        new_half = simulated(early, engine, HALF)
+        new_half = simulate(early, engine, HALF)
         if cheap := new_half.thread_ms <= MOST_COST * half.thread_ms:
             break
-    low, new_low = simulated(late, engine, LOW), simulated(early, engine, LOW)
+    low, new_low = simulate(late, engine, LOW), simulate(early, engine, LOW)
     fresher = new_low.p50_ms < LEAST_GAIN * low.p50_ms and new_low.p99_ms <= low.p99_ms
     return share if cheap and fresher else 0.0, (low, new_low, half, new_half)
 
 
-def simulated(rules: BatchRules, engine: EngineModel, load: float) -> FreshnessRow:
+def simulate(rules: BatchRules, engine: EngineModel, load: float) -> FreshnessRow:
     """Windows that come at random, at this share of the capacity."""
     per_s = load * engine.capacity_tokens_per_s(rules.max_batch_tokens) / (sum(_LENGTHS_TOKENS) / 2)
     measured_s = max(_LEAST_WINDOWS / per_s, min(_LONGEST_S, max(_SHORTEST_S, _WINDOWS / per_s)))

@@ -38,7 +38,7 @@ class FetchedModel:
     revision: str | None = None
 
 
-def fetched(source: str, revision: str | None) -> FetchedModel:
+def fetch(source: str, revision: str | None) -> FetchedModel:
     """The folder `source`, or for a hub id the hub's copy of it. Blocks for a download. Raises ModelError."""
     if Path(source).exists() or not _HUB_ID.fullmatch(source):
         return FetchedModel(Path(source))

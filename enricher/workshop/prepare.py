@@ -50,9 +50,9 @@ from enricher.workshop.calibrating import (
 from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.workshop.gating import check_variant, reasons_of
-from enricher.workshop.hub import fetched
+from enricher.workshop.hub import fetch
 from enricher.workshop.manifest import Manifest, entries_of, write_manifest
-from enricher.workshop.prepared_folder import copied, replacing
+from enricher.workshop.prepared_folder import copy_files, replacing
 from enricher.workshop.tables import verdicts_table
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def model_prepare(  # noqa: PLR0913  the options of the command
     `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
     """
     console, device_id = remark_console(), parse_device(device).index
-    found = fetched(source, revision)
+    found = fetch(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
     gold_set = gold_for(original.head, gold)
     request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
@@ -123,7 +123,7 @@ def model_prepare(  # noqa: PLR0913  the options of the command
     texts = _texts(original, request, console)
     windows = [] if texts is None else windows_of(original, texts, seed=seed or 0)
     with replacing(out.absolute()) as folder:
-        copied(original, folder, lambda path: console.print(f"copying {path.name}"))
+        copy_files(original, folder, lambda path: console.print(f"copying {path.name}"))
         checkpoint = open_model(folder)
         if texts is not None:
             make_recipe(checkpoint, texts, windows, seed=seed or 0, scratch=folder.parent)

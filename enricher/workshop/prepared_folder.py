@@ -30,7 +30,7 @@ def files_of(checkpoint: Checkpoint) -> list[Path]:
     return [*checkpoint.files, *tokenizer, *besides]
 
 
-def copied(checkpoint: Checkpoint, folder: Path, copying: Callable[[Path], None]) -> None:
+def copy_files(checkpoint: Checkpoint, folder: Path, copying: Callable[[Path], None]) -> None:
     """Copy those files, with links resolved; calls `copying` before each. Raises ModelError if the disk is full.
 
     Nobody may read a copy who may not read the original.

@@ -12,7 +12,7 @@ it returns sooner, and fills sooner under low load."""
 LEAST_EDGE_TOKENS = 16
 
 
-def recommended(measurements: Sequence[TuningRow], window_tokens: int) -> TuningRow:
+def recommend(measurements: Sequence[TuningRow], window_tokens: int) -> TuningRow:
     """The smallest batch, then the lowest concurrency, that is nearly the fastest on windows of the model's length."""
     usual = min((each.length_tokens for each in measurements), key=lambda length: abs(length - window_tokens))
     mine = [each for each in measurements if each.length_tokens == usual]

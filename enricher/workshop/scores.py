@@ -16,7 +16,7 @@ from enricher.workshop.gate.gold import read_gold
 from enricher.workshop.gate.gold_classes import read_classes
 from enricher.workshop.gate.kinds import YARDSTICKS
 from enricher.workshop.gate.measure import length_buckets
-from enricher.workshop.gate.runs import tokenized
+from enricher.workshop.gate.runs import tokenize_texts
 from enricher.workshop.gate.scoring import CountArray, count_by_text, labels_of
 from enricher.workshop.gate.shares import Score, score
 
@@ -113,7 +113,7 @@ def require_labels(heads: Sequence[HeadSpec]) -> None:
 def evaluate(model: PreparedModel, gold: GoldSet, progress: Progress) -> Evaluation:
     """Run all texts and count. Blocks. Raises ModelError, FatalError."""
     checkpoint, kind = model.checkpoint, model.checkpoint.head.kind
-    texts = tokenized(checkpoint, ArticleTokenizer(checkpoint), gold.texts)
+    texts = tokenize_texts(checkpoint, ArticleTokenizer(checkpoint), gold.texts)
     run = YARDSTICKS[kind].runner(model, progress).run(texts, COMPOSITIONS[USUAL][1], model.variant.name)
     counted = _MEASURES[kind].count(checkpoint.head, gold.texts, run)
     return Evaluation(

@@ -27,7 +27,7 @@ class Target:
     precision: Precision
     window_tokens: int | None
 
-    def prepared(self, device: str, settings: Settings) -> PreparedModel:
+    def prepare(self, device: str, settings: Settings) -> PreparedModel:
         """Its graph. Raises ModelError."""
         return prepare_pass(
             self.checkpoints,

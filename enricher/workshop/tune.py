@@ -33,7 +33,7 @@ from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.kept import keep, remove_kept
 from enricher.workshop.pages.tuning import COLUMNS, cells_of, tuning_page
-from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended, why_not_fastest
+from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
 from enricher.workshop.targets import Target, targets
@@ -105,7 +105,7 @@ class _Asked:
 
 def _measure(target: Target, settings: Settings, device: str, asked: _Asked) -> Tuning:
     load = _load_average()
-    model = target.prepared(device, settings)
+    model = target.prepare(device, settings)
     tokenizer = ArticleTokenizer(model.checkpoint)
     window_tokens = _window_tokens(model, tokenizer, target.window_tokens)
     cells = _cells(model.device, window_tokens, asked.concurrency, asked.batch_tokens)
@@ -172,7 +172,7 @@ def _text_ids(tokenizer: ArticleTokenizer) -> Int32Array:
 
 
 def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[TuningRow], load: float | None) -> Tuning:
-    best = recommended(measurements, window_tokens)
+    best = recommend(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.concurrency)
     edges = bucket_edges(window_tokens, overhead)
     rules = BatchRules(edges, best.batch_tokens, load_settings(tell_files=False).batching.max_wait_ms / 1000, overhead)
@@ -213,7 +213,7 @@ def _print(tuning: Tuning) -> None:
     console.print(table)
     for name, value in tuning.settings.items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)
-    best = recommended(tuning.rows, tuning.window_tokens)
+    best = recommend(tuning.rows, tuning.window_tokens)
     for sentence in (why_not_fastest(tuning.rows, best), tuning.early_batches):
         if sentence:
             remark_console().print(sentence)

@@ -9,7 +9,7 @@ import pytest
 
 from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
 from enricher.worker.rules.batch_rules import BatchRules
-from enricher.workshop.freshness import CANDIDATES, HALF, LOW, MOST_COST, early_overhead, simulated
+from enricher.workshop.freshness import CANDIDATES, HALF, LOW, MOST_COST, early_overhead, simulate
 from enricher.workshop.simulator import EngineModel
 
 CPU = EngineModel(2, thread_tokens_per_s=1_000, run_overhead_tokens=20)
@@ -38,7 +38,7 @@ def test_early_batches_do_not_pay_where_one_window_takes_as_long_as_a_full_batch
 
 def test_a_lone_window_takes_the_timer_and_its_run() -> None:
     """Nearly without load: max_wait and 20 ms for the run and 8 to 48 for the tokens, or only these."""
-    late, early = (simulated(replace(RULES, early_overhead=share), CPU, 0.005) for share in (0.0, 0.4))
+    late, early = (simulate(replace(RULES, early_overhead=share), CPU, 0.005) for share in (0.0, 0.4))
     assert late.p50_ms == pytest.approx(early.p50_ms + 50, abs=3)
     assert 28 <= early.p50_ms <= early.p99_ms <= 100
     assert 28 <= early.thread_ms <= 68

@@ -18,7 +18,7 @@ from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
 from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run.model import prepare
-from enricher.workshop.hub import ALLOWED, fetched
+from enricher.workshop.hub import ALLOWED, fetch
 from enricher.workshop.manifest import Manifest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -179,7 +179,7 @@ def test_offline_without_a_copy_the_error_says_what_to_do(tmp_path: Path, monkey
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"cannot be fetched from the hub: .*hf download someone/model"):
-        fetched("someone/model", None)
+        fetch("someone/model", None)
 
 
 def test_a_folder_wins_over_a_hub_id_and_a_path_is_never_looked_up(
@@ -188,9 +188,9 @@ def test_a_folder_wins_over_a_hub_id_and_a_path_is_never_looked_up(
     """A mistyped path must not become a request to another repository."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "someone" / "model").mkdir(parents=True)
-    assert Path("someone/model") == fetched("someone/model", None).folder
+    assert Path("someone/model") == fetch("someone/model", None).folder
     for path in ("/models/none", "./someone/none", "models/of/mine", "none"):
-        assert Path(path) == fetched(path, None).folder
+        assert Path(path) == fetch(path, None).folder
 
 
 def test_only_weights_without_code_and_plain_files_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_only_weights_without_code_and_plain_files_are_asked_for(monkeypatch: py
         return f"/cache/{COMMIT}"
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    assert COMMIT == fetched("someone/model", "main").revision
+    assert COMMIT == fetch("someone/model", "main").revision
     assert ("someone/model", "main", list(ALLOWED)) == (asked["name"], asked["revision"], asked["allow_patterns"])
     dangerous = ("pytorch_model.bin", "modeling_x.py", "model.pkl", "model.pt", "tf_model.h5", "onnx/model.onnx")
     assert [] == [name for name in dangerous if any(Path(name).match(pattern) for pattern in ALLOWED)]

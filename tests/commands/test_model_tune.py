@@ -18,7 +18,7 @@ from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
 from enricher.workshop import tune
 from enricher.workshop.freshness import CANDIDATES
-from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommended, why_not_fastest
+from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.sweep import Cell, Sweep, batch_of
 from tools.only_task import load_model
 
@@ -55,13 +55,13 @@ def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
         measured(2, 128, 1024, 10_000),
         measured(2, 32, 256, 20_000),
     ]
-    assert sweep[2] == recommended(sweep, 128)
+    assert sweep[2] == recommend(sweep, 128)
 
 
 def test_fewer_threads_are_taken_where_more_add_nothing() -> None:
     """Each thread holds memory."""
     two, one = measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)
-    assert one == recommended([two, one], 128)
+    assert one == recommend([two, one], 128)
 
 
 @pytest.mark.parametrize("overhead", [0, 12, 80])

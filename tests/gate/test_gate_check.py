@@ -18,7 +18,7 @@ from enricher.workshop.gate.batches import COMPOSITIONS
 from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.kinds import Measured
 from enricher.workshop.gate.measure import compare
-from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenized
+from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenize_texts
 from enricher.workshop.gate.verdict import GateVerdict, judge
 from enricher.workshop.kept import keep
 
@@ -89,7 +89,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
     gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun], twin: GateReport
 ) -> None:
     """A NaN where the label did not need it today is a wrong label tomorrow."""
-    tokens = tokenized(embedded, ArticleTokenizer(embedded), gate.gold.texts)
+    tokens = tokenize_texts(embedded, ArticleTokenizer(embedded), gate.gold.texts)
     runner = VariantRunner(prepare_variant(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
     replace_session(runner, NotFinite)
     run = runner.run(tokens, COMPOSITIONS[1][1], "")

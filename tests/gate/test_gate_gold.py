@@ -11,8 +11,8 @@ import pytest
 from enricher.errors import FatalError
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.filling import by_length
-from enricher.workshop.gate.batches import COMPOSITIONS, mixed
-from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, joined, read_gold
+from enricher.workshop.gate.batches import COMPOSITIONS, mix_lengths
+from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, join_texts, read_gold
 from enricher.workshop.gate.scoring import EntitySpan, labels_of
 
 
@@ -75,7 +75,7 @@ def test_a_gold_set_without_entities_measures_nothing(tmp_path: Path) -> None:
 
 def test_joined_documents_hold_the_same_entities_at_the_same_words(gold: GoldSet) -> None:
     """Nothing is lost, and every span still covers its text."""
-    documents = joined(gold.texts)
+    documents = join_texts(gold.texts)
     before = [text.text[each.start : each.end] for text in gold.texts for each in text.entities]
     after = [text.text[each.start : each.end] for text in documents for each in text.entities]
     assert before == after
@@ -86,7 +86,7 @@ def test_joined_documents_hold_the_same_entities_at_the_same_words(gold: GoldSet
 def test_one_short_text_is_a_document_too() -> None:
     """What is left at the end is not dropped."""
     text = GoldText("In Rome", (EntitySpan("body", 3, 7, "LOC"),))
-    assert (text,) == joined([text])
+    assert (text,) == join_texts([text])
 
 
 @pytest.mark.parametrize("name", [name for name, _ in COMPOSITIONS])
@@ -98,7 +98,7 @@ def test_every_composition_runs_each_window_once(name: str) -> None:
 
 def test_batches_stay_within_their_tokens_and_mixed_ones_are_always_the_same() -> None:
     """Padding included; a window that is too long by itself goes alone."""
-    for batch in [*by_length(WINDOWS, 200), *mixed(WINDOWS, 200)]:
+    for batch in [*by_length(WINDOWS, 200), *mix_lengths(WINDOWS, 200)]:
         assert len(batch) == 1 or len(batch) * max(each.length_tokens for each in batch) <= 200
-    assert mixed(WINDOWS, 200) == mixed(WINDOWS, 200)
+    assert mix_lengths(WINDOWS, 200) == mix_lengths(WINDOWS, 200)
     assert [7, 8, 15, 31] == [each.length_tokens for each in by_length(WINDOWS, 200)[0]]

@@ -88,8 +88,8 @@ def test_rare_classes_are_left_out_of_the_mean() -> None:
     """One text of them would be more than the limit; the report names them, and agreement still counts them."""
     rare = [0] * 500 + [1] * 480 + [2] * 5
     truth = np.eye(3, dtype=np.bool_)[rare]
-    assert [0, 1] == ClassScale(SINGLE, 0.3).counted(truth)
-    assert [0, 1, 2] == ClassScale(SINGLE, 10.0).counted(truth)
+    assert [0, 1] == ClassScale(SINGLE, 0.3).judged_classes(truth)
+    assert [0, 1, 2] == ClassScale(SINGLE, 10.0).judged_classes(truth)
     assert judged(answers(rare), answers([*rare[:-1], 0])).passed
     assert not judged(answers(rare), answers([0] * len(rare))).passed
 

@@ -15,8 +15,8 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Part, Partition, RawRecord, Ticket
 from enricher.worker.settings import Settings
-from enricher.workshop.gate.gold import joined
-from enricher.workshop.gate.runs import tokenized
+from enricher.workshop.gate.gold import join_texts
+from enricher.workshop.gate.runs import tokenize_texts
 from tools.only_task import load_model
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def tokenized_for(folder: Path, gold: GoldSet) -> TokenizedTexts:
     """The gold set as long documents, as the gate runs them through the model in `folder`."""
     checkpoint = open_model(folder)
     tokenizer = ArticleTokenizer(checkpoint)
-    return tokenized(checkpoint, tokenizer, joined(gold.texts))
+    return tokenize_texts(checkpoint, tokenizer, join_texts(gold.texts))
 
 
 def windows_of(cutter: WindowCutter, texts: TokenizedTexts) -> list[tuple[list[int], int, int]]:

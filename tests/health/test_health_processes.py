@@ -16,7 +16,7 @@ from loop.world import LONG, SHORT, World
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from enricher.worker.health.children import ask, ask_all, merged
+from enricher.worker.health.children import ask, ask_all, merge
 from enricher.worker.health.page import PARENT_PAGE
 from enricher.worker.health.processes import ProcessesHealth
 from enricher.worker.health.routes import ProbeResult, Reply, Request, routes
@@ -103,7 +103,7 @@ def family() -> Iterator[tuple[Parent, int]]:
 
 def test_every_sample_gets_the_number_of_its_process() -> None:
     """Each family appears once with the samples of all processes, as the client library's parser reads it."""
-    body, content_type = merged({"0": FIRST, "1": SECOND}, "")
+    body, content_type = merge({"0": FIRST, "1": SECOND}, "")
     assert content_type.startswith("text/plain")
     families = {family.name: family for family in plain(body.decode())}
     assert {"articles", "wait_seconds", "age_seconds"} == families.keys()
@@ -119,7 +119,7 @@ def test_every_sample_gets_the_number_of_its_process() -> None:
 
 def test_all_of_it_can_be_had_as_openmetrics() -> None:
     """If the scraper asks for OpenMetrics, it gets it; that parser is stricter."""
-    body, content_type = merged({"0": FIRST, "1": SECOND}, "application/openmetrics-text; version=1.0.0")
+    body, content_type = merge({"0": FIRST, "1": SECOND}, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     families = openmetrics.text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
     assert {"articles", "wait_seconds", "age_seconds"} == {family.name for family in families}
@@ -127,7 +127,7 @@ def test_all_of_it_can_be_had_as_openmetrics() -> None:
 
 def test_without_processes_the_exposition_is_empty_and_valid() -> None:
     """An early scrape is no error."""
-    assert b"" == merged({}, "")[0]
+    assert b"" == merge({}, "")[0]
 
 
 def test_who_does_not_answer_is_left_out() -> None:

@@ -216,7 +216,7 @@ def test_the_settings_say_how_every_process_waits(
     openings: list[Callable[[Settings], object]] = [
         load_tasks,
         Share(0, 2).of,
-        lambda given: targets(None, None, "fp32", given)[0].prepared("cuda", given),
+        lambda given: targets(None, None, "fp32", given)[0].prepare("cuda", given),
     ]
     for wait, flags in (("spin", {}), ("block", {0: 4})):
         given = settings.model_copy(update={"model": asked.model_copy(update={"gpu_wait": wait})})

@@ -181,7 +181,7 @@ def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
     turns, inside, go, log = Turns(), threading.Barrier(3), threading.Event(), list[str]()
 
     def beside() -> None:
-        with turns.shared():
+        with turns.share():
             inside.wait(PATIENCE_S)
             go.wait(PATIENCE_S)
             log.append("beside")
@@ -198,7 +198,7 @@ def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
         for each in done:
             each.result(PATIENCE_S)
     assert log == ["beside", "beside", "alone"]
-    for open_again in (turns.shared, turns.alone):
+    for open_again in (turns.share, turns.alone):
         with open_again():
             """Nothing is left that this would wait for."""
 

@@ -26,7 +26,7 @@ from enricher.worker.inference.graph.recipe import (
     recipe_path,
     write_recipe,
 )
-from enricher.workshop.quantisation.calibrate import calibrate, divided
+from enricher.workshop.quantisation.calibrate import calibrate, divide
 from enricher.workshop.quantisation.choosing import Choice, choose
 from enricher.workshop.quantisation.keeping import keep_fewest
 from enricher.workshop.quantisation.observing import BATCH_BYTES, Observed, batches_of, build_float32, quantisable
@@ -198,15 +198,15 @@ def test_windows_are_judged_by_other_articles(window: MakeWindow) -> None:
     articles = [[window([2] * 9) for _ in range(size)] for size in (5, 3, 4, 40, 2, 6, 3)]
     windows = [replace(each, part=article[0].part) for article in articles for each in article]
     for seed in range(5):
-        observed, held_out = divided(windows, seed)
+        observed, held_out = divide(windows, seed)
         assert {id(each.ticket) for each in observed}.isdisjoint(id(each.ticket) for each in held_out)
         assert len(windows) == len(observed) + len(held_out)
         assert 0 < len(held_out) <= 21
-    assert [id(each) for each in divided(windows, 4)[0]] == [id(each) for each in observed]
+    assert [id(each) for each in divide(windows, 4)[0]] == [id(each) for each in observed]
     two = [each for each in windows if each.ticket in (windows[0].ticket, windows[5].ticket)]
-    assert [5, 3] == [len(part) for part in divided(two, 0)]
+    assert [5, 3] == [len(part) for part in divide(two, 0)]
     with pytest.raises(ModelError, match="5 windows of 1 articles"):
-        divided(windows[:5], 0)
+        divide(windows[:5], 0)
 
 
 def test_a_recipe_counts_what_was_used(window: MakeWindow) -> None:

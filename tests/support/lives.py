@@ -15,7 +15,7 @@ from kafka.harness import as_sent, publish, short_articles
 
 from enricher.operate.verify import verify
 from enricher.worker.build.kafka import kafka_config
-from enricher.worker.commands.progress import repeated
+from enricher.worker.commands.progress import repeating
 from enricher.worker.settings import Settings
 from support.crews import forked
 from support.patience import PATIENCE_S
@@ -113,7 +113,7 @@ class Field:
 
     def load(self) -> AbstractContextManager[None]:
         """Publish continuously."""
-        return repeated(partial(self.publish, 8), 0.3)
+        return repeating(partial(self.publish, 8), 0.3)
 
 
 def let_go(field: Field, held: Hold) -> None:

@@ -25,7 +25,7 @@ from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
-from enricher.worker.commands.signals import interrupted, stopped_by_signals
+from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.partition_reader import Ranges
 from enricher.worker.kafka.shared.precheck import check_start
@@ -88,7 +88,7 @@ def replay(  # noqa: PLR0913  one for each option
     live = load_and_log_settings()
     settings = _replaying(live, input_topic, group, into, dead_letters or f"{into}.dead-letters", rate, force=force)
     config = replace(kafka_config(settings), replay=name_of(*bounds))
-    with stopped_by_signals(interrupted) as signals:
+    with stopped_by_signals(interrupt_code) as signals:
         check_start(config)
         pinned = _pin(config, bounds, live.worker.recovery_timeout_s, append=append)
         log.info("replaying %s of '%s' into '%s'", config.replay, config.input_topic, into)
@@ -97,7 +97,7 @@ def replay(  # noqa: PLR0913  one for each option
             work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
         if left := _answer_to(lambda: _count_left(config), live.worker.recovery_timeout_s):
             log.info("stopped: %d offsets of the range are left; start it again to go on", left)
-            raise typer.Exit(interrupted(signals.received or 0))
+            raise typer.Exit(interrupt_code(signals.received or 0))
     log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
 
 

@@ -12,7 +12,7 @@ from enricher.errors import BrokerError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.lag import age_text
 from enricher.operate.replay.pinning import read_pinned
-from enricher.worker.commands.progress import repeated
+from enricher.worker.commands.progress import repeating
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.stats.counters import Counters
 
@@ -39,7 +39,7 @@ def left_lines(config: KafkaConfig, counters: Counters, every_s: float) -> Itera
                 left = "unknown" if left_s is None else f"about {age_text(left_s)}"
                 log.info("%d published here; at most %d records left, %s", counters.published, pinned.left, left)
 
-        with repeated(report, every_s):
+        with repeating(report, every_s):
             yield
 
 

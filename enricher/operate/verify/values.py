@@ -33,7 +33,8 @@ def document_of(value: bytes, content_type: bytes | None) -> Document | None:
     """
     try:
         if content_type == b"application/json":
-            return _object(orjson.loads(value[_PREFIX_BYTES:] if value[:1] == b"\0" else value))
+            document = orjson.loads(value[_PREFIX_BYTES:] if value[:1] == b"\0" else value)
+            return document if isinstance(document, dict) else None
         if len(value) < _PREFIX_BYTES or value[:1] != b"\0":
             return None
         payload = value[_PREFIX_BYTES:]
@@ -43,10 +44,6 @@ def document_of(value: bytes, content_type: bytes | None) -> Document | None:
         return _as_json(_protobuf(payload[1:])) if payload[:1] == b"\0" else None
     except ValueError:
         return None
-
-
-def _object(document: Any) -> Document | None:  # noqa: ANN401  any JSON
-    return document if isinstance(document, dict) else None
 
 
 def _as_json(record: Document) -> Document:

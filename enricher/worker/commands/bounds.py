@@ -44,7 +44,7 @@ class Bound:
         content = path.read_bytes()
         return cls(option, f"file:{hashlib.sha256(content).hexdigest()[:16]}", _offsets(option, path, content))
 
-    def resolved(self, topic: str, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Offsets:
+    def resolve(self, topic: str, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Offsets:
         """The offset of each partition; partitions that a file does not name are missing.
 
         Raises SettingsError for offsets of a file that the topic does not have, and what `at_time` raises.
@@ -81,7 +81,7 @@ def ranges_between(topic: str, start: Bound, end: Bound, firsts: Offsets, ends: 
 
     Raises SettingsError for a range that is empty, reversed, or no longer or not yet in the topic.
     """
-    lows, highs = (bound.resolved(topic, firsts, ends, at_time) for bound in (start, end))
+    lows, highs = (bound.resolve(topic, firsts, ends, at_time) for bound in (start, end))
     ranges = {number: _range(number, lows[number], highs[number]) for number in ends if number in lows.keys() & highs}
     if all(low == high for low, high in ranges.values()):
         raise SettingsError(f"the range {name_of(start, end)} of '{topic}' is empty: no record lies in it")

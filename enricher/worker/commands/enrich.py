@@ -19,8 +19,8 @@ from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.build.archives import archive_output, archive_sink, article_source, check_archive
 from enricher.worker.build.building import file_worker
 from enricher.worker.build.tasks import Tasks, load_tasks
-from enricher.worker.commands.progress import describe, progress_lines, repeated
-from enricher.worker.commands.signals import interrupted, stopped_by_signals
+from enricher.worker.commands.progress import describe, progress_lines, repeating
+from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
@@ -92,7 +92,7 @@ def _run(
 ) -> Counters:
     """Enrich the file. The outputs are opened before the model is loaded, which takes longer."""
     guarding = Watchdog(timer=context.find_object(ProcessTimer))
-    with stopped_by_signals(interrupted) as signals, ExitStack() as files, guarding as watchdog:
+    with stopped_by_signals(interrupt_code) as signals, ExitStack() as files, guarding as watchdog:
         if output and archive:
             open_ends = partial(_archive, settings, file, output)
         else:
@@ -108,7 +108,7 @@ def _run(
         with _progress(worker, ends.source):
             worker.run()
         if signals.received and not ends.source.caught_up():
-            raise typer.Exit(interrupted(signals.received))
+            raise typer.Exit(interrupt_code(signals.received))
         ends.finish()
     return worker.counters
 
@@ -191,5 +191,5 @@ def _bar(console: Console, worker: Worker, source: LineSource) -> Iterator[None]
             text = f"{counters.published} articles, {counters.windows} windows, {counters.dead_letters.total()} dead letters"
             progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
 
-        with repeated(refresh, every_s=0.2):
+        with repeating(refresh, every_s=0.2):
             yield

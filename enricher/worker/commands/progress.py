@@ -39,12 +39,12 @@ def progress_lines(counters: Counters, every_s: float) -> Iterator[None]:
         )
         before, before_s = now, now_s
 
-    with repeated(report, every_s):
+    with repeating(report, every_s):
         yield
 
 
 @contextmanager
-def repeated(report: Callable[[], object], every_s: float) -> Iterator[None]:
+def repeating(report: Callable[[], object], every_s: float) -> Iterator[None]:
     """Call `report` every `every_s` seconds on another thread while the body runs."""
     over = threading.Event()
 

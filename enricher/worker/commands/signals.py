@@ -11,7 +11,7 @@ from types import FrameType
 log = logging.getLogger("enricher.worker.commands.run")
 
 
-def interrupted(number: int) -> int:
+def interrupt_code(number: int) -> int:
     """The exit code if a signal ends a command before its work is done; the convention of shells."""
     return 128 + number
 

@@ -42,7 +42,7 @@ def ask_all(ports: Mapping[int, int], path: str, accept: str = "*/*") -> Mapping
     return {number: body for number, body in zip(ports, answers, strict=True) if body is not None}
 
 
-def merged(expositions: Mapping[str, str], accept: str) -> tuple[bytes, str]:
+def merge(expositions: Mapping[str, str], accept: str) -> tuple[bytes, str]:
     """Merge expositions (process -> plain text) into one, in the format that `accept` asks for."""
     return encode_families(_families(expositions), accept)
 

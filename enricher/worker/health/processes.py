@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.health.children import ask, ask_all, merged
+from enricher.worker.health.children import ask, ask_all, merge
 from enricher.worker.health.owners import Holding, Ownerless, Owners
 from enricher.worker.health.page import PROCESS_PAGE
 from enricher.worker.health.routes import ProbeResult, Reply, Route, html, line
@@ -87,7 +87,7 @@ class ProcessesHealth:
         found = self._without_owner()
         if found.partitions:
             texts[NO_PROCESS] = exposition_of(OLDEST_AGE, found.oldest_age_s)
-        return merged(texts, accept)
+        return merge(texts, accept)
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """The state of each process, and its own status."""

@@ -13,7 +13,7 @@ from enricher.worker.contracts import SchemaType, is_schema_type
 from enricher.worker.registry.config import RegistryConfig
 from enricher.worker.registry.errors import RegistryError, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.http import Json, Requests
-from enricher.worker.registry.references import Found, Pointer, resolved
+from enricher.worker.registry.references import Found, Pointer, resolve
 
 Value = TypeVar("Value")
 _UNUSED_IDS = 2**30, 2**31
@@ -143,7 +143,7 @@ class RegistryClient:
     def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
         try:
             if not isinstance(answer, RegistryError):
-                return resolved(_parse_found(answer), self._references, max_bytes=self._max_schema_bytes)
+                return resolve(_parse_found(answer), self._references, max_bytes=self._max_schema_bytes)
             if reference.kind == "guid" and isinstance(answer, RegistryUnavailable) and answer.status == 404:
                 self._refuse_guid()
         except RegistryError as error:

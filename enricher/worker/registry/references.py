@@ -30,7 +30,7 @@ class Found(NamedTuple):
     pointers: tuple[Pointer, ...]
 
 
-def resolved(root: Found, fetch: Callable[[Pointer], Found], *, max_bytes: int) -> Schema:
+def resolve(root: Found, fetch: Callable[[Pointer], Found], *, max_bytes: int) -> Schema:
     """The schema with all its references; `fetch` gets one of them.
 
     Raises UnusableSchema for cycles, for two schemas of one name, for a reference that is not there, and beyond

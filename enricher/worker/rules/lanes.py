@@ -92,7 +92,7 @@ class LaneScheduler:
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows of any lanes; their waiting time counts from `arrived_s`."""
-        for lane, group in groupby(windows, key=_lane_of):
+        for lane, group in groupby(windows, key=lambda window: window.ticket.raw.partition.topic):
             self._queues[lane].add([*group])
 
     def next_due_s(self) -> float | None:
@@ -142,7 +142,3 @@ class _LanesOfPass:
     def tokens_of(self, batch: Batch) -> int:
         """The tokens that a batch takes of the budget."""
         return self._queues[0].tokens_of(batch)
-
-
-def _lane_of(window: Window) -> str:
-    return window.ticket.raw.partition.topic

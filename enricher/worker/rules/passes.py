@@ -45,7 +45,7 @@ class PassScheduler:
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows of any passes; their waiting time counts from `arrived_s`."""
-        for index, group in groupby(windows, key=_pass_of):
+        for index, group in groupby(windows, key=lambda window: window.part.pass_index):
             self._queues[index].add([*group])
 
     def next_due_s(self) -> float | None:
@@ -67,10 +67,6 @@ class PassScheduler:
         """Remove the windows of forgotten tickets."""
         for queue in self._queues:
             queue.drop_forgotten()
-
-
-def _pass_of(window: Window) -> int:
-    return window.part.pass_index
 
 
 def _oldest_s(queue: PassQueue) -> float:

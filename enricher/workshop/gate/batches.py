@@ -14,7 +14,7 @@ Batches = list[list[Window]]
 Batching = Callable[[Sequence[Window]], Batches]
 
 
-def mixed(windows: Sequence[Window], max_tokens: int) -> Batches:
+def mix_lengths(windows: Sequence[Window], max_tokens: int) -> Batches:
     """Short and long windows together, with much padding: the worst case of a worker. Always the same mix."""
     order = np.random.default_rng(0).permutation(len(windows))
     return in_order((windows[index] for index in order), max_tokens)
@@ -24,7 +24,7 @@ COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
     ("alone", lambda windows: [[window] for window in windows]),
     ("by length, 512 tokens", partial(by_length, max_tokens=512)),
     ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
-    ("mixed lengths, 2,048 tokens", partial(mixed, max_tokens=2048)),
+    ("mixed lengths, 2,048 tokens", partial(mix_lengths, max_tokens=2048)),
 )
 """The others are compared with the first."""
 USUAL = 1

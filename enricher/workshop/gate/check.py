@@ -20,9 +20,9 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
-from enricher.workshop.gate.gold import GoldSet, joined
+from enricher.workshop.gate.gold import GoldSet, join_texts
 from enricher.workshop.gate.kinds import YARDSTICKS, Measured, Pair
-from enricher.workshop.gate.runs import Progress, tokenized
+from enricher.workshop.gate.runs import Progress, tokenize_texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class Gate:
 
         Padded on a GPU too, where fp32 serves packed: a mistake in the packed layout would be in both otherwise.
         """
-        return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
+        return self.measure(checkpoint, PaddedFloat32(runtime=device), device)
 
     def check(
         self,
@@ -60,7 +60,7 @@ class Gate:
     ) -> GateReport:
         """Measure and judge `variant`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
         first = reference or self.reference(checkpoint, device)
-        reduced = self.measured(checkpoint, variant, device)
+        reduced = self.measure(checkpoint, variant, device)
         pair = Pair(checkpoint.head, self.gold, self.limit_points, first, reduced)
         found = YARDSTICKS[checkpoint.head.kind].findings(pair)
         return GateReport(
@@ -74,12 +74,12 @@ class Gate:
             vectors=found.vectors,
         )
 
-    def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured[Any]:
+    def measure(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured[Any]:
         """All runs of one variant. Raises ModelError, FatalError."""
         model = prepare_variant(checkpoint, variant, device, cache_dir=self.cache_dir, device_id=self.device_id)
         tokenizer = ArticleTokenizer(checkpoint)
-        sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
-        documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
+        sentences = tokenize_texts(checkpoint, tokenizer, self.gold.texts)
+        documents = tokenize_texts(checkpoint, tokenizer, join_texts(self.gold.texts))
         runner = YARDSTICKS[checkpoint.head.kind].runner(model, self.progress)
         runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)
         return Measured(model, runs, runner.run(documents, COMPOSITIONS[USUAL][1], f"{variant.name}, documents"))

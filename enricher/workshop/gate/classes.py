@@ -53,7 +53,7 @@ class ClassScale:
             return None
         return np.array([[label in (each.classes or ()) for label in self.head.labels] for each in gold], np.bool_)
 
-    def counted(self, truth: Chosen) -> list[int]:
+    def judged_classes(self, truth: Chosen) -> list[int]:
         """The classes whose mean is the macro-F1: as many as possible, without those that are too rare for the limit.
 
         One text more or less changes the F1 of a class of n texts by at most 1/n, and the mean over k classes by 1/(kn).
@@ -80,7 +80,7 @@ def compare_classes(
         [class_counts(each[:, index], truth[:, index]) for index in range(truth.shape[1])] for each in (first, second)
     ]
     sums: list[CountArray] = [np.sum(each, axis=0) for each in counts]
-    counted = scale.counted(truth)
+    counted = scale.judged_classes(truth)
     changed = int((first != second).any(axis=1).sum())
     present = [index for index in range(truth.shape[1]) if truth[:, index].any()]
     labels = scale.head.labels

@@ -91,7 +91,7 @@ def unusable(path: Path, number: int, error: ValidationError) -> FatalError:
     return FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}")
 
 
-def joined(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
+def join_texts(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
     """Adjacent texts, joined by spaces, as documents of each length of DOCUMENT_CHARS in turn."""
     documents: list[GoldText] = []
     waiting: list[GoldText] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
-from enricher.workshop.gate.gold import DEFAULT_GOLD, joined, read_gold
+from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_gold
 from enricher.workshop.gate.gold_classes import read_classes, read_texts
 from enricher.workshop.gate.measure import compare, composition
 from enricher.workshop.gate.rows import RowsRun, RowsRunner
@@ -97,7 +97,7 @@ def _entities(pair: Pair[VariantRun]) -> Findings:
     texts, reference, reduced = pair.gold.texts, pair.reference, pair.reduced
     comparisons = (
         compare("sentences", texts, reference.runs[USUAL], reduced.runs[USUAL]),
-        compare("documents", joined(texts), reference.documents, reduced.documents),
+        compare("documents", join_texts(texts), reference.documents, reduced.documents),
     )
     compositions = tuple(
         composition(name, variant, texts, first, run) for name, variant, first, run in pair.compositions()
@@ -115,7 +115,7 @@ def _classes(pair: Pair[RowsRun]) -> Findings:
         multi_label=pair.head.multi_label,
         comparisons=(
             compare_classes("texts", scale, texts, usual, reduced.runs[USUAL]),
-            compare_classes("documents", scale, joined(texts), reference.documents, reduced.documents),
+            compare_classes("documents", scale, join_texts(texts), reference.documents, reduced.documents),
         ),
         compositions=tuple(
             compose_classes(name, variant, scale, texts, usual, (first, run))

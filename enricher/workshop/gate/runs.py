@@ -82,7 +82,7 @@ class VariantRun:
         return sum(int((~np.isfinite(values)).sum()) for values in (self.logits, self.scores))
 
 
-def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequence[GoldText]) -> TokenizedTexts:
+def tokenize_texts(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequence[GoldText]) -> TokenizedTexts:
     """Tokenise `texts`, with the windows that a worker serves unless its settings say otherwise.
 
     Raises FatalError for texts that the tokenizer refuses, SettingsError for windows that a worker would refuse.

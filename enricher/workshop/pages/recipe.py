@@ -33,7 +33,9 @@ def recipe_sections(recipe: Recipe) -> Iterator[str]:
     )
     columns = ["value", "products that take it", "range", "clipped to", "gains, exponent"]
     yield section(
-        "Quantised values", "The gate's figures above judge them all together.", table(columns, _values(recipe))
+        "Quantised values",
+        "The gate's figures above judge them all together.",
+        table(columns, [_row(each) for each in recipe.inputs]),
     )
 
 
@@ -52,10 +54,6 @@ def _calibration(recipe: Recipe) -> list[tuple[str, str]]:
             f"{measured.divergence:.3g} nats, mean Kullback-Leibler divergence of the labels' probabilities",
         ),
     ]
-
-
-def _values(recipe: Recipe) -> list[list[str]]:
-    return [_row(each) for each in recipe.inputs]
 
 
 def _row(each: QuantisedInput) -> list[str]:

@@ -51,7 +51,7 @@ def calibrate(
     written into a folder in `scratch`, by default the system's, and removed. If the recipe misses `target`, its
     `measured.missed` says so. Raises ModelError if there are too few windows, or the model cannot be run or written here.
     """
-    observed, held_out = divided(windows, seed)
+    observed, held_out = divide(windows, seed)
     require_ner(checkpoint)  # ranges are compared by labels
     used = [*observed, *held_out]
     try:
@@ -84,7 +84,7 @@ def calibrate(
         raise ModelError(message) from error
 
 
-def divided(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
+def divide(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
     """Windows for ranges, and others to judge them, at most a third, of other articles. The order follows from the seed.
 
     Raises ModelError if there are too few windows or articles.

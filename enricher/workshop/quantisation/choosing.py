@@ -54,16 +54,16 @@ def choose(observed: Observed, weights: Sequence[Float32Array]) -> Choice:
     exact = [rows @ weight for weight in weights]
     powers = [float((product.astype(np.float64) ** 2).sum()) or 1.0 for product in exact]
 
-    def tried(steps: npt.NDArray[np.int8], exponent: float, clip: float) -> Choice:
+    def try_out(steps: npt.NDArray[np.int8], exponent: float, clip: float) -> Choice:
         quantised = _candidate(observed, steps, exponent, clip)
         return Choice(quantised, _error(quantised, rows, weights, exact, powers))
 
     steps = {exponent: _steps(observed, weights, exponent) for exponent in EXPONENTS}
-    best = min((tried(each, exponent, 1.0) for exponent, each in steps.items()), key=lambda each: each.error)
+    best = min((try_out(each, exponent, 1.0) for exponent, each in steps.items()), key=lambda each: each.error)
     exponent = best.quantised.exponent
     lowest = _lowest_clip(observed, sample, steps[exponent])
     clips = sorted({max(clip, lowest) for clip in CLIPS} - {1.0}, reverse=True)
-    return min([best, *(tried(steps[exponent], exponent, clip) for clip in clips)], key=lambda each: each.error)
+    return min([best, *(try_out(steps[exponent], exponent, clip) for clip in clips)], key=lambda each: each.error)
 
 
 def _candidate(observed: Observed, steps: npt.NDArray[np.int8], exponent: float, clip: float) -> QuantisedInput:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from enricher.worker.build.observing import worker_facts
-from enricher.worker.commands.progress import repeated
+from enricher.worker.commands.progress import repeating
 from enricher.worker.health.liveness import Waits
 from enricher.worker.health.page import PARENT_PAGE
 from enricher.worker.health.processes import ProcessesHealth
@@ -37,7 +37,7 @@ def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterato
     `link`: the worker has a parent, which serves the port of the settings; the worker's own port is for the parent only.
     """
     health = WorkerHealth(worker_facts(settings))
-    with serve_health(routes(health), settings.health, link), repeated(health.sample, EVERY_S):
+    with serve_health(routes(health), settings.health, link), repeating(health.sample, EVERY_S):
         yield health
 
 
@@ -48,7 +48,7 @@ def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
     health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
     with (
         serve_health({**routes(health, PARENT_PAGE), **health.routes()}, settings.health),
-        repeated(health.look, EVERY_S),
+        repeating(health.look, EVERY_S),
     ):
         yield
 

@@ -93,7 +93,7 @@ class OnnxEngine:
         Raises ModelError if the device cannot run anything any more.
         """
         began_s = time.monotonic()
-        with self._turns.shared():
+        with self._turns.share():
             result = self._in_halves(batch)
         if result.failures:
             result = self._again(result)
@@ -127,7 +127,7 @@ class OnnxEngine:
 
         On CUDA that is a stream, and handles of cuBLAS and cuDNN. Never raises: if the device fails, the first batch fails.
         """
-        with self._turns.shared():
+        with self._turns.share():
             self._attempt(self._padding(SHORT_TOKENS))
 
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
@@ -162,7 +162,7 @@ class OnnxEngine:
 
     def _alone(self, failure: WindowFailure) -> BatchResult:
         """Run one window; if memory had run out, without other runs beside it, so that a failure is the window's own."""
-        with self._turns.alone() if ran_out(failure) else self._turns.shared():
+        with self._turns.alone() if ran_out(failure) else self._turns.share():
             return self._attempt(Batch((failure.window,)))
 
     def _attempt(self, batch: Batch) -> BatchResult:

@@ -91,7 +91,7 @@ class Turns:
         self._alone = 0
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def share(self) -> Iterator[None]:
         """Run beside others. Blocks while a thread has the device alone or waits for it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)

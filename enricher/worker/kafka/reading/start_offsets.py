@@ -322,5 +322,5 @@ def _starts(offsets: Mapping[Partition, int], *, uncommitted: bool = False) -> M
 
 
 def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
-    """Where the client begins. A paused partition waits at 0: without an offset, the client would look one up itself."""
+    """The client's first offset. A paused partition waits at 0: without one, the client would look it up itself."""
     return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

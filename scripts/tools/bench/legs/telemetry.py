@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from enricher.worker.build.observing import observe, worker_facts
-from enricher.worker.commands.progress import repeated
+from enricher.worker.commands.progress import repeating
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import Batch, DeadLetter, Ticket
@@ -91,7 +91,7 @@ def _whole_s(work: Work) -> float:
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
     seen = observe(settings, tasks_of(settings, bench.model), worker)
-    with exported_metrics(seen, INSTRUMENTS), repeated(lambda: exposition(seen, ""), _EVERY_S):
+    with exported_metrics(seen, INSTRUMENTS), repeating(lambda: exposition(seen, ""), _EVERY_S):
         yield
 
 
