@@ -87,7 +87,7 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
 
 
 def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Window]:
-    """The windows that a worker would cut, of so many articles, in random order, as have several times the tokens needed.
+    """The windows that a worker would cut, of articles in random order, until they have several times the tokens needed.
 
     Raises ModelError if these are too few to calibrate with.
     """
@@ -177,7 +177,7 @@ class _Digesting(io.RawIOBase):
         self._digest = digest
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the file is open for reading."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]

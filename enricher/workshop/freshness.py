@@ -50,7 +50,7 @@ def early_overhead(rules: BatchRules, engine: EngineModel) -> tuple[float, tuple
 
 
 def simulate(rules: BatchRules, engine: EngineModel, load: float) -> FreshnessRow:
-    """Windows that come at random, at this share of the capacity."""
+    """Simulate windows that come at random, at this share of the capacity."""
     per_s = load * engine.capacity_tokens_per_s(rules.max_batch_tokens) / (sum(_LENGTHS_TOKENS) / 2)
     measured_s = max(_LEAST_WINDOWS / per_s, min(_LONGEST_S, max(_SHORTEST_S, _WINDOWS / per_s)))
     scheduler = (ArrivalScheduler if engine.packs else LengthBucketScheduler)(rules)

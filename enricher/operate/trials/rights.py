@@ -43,7 +43,7 @@ def doctor_id(config: KafkaConfig) -> str:
 
 
 def read_newest(config: KafkaConfig, topic: str) -> Sample:
-    """READ on the topic: fetch the newest records of every partition. Raises BrokerError."""
+    """Try READ on the topic: fetch the newest records of every partition. Raises BrokerError."""
     records = without_key = 0
     for record in newest_records(config, topic, _NEWEST):
         records += 1
@@ -79,13 +79,13 @@ def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Group
 
 
 def try_transactional_id(config: KafkaConfig) -> None:
-    """WRITE on a transactional id with the worker's prefix. Raises BrokerError."""
+    """Try WRITE on a transactional id with the worker's prefix. Raises BrokerError."""
     with without_recovery(), _transactional(config, Complaint()):
         pass
 
 
 def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) -> None:
-    """READ on the group: send an offset in a transaction that is aborted. Raises BrokerError.
+    """Try READ on the group: send an offset in a transaction that is aborted. Raises BrokerError.
 
     `committed`: the group's offsets. One of them is sent, so even a commit would change nothing. Reading offsets needs only
     DESCRIBE; sending them needs READ, like joining. It is sent without membership: the broker then checks no generation,

@@ -81,7 +81,7 @@ def _model_of(tasks: Sequence[Document]) -> object:
 
 
 def _is_label(found: Document) -> bool:
-    """A class or an entity."""
+    """Whether a class or an entity has a label, and a probability for its score."""
     return bool(found["label"]) and 0 <= found["score"] <= 1
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _MAX_BYTES = 512 * 2**20
 """All articles of a comparison are in memory."""
 _KEPT = {"coverage", "language", "model", *(kind.listed_in for kind in KINDS.values() if kind.labelled)}
-"""Fields of a record; the others may be large."""
+"""The fields of a record that are kept; the others may be large."""
 _MAX_LINE_BYTES = 128 * 2**20
 
 

@@ -112,7 +112,7 @@ def divide(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Win
 
 
 def _shuffle(windows: Sequence[Window], draw: np.random.Generator) -> list[Window]:
-    """So that a part of them is of many articles."""
+    """Mix the windows, so that any part of them is of many articles."""
     return [windows[index] for index in draw.permutation(len(windows))]
 
 

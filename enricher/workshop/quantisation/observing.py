@@ -54,7 +54,7 @@ class Observed:
     """The sample, `float16 [tokens, width]` each."""
 
     def __post_init__(self) -> None:
-        """Nothing was seen yet."""
+        """Begin with an empty range and no sample."""
         self.low = np.zeros(self.width, np.float32)
         self.high = np.zeros(self.width, np.float32)
 
