@@ -32,7 +32,7 @@ class Pass:
     model: Model
     heads: tuple[Head, ...]
     settings: Settings
-    """Those of the worker, with the precision and the windows of this pass."""
+    """The worker's settings, with the precision and the windows of this pass."""
     why_not_shared: tuple[str, ...] = ()
     """The first tasks of the earlier passes, each with the reason why this one does not share their encoder."""
 
@@ -43,7 +43,7 @@ class Tasks:
 
     passes: tuple[Pass, ...]
     cards: tuple[TaskCard, ...]
-    """In the order of the settings."""
+    """Their cards, in the order of the settings."""
 
     @property
     def named(self) -> bool:
@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def names(self) -> Sequence[str]:
-        """Those of the tasks, in their order."""
+        """The names of the tasks, in their order."""
         return [*self.tasks]
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MAX_WAITING = 256
-"""In all. Each takes a file descriptor and at most `MAX_HEAD_BYTES`; `select` on Windows handles 512 sockets."""
+"""Waiting in all. Each takes a file descriptor and at most `MAX_HEAD_BYTES`; `select` on Windows handles 512 sockets."""
 MAX_WAITING_OF_PEER = 128
 MAX_REQUESTS = 32
-"""In all: a scraper and some people. Prometheus sends one request at a time."""
+"""Requests in all: a scraper and some people. Prometheus sends one request at a time."""
 MAX_REQUESTS_OF_PEER = 16
 """Per peer, so that a client that does not read its answers cannot use all slots."""
 MAX_PROBES = 8

@@ -40,7 +40,7 @@ LEAST_COSINE = 0.999
 LEAST_SAME_TEN = 0.99
 """Share of texts with the same ten nearest. bf16 reaches 1.000 (vectors.py)."""
 LEAST_COSINE_BY_BATCH = 0.99999
-"""The least cosine between vectors of one variant in two compositions of batches. fp32 and bf16 differ by less than 0.0000005."""
+"""The least cosine between vectors of a variant in two compositions of batches. fp32 and bf16 differ by under 0.0000005."""
 MOST_TYPICAL_COSINE = 0.999
 """If the vectors of two texts are usually this similar, LEAST_COSINE says nothing."""
 
