@@ -89,6 +89,20 @@ def test_of_two_at_once_one_says_that_the_other_goes_on(topics: Topics, hooks: d
     assert expected(places) == redriven(topics, places)
 
 
+def test_another_redrive_is_noticed_also_where_this_one_has_sent_nothing(
+    topics: Topics, hooks: dict[str, list[Hook]]
+) -> None:
+    """The other one commits only partitions that this one reaches later, and would send again. Nothing has a key."""
+    places = publish(topics.bootstrap_servers, topics.input, [Sent(None, b"%d" % n) for n in range(20)])
+    (first, _), *_ = letters = sorted(places.items())
+    die(topics, [Made(place, sent, error_type="A" if place[0] == first[0] else "B") for place, sent in letters])
+    hooks["written"] = [lambda: others.append(redrive(topics, "--type", "B")["sent"])]
+    others: list[int] = []
+    result = run("dead-letters", "redrive", "--type", "A", env=topics.environment)
+    assert 5 == getattr(result.exception, "exit_code", None), result.output
+    assert others == [sum(number != first[0] for number, _ in places)]
+
+
 def test_a_newer_record_that_comes_during_the_transaction_is_not_overwritten(
     topics: Topics, hooks: dict[str, list[Hook]]
 ) -> None:

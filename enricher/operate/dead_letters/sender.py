@@ -86,11 +86,15 @@ class Sender:
         self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
         self._producer: Producer | None = None
         self._unfenced = UnfencedProducer()
+        self._numbers: Sequence[int] = ()
         self._committed: dict[int, Commit] = {}
 
     def read_commits(self, numbers: Sequence[int]) -> Mapping[int, Commit]:
-        """The committed offsets of these partitions, as far as there are any. Waits for a pending transaction."""
-        self._committed = self._ask_for_commits(numbers)
+        """The committed offsets of these partitions, all of the topic, as far as there are any.
+
+        Waits for a pending transaction.
+        """
+        self._numbers, self._committed = numbers, self._ask_for_commits(numbers)
         return self._committed
 
     def open(self) -> None:
@@ -158,7 +162,8 @@ class Sender:
         """Take a new producer; returns whether the transaction in doubt was committed. Raises Fenced, TransactionTrouble."""
         producer = self._new_producer()
         try:
-            found = self._ask_for_commits(sorted({*self._committed, *after}))
+            # Of all partitions: another redrive may have committed only some that this one has not reached.
+            found = self._ask_for_commits(sorted({*self._numbers, *after}))
         except BaseException:
             self._unfenced.put(producer)
             raise
