@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dead_letters.lettering import Made, die, expected, publish_and_die, redrive, redriven, with_headers
 from kafka.harness import Sent, header_list, publish
@@ -103,6 +105,17 @@ def test_what_was_omitted_is_taken_from_the_input(topics: Topics) -> None:
     assert redrive(topics) == {"sent": 3, "not_available": 1}
     assert expected(places) == redriven(topics, places)
     assert redrive(topics) == {"not_available": 1}
+
+
+def test_a_forged_letter_that_names_the_input_of_another_is_not_available(topics: Topics) -> None:
+    """It has omitted its value, and the record at its source has another key. Letters behind it are sent."""
+    large = [Sent(b"key", b"v" * 9_000), Sent(b"next", b"v" * 9_000)]
+    places = publish(topics.bootstrap_servers, topics.input, large)
+    letters = [Made(place, sent) for place, sent in sorted(places.items())]
+    forged = [replace(each, sent=Sent(key, each.sent.value)) for each in letters for key in (b"forged", None)]
+    die(topics, [*forged, *letters], max_bytes=5_000)
+    assert redrive(topics) == {"sent": 2, "not_available": 4}
+    assert expected(places) == redriven(topics, places)
 
 
 def test_what_is_not_ours_is_left_alone(topics: Topics) -> None:

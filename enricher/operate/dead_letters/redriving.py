@@ -241,7 +241,8 @@ class Redrive:
         found = self._finder.find(place, source.offset, source.topic_id)
         if found is None or source.omitted.value_bytes not in {None, len(found.value or b"")}:
             return None
-        return found
+        # A letter that has its key names the input of another key only if no worker wrote it.
+        return found if source.omitted.key_bytes is not None or found.key == message.key() else None
 
     def _is_superseded(self, letter: Letter, key: bytes | None) -> bool:
         """Whether a newer record is known; then the letter is settled and counted."""
