@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import orjson
 
-from enricher.errors import BrokerError, SearchUnavailable
+from enricher.errors import BrokerError, SearchUnavailable, SettingsError
 
 Product = Literal["opensearch", "elasticsearch"]
 Json = Any
@@ -18,6 +18,10 @@ _JSON, _LINES = "application/json", "application/x-ndjson"
 _SCROLL = "5m"
 _PAGE = 1_000
 _ODD = "answers with a JSON object that is not the index's: is index.url right?"
+_SEVERAL = (
+    "index.name: '{name}' is an alias of several indices ({indices}). A newer version would be written into one of them, "
+    "and the older one stay in another: name one index, or take the others out of the alias"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Server:
 
 
 class SearchIndex:
-    """One index, or an alias with one write index.
+    """One index, by its name or an alias.
 
     Every method but `bulk` raises BrokerError if the server will never accept the request, and SearchUnavailable if it
     may be asked again.
@@ -100,16 +104,18 @@ class SearchIndex:
         return True
 
     def meta(self) -> dict[str, Json] | None:
-        """Read `_meta` of the mapping; of an alias, those of its indices as one. None if there is no index."""
+        """Read `_meta` of the mapping. None if there is no index; raises SettingsError if the name leads to several."""
         reply = self._reply("GET", f"/{self.name}/_mapping")
         if reply.status == 404:
             return None
         _require_success(reply, f"reading the mapping of '{self.name}'")
         try:
-            metas = [reply.body[index].get("mappings", {}).get("_meta") or {} for index in sorted(reply.body)]
-            return {name: value for meta in metas for name, value in meta.items()} if metas else None
+            metas = [index.get("mappings", {}).get("_meta") or {} for index in reply.body.values()]
         except AttributeError:
             raise SearchUnavailable(_ODD) from None
+        if len(metas) > 1:
+            raise SettingsError(_SEVERAL.format(name=self.name, indices=", ".join(sorted(reply.body))))
+        return metas[0] if metas else None
 
     def put_meta(self, meta: Mapping[str, Json]) -> None:
         """Replace `_meta` of the mapping."""

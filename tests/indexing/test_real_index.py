@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import httpx2
 import pytest
 from indexing.stage import Publishers, Stage, article, make_stage
 from kafka.harness import headers_of
 from support.patience import PATIENCE_S
 from support.reading import read_all
 
+from enricher.errors import SettingsError
 from enricher.indexing.open_index import open_index
 from enricher.indexing.search_index import SearchIndex
 from enricher.worker.settings import IndexSettings
@@ -56,3 +58,25 @@ def test_one_record_of_500_does_not_fit_and_the_rest_is_indexed(stage: Stage, se
     assert b"key-481" == letter.key()
     message = headers_of(letter)["enricher.index.error.message"] or b""
     assert b"the index answers with status 400 in the field 'number'" == message
+
+
+def test_an_alias_of_several_indices_is_refused(stage: Stage, search_url: str) -> None:
+    """After a rollover a newer version would lie beside the older one, and a deletion would miss its document."""
+    name, alias = stage.topics.group, f"/{stage.topics.group}"
+    with httpx2.Client(base_url=search_url, timeout=PATIENCE_S) as client:
+        first = {"aliases": {name: {"is_write_index": True}}}
+        client.put(f"{alias}-000001", json=first).raise_for_status()
+        publishers = Publishers()
+        stage.publish([publishers.write("key-1", article("key-1"))])
+        with stage.indexer("--until-caught-up") as indexer:
+            assert 0 == indexer.wait(PATIENCE_S)
+        client.post(f"{alias}/_rollover").raise_for_status()
+    stage.publish([publishers.write("key-1", None)])
+    with stage.indexer("--until-caught-up") as indexer:
+        assert 2 == indexer.wait(PATIENCE_S)
+    assert stage.lag()
+    with (
+        closing(opened(stage, search_url)) as index,
+        pytest.raises(SettingsError, match=f"{name}-000001, {name}-000002"),
+    ):
+        index.meta()
