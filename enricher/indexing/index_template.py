@@ -14,7 +14,7 @@ from enricher.indexing.search_index import Product
 Json = Mapping[str, Any]
 
 _PRIORITY = 200
-"""Above the templates that the two products bring themselves."""
+"""Above the templates that the two products bring themselves. The longer of two names wins where both patterns fit."""
 _GC_DELETES = "1d"
 """How long the index remembers the version of a document that it has deleted. Each takes 135 bytes of a node's heap."""
 _MAX_LIST = 50_000
@@ -63,7 +63,7 @@ def index_template(name: str, product: Product) -> Json:
     mappings = {"dynamic": False, "dynamic_templates": [{"facets": facet}], "properties": properties}
     return {
         "index_patterns": [name, f"{name}-*"],
-        "priority": _PRIORITY,
+        "priority": _PRIORITY + len(name),
         "template": {"settings": {"index": settings}, "mappings": mappings},
         "_meta": {"description": "Written by 'enricher index template'."},
     }

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import httpx2
 import pytest
+from commands.cli_runner import run
 from indexing.stage import Publishers, Stage, article, make_stage
 from kafka.harness import headers_of
 from support.patience import PATIENCE_S
@@ -80,3 +81,11 @@ def test_an_alias_of_several_indices_is_refused(stage: Stage, search_url: str) -
         pytest.raises(SettingsError, match=f"{name}-000001, {name}-000002"),
     ):
         index.meta()
+
+
+def test_the_template_of_a_name_inside_the_pattern_of_another_is_installed_too(stage: Stage) -> None:
+    """`articles-next` fits the pattern `articles-*`: the longer name wins."""
+    name = stage.environment["ENRICHER_INDEX__NAME"]
+    for each in (name, f"{name}-next", name):
+        result = run("index", "template", "--install", env={**stage.environment, "ENRICHER_INDEX__NAME": each})
+        assert 0 == result.exit_code, result.exception
