@@ -47,7 +47,7 @@ def index_run(
     ] = False,
     summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
     report_every_s: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
+        float, typer.Option(min=0.1, max=86_400, help="Seconds between two progress lines in the log.")
     ] = 10.0,
 ) -> None:
     """Write the output topic into a search index, so that the index has the newest version of every document.

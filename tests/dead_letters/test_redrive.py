@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from commands.cli_runner import run
 from dead_letters.lettering import Made, die, expected, publish_and_die, redrive, redriven, with_headers
 from kafka.harness import Sent, header_list, publish
 from support.reading import read_all
 from support.topics import Topics
 
+from enricher.errors import SettingsError
 from enricher.operate.dead_letters import redriving
 from enricher.operate.dead_letters.letters import REDRIVE_COUNT
 
@@ -76,6 +78,25 @@ def test_since_and_until_are_a_half_open_range(topics: Topics) -> None:
     die(topics, [Made(place, sent, age_s=900_000.0 * n) for n, (place, sent) in enumerate(sorted(places.items()))])
     assert redrive(topics, "--since", "2200-01-01", "--dry-run") == {"dry_run": True, "not_selected": 2}
     assert redrive(topics, "--since", "2020-01-01T00:00", "--until", "2200-01-01T00:00:00") == {"sent": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--since", "2026-01-02", "--until", "2026-01-02T00:00"], "is not before --until 2026-01-02"),
+        (["--since", "0001-01-01T00:00+14:00"], "not a time such as"),
+    ],
+)
+def test_times_that_select_nothing_are_refused(options: list[str], reason: str) -> None:
+    """Before anything is asked."""
+    error = run("dead-letters", "redrive", *options).exception
+    assert isinstance(error, SettingsError)
+    assert reason in str(error)
+
+
+def test_a_rate_without_bounds_is_refused() -> None:
+    """And what is no number."""
+    assert {2} == {run("dead-letters", "redrive", "--rate", rate).exit_code for rate in ("inf", "nan", "0")}
 
 
 def test_the_loop_guard_leaves_what_failed_often_enough(topics: Topics) -> None:

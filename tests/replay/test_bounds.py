@@ -34,7 +34,18 @@ def test_a_time_has_one_name_however_it_is_written(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", '{"a": 1}', '{"0": -1}', '{"0": true}', '{"0": 1.5}', '{"0": "1"}', "{" * 10_000]
+    "content",
+    [
+        "",
+        "[]",
+        '{"a": 1}',
+        '{"0": -1}',
+        '{"0": true}',
+        '{"0": 1.5}',
+        '{"0": "1"}',
+        "{" * 10_000,
+        f'{{"{"9" * 5_000}": 1}}',
+    ],
 )
 def test_a_file_that_holds_no_offsets_is_refused_with_an_example(tmp_path: Path, content: str) -> None:
     """Hostile ones too."""
@@ -46,7 +57,7 @@ def test_a_file_that_holds_no_offsets_is_refused_with_an_example(tmp_path: Path,
 
 def test_what_is_neither_a_time_nor_a_file_is_refused_with_what_it_takes() -> None:
     """So is a folder."""
-    for text in ("yesterday", "", "/", "2026-13-01"):
+    for text in ("yesterday", "", "/", "2026-13-01", "0001-01-01T00:00+14:00", "9" * 300):
         with pytest.raises(SettingsError, match="it takes 'beginning', 'end', a time"):
             Bound.parse("--to", text)
 
@@ -83,9 +94,10 @@ def test_ranges_that_hold_nothing_or_lie_elsewhere_are_refused(topics: Topics, t
             with pytest.raises(SettingsError, match=why):
                 resolve(ask, topics.input, start, end)
         ends = ask.ends(topics.input, committed_only=False)
-        assert {n: (3 if n == 0 else 0, end) for n, end in ends.items()} == resolve(
-            ask, topics.input, "2020-01-01", "end"
-        )
+        ranges_of_all = {n: (3 if n == 0 else 0, end) for n, end in ends.items()}
+        assert ranges_of_all == resolve(ask, topics.input, "2020-01-01", "end")
+        for before_all in ("1900-01-01", "1969-12-31T23:59:59.999"):
+            assert ranges_of_all == resolve(ask, topics.input, before_all, "end")
         assert {0: (3, 3), 1: (1, ends[1]), 2: (0, 0), 3: (0, 0)} == resolve(
             ask, topics.input, bound('{"1": 1}'), "end"
         )

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from confluent_kafka import Message
 
+from enricher.errors import SettingsError
 from enricher.operate.verify.headers import Source, source_of_dead_letter, split_headers
 from enricher.worker.records import Headers
 
@@ -112,7 +113,9 @@ class Selection:
     def of(
         cls, stages: Iterable[str], types: Iterable[str], since: datetime | None, until: datetime | None
     ) -> Selection:
-        """The selection of a command's options; times have a zone."""
+        """The selection of a command's options; times have a zone. Raises SettingsError for times in the wrong order."""
+        if since and until and since >= until:
+            raise SettingsError(f"--since {since} is not before --until {until}")
         return cls(
             frozenset(stages),
             frozenset(types),

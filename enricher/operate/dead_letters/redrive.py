@@ -18,7 +18,7 @@ from enricher.operate.dead_letters.redriving import MOST_RECORDS, Ending, Reader
 from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.publish.token_bucket import TokenBucket
+from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.commands.one_input import InputOption, with_one_input
@@ -62,7 +62,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
         str | None, typer.Option(metavar="TIME", help=f"Only those made at this time or later: {TIME_FORMS}.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only those made before this time.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Send at most this many per second.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.01, max=MAX_RATE, help="Send so many per second at most.")] = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="Send at most this many.")] = None,
     max_redrives: Annotated[
         int, typer.Option(min=1, help="The loop guard: leave an input that was redriven this many times already.")
@@ -93,8 +93,8 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     not come back, 7 if a transaction hangs. It needs READ on the dead-letter topic and on the group
     `<kafka.group_id>.redrive`, READ and WRITE on the input topic, and WRITE on the transactional ids of the workers.
     """
-    config, group_id = _config_and_group(load_settings(), input_topic)
     times = time_of("--since", since), time_of("--until", until)
+    config, group_id = _config_and_group(load_settings(), input_topic)
     options = RedriveOptions(
         selection=Selection.of(stage or (), error_type or (), *times),
         limit=most,

@@ -12,7 +12,7 @@ import typer
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.operate.publish.lines import Inputs, check_lines, key_and_value, place_of
 from enricher.operate.publish.publisher import Publisher
-from enricher.operate.publish.token_bucket import TokenBucket
+from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.articles import FieldMapping
 from enricher.worker.articles.mapping import HEADER
 from enricher.worker.build.kafka import kafka_config
@@ -50,7 +50,7 @@ def publish(
     limit: Annotated[int | None, typer.Option(min=1, help="Publish at most this many articles.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.01, help="At most this many articles per second, also right after an outage."),
+        typer.Option(min=0.01, max=MAX_RATE, help="At most this many articles per second, also right after an outage."),
     ] = None,
     transactional: Annotated[
         bool, typer.Option("--transactional", help="Publish in transactions of 1,000 articles.")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from enricher.worker.rules.rate import RateLimit
 
+MAX_RATE = 1_000_000.0
+"""The highest `rate_per_s`: more than there will be, and no infinity."""
 BURST_S = 0.1
 """The largest burst after a pause: the articles of this much time, at least one."""
 UNANSWERED_S = 1.0

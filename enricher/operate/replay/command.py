@@ -16,6 +16,7 @@ import typer
 
 from enricher.errors import NoAnswer, RecoveryExhausted, SettingsError
 from enricher.operate.inspect.inspector import Inspector
+from enricher.operate.publish.token_bucket import MAX_RATE
 from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.operate.replay.progress import left_lines
 from enricher.operate.replay.topic_ranges import ranges_of
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 0.5
 _Answer = TypeVar("_Answer")
+_RATE = "Articles per second of this process. Default: worker.max_articles_per_second."
+_Rate = Annotated[float | None, typer.Option(min=0.001, max=MAX_RATE, metavar="N", help=_RATE)]
 
 
 def replay(  # noqa: PLR0913  one for each option
@@ -53,12 +56,7 @@ def replay(  # noqa: PLR0913  one for each option
     dead_letters: Annotated[
         str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Default: INTO.dead-letters.")
     ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, metavar="N", help="Articles per second of this process. Default: worker.max_articles_per_second."
-        ),
-    ] = None,
+    rate: _Rate = None,
     append: Annotated[
         bool, typer.Option("--append", help="Begin although INTO has records: of another replay, for example.")
     ] = False,
@@ -68,7 +66,7 @@ def replay(  # noqa: PLR0913  one for each option
     input_topic: InputOption = None,
     summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
     report_every_s: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
+        float, typer.Option(min=0.1, max=86_400, help="Seconds between two progress lines in the log.")
     ] = 10.0,
 ) -> None:
     """Enrich a range of the input topic again, into another topic, exactly once.

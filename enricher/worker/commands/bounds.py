@@ -19,6 +19,8 @@ Offsets = Mapping[int, int]
 """Offsets by partition number."""
 AtTime = Callable[[Sequence[int], float], Mapping[int, int | None]]
 """Finds the offset of the first record with this time (seconds since the epoch) or a later one, or None, by partition."""
+_MOST_DIGITS = 10
+"""Those of the largest partition number. Python refuses thousands."""
 FORMS: Final = f"'beginning', 'end', {TIME_FORMS}, or a JSON file of offsets"
 
 
@@ -38,10 +40,10 @@ class Bound:
             return cls(option, text, "beginning" if text == "beginning" else "end")
         if time := parse_time(text):
             return cls(option, time.isoformat(), time)
-        path = Path(text)
-        if not path.is_file():
-            raise SettingsError(f"{option} {text}: neither a time nor a file; it takes {FORMS}")
-        content = path.read_bytes()
+        try:
+            content = (path := Path(text)).read_bytes()
+        except (OSError, ValueError):
+            raise SettingsError(f"{option} {text}: neither a time nor a file to read; it takes {FORMS}") from None
         return cls(option, f"file:{hashlib.sha256(content).hexdigest()[:16]}", _offsets(option, path, content))
 
     def resolve(self, topic: str, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Offsets:
@@ -112,10 +114,11 @@ def _offsets(option: str, path: Path, content: bytes) -> Offsets:
         found = orjson.loads(content)
     except orjson.JSONDecodeError:
         found = None
-    if isinstance(found, dict) and all(key.isdecimal() and _is_offset(value) for key, value in found.items()):
+    if isinstance(found, dict) and all(_is_place(key, value) for key, value in found.items()):
         return {int(key): value for key, value in found.items()}
     raise SettingsError(f'{option} {path}: not a JSON object of offsets by partition, such as {{"0": 1200, "1": 980}}')
 
 
-def _is_offset(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_place(number: str, offset: object) -> bool:
+    is_offset = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
+    return is_offset and number.isdecimal() and len(number) <= _MOST_DIGITS

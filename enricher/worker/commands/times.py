@@ -14,9 +14,9 @@ def parse_time(text: str) -> datetime | None:
     """The time in UTC; None if the text is none."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def time_of(option: str, text: str | None) -> datetime | None:

@@ -51,7 +51,7 @@ def run(
         ),
     ] = None,
     report_every_s: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
+        float, typer.Option(min=0.1, max=86_400, help="Seconds between two progress lines in the log.")
     ] = 10.0,
     process: Annotated[
         str | None, typer.Option(hidden=True, help="INDEX/COUNT: run as a child of --processes.")

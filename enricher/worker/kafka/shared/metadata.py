@@ -112,7 +112,8 @@ def offsets_at_time(
 
     `time_s`: seconds since the epoch.
     """
-    asked = [TopicPartition(topic, number, int(time_s * 1000)) for number in numbers]
+    time_ms = max(0, int(time_s * 1000))  # those below 0 mean something else to the broker, such as the end
+    asked = [TopicPartition(topic, number, time_ms) for number in numbers]
     found = without_errors(consumer.offsets_for_times(asked, timeout=timeout_s))
     return {each.partition: each.offset if each.offset >= 0 else None for each in found}
 
