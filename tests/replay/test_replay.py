@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from kafka.harness import (
 )
 from support.forked import Forked
 from support.made_again import make_again
+from support.operating import delete_records
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.stub_worker import STUB_WORKER
@@ -320,6 +322,22 @@ def test_the_range_is_gone_with_a_topic_that_was_made_again(replay: Replay, tmp_
     assert "is not empty" in refusal(replay, *options, log=tmp_path / "again"), (
         "the broker deletes offsets with a topic"
     )
+
+
+@pytest.mark.parametrize(("deleted", "last"), [(8, 7), (30, 19)])
+def test_what_retention_deletes_before_it_is_replayed_is_named(
+    replay: Replay, tmp_path: Path, deleted: int, last: int
+) -> None:
+    """All that is left is replayed, also if the whole range is gone."""
+    places = fill(replay.live, 40 * PARTITIONS)
+    pin(replay_config(replay), lambda ask: dict.fromkeys(ask.partitions(replay.live.input), (3, 20)))
+    delete_records(replay.live.bootstrap_servers, replay.live.input, dict.fromkeys(range(PARTITIONS), deleted))
+    log = tmp_path / "log"
+    with ended(replay.started("--from", "beginning", "--to", "end", log=log)) as process:
+        assert 0 == process.wait(PATIENCE_S)
+    replay.assert_holds({(n, offset): sent for (n, offset), sent in places.items() if deleted <= offset < 20})
+    named = re.findall(r"\[(\d)\]: offsets 3 to (\d+) of the range are gone", log.read_text("utf-8"))
+    assert sorted(named) == [(str(n), str(last)) for n in range(PARTITIONS)]
 
 
 def test_outputs_name_their_inputs_as_live_ones_do(replay: Replay) -> None:

@@ -6,7 +6,7 @@ Runs in the loop's thread, inside the source's `poll`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from confluent_kafka import KafkaError, Message
 
@@ -48,7 +48,7 @@ class Delivery:
         `limit`: how many records were asked for.
         """
         records: list[RawRecord] = []
-        damaged: set[Partition] = set()
+        damaged, out_of_range = set[Partition](), set[Partition]()
         for message in messages:
             partition, error = partition_of(message), message.error()
             at = self._assignment.partitions.get(partition)
@@ -64,16 +64,33 @@ class Delivery:
                 if at and at.deliver(record.offset, record.leader_epoch, now_s):
                     self._assignment.note_delivery(partition)
                     records.append(record)
-            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
+            elif at and error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001  the client's name
+                out_of_range.add(partition)
+            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  as above
                 doing = f"reading {partition.topic or ', '.join(self._config.inputs)}"
                 log.warning("%s", transient_error(error, doing, self._client_errors))
             elif at and at.reach_end(message.offset() or 0, now_s):
                 self._assignment.note_delivery(partition)
-        if damaged:
-            self._fetching.go_back(damaged)
+        self._fetching.go_back(damaged)
         if self._config.replay:
+            self._pass_over(out_of_range)
             self._fetching.stop_finished({partition_of(message) for message in messages})
         return records
+
+    def _pass_over(self, partitions: Collection[Partition]) -> None:
+        """Go on where these begin now, and name what retention has deleted of the range."""
+        if not partitions:
+            return
+        beginnings = self._watch.beginnings(partitions)
+        for partition, beginning in beginnings.items():
+            at = self._assignment.partitions[partition]
+            last = beginning if at.start is None or at.start.until is None else min(beginning, at.start.until)
+            if at.position is not None and at.position < last:
+                log.warning(
+                    "%s[%d]: offsets %d to %d of the range are gone: retention deleted them before they were replayed",
+                    *partition, at.position, last - 1,
+                )  # fmt: skip
+        self._fetching.go_on_at(beginnings)
 
     def _stand_ins(self, at: AssignedPartition, message: Message, limit: int, now_s: float) -> list[RawRecord]:
         """Records that stand for unreadable ones, once it is certain that they are unreadable.

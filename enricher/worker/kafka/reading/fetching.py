@@ -68,10 +68,21 @@ class Fetching:
 
     def go_back(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble also if the client cannot yet."""
+        if not partitions:
+            return
         with mapping_errors("seeking", self._client_errors):
             refused = [partition for partition in partitions if not self._seek(self._position(partition))]
         if refused:
             raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
+
+    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
+        """Fetch these from there, whose offsets the broker does not have any more. The client refuses to seek then."""
+        tps = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        with mapping_errors("assigning again", self._client_errors):
+            self._consumer.incremental_unassign(tps)
+            self._consumer.incremental_assign(tps)
+            if self._paused:
+                self._consumer.pause(tps)
 
     def stop(self, partitions: Collection[Partition]) -> None:
         """Fetch nothing of these. The client drops what it has fetched of them."""

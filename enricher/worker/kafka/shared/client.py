@@ -99,7 +99,8 @@ class KafkaConfig:
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
             # The client's default, `largest`, silently skips records that were there before the first commit.
-            "auto.offset.reset": "earliest",
+            # Of a range that is replayed, the source has to know what retention deletes before it is read.
+            "auto.offset.reset": "error" if self.replay else "earliest",
             # Off by default: a damaged batch that is not compressed would pass as data.
             "check.crcs": True,
             # Tells the source where a partition ends, behind transaction markers.
