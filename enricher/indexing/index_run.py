@@ -26,6 +26,7 @@ from enricher.worker.commands.run.work import AROUND_S
 from enricher.worker.commands.signals import Signals, stopped_by_signals
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.rules.dead_letter_limits import most_taken_over
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.index_counts import IndexCounts
@@ -123,7 +124,8 @@ def _work(
         health.starts("connecting with the brokers")
         letters = RefusedRecords(config, config.dead_letter_topic, index.name, give_up_s=limit_s)
         stack.enter_context(closing(letters))
-        reader = OutputReader(config, give_up_s=limit_s, until_caught_up=until_caught_up)
+        most_row = most_taken_over(settings.dead_letters.max_in_a_row)
+        reader = OutputReader(config, give_up_s=limit_s, most_row=most_row, until_caught_up=until_caught_up)
         indexer = Indexer(settings, index, reader, letters, watchdog.guard)
         seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)
 

@@ -39,12 +39,16 @@ class OutputReader:
     """A consumer. For one thread, except for `connection`, `partitions` and `lags`.
 
     `config`: with the indexers' group, and the output topic as its input topic. `give_up_s`: for how long commits may fail.
+    `most_row`: of a row of dead letters that is committed, take over no more, since it may have ended in another partition.
     """
 
-    def __init__(self, config: KafkaConfig, *, give_up_s: float, until_caught_up: bool = False) -> None:
+    def __init__(
+        self, config: KafkaConfig, *, give_up_s: float, most_row: int = 0, until_caught_up: bool = False
+    ) -> None:
         self._config = config
         self._topic = config.input_topic
         self._give_up_s = give_up_s
+        self._most_row = most_row
         self._until_caught_up = until_caught_up
         self._client_errors = ClientErrors(config)
         self._watch = TopicWatch(config)
@@ -269,7 +273,7 @@ class OutputReader:
                 committed = consumer.committed(tps, timeout=self._config.request_timeout_s)
         for tp in committed:
             topic_id, _, row = _ids_in(tp)
-            self.row = max(self.row, row)
+            self.row = max(self.row, min(row, self._most_row))
             self._ours.add(ours(tp))
             self._next.pop(ours(tp), None)  # of an assignment before this one
             if tp.offset >= 0 and topic_id not in {"", "-", self._watch.topic_id}:

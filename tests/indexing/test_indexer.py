@@ -106,6 +106,16 @@ def test_too_many_refusals_in_a_row_end_the_indexer_before_they_are_dead_letters
         assert len(read_all(stage.topics.bootstrap_servers, stage.letters)) <= 20, "a restart counts on"
 
 
+def test_a_row_that_has_ended_leaves_room_for_one_more_refusal(stage: Stage, search: SearchServer) -> None:
+    """The idle partition goes on to say how long its row was, whatever was indexed since: a restart must not end at once."""
+    publishers, limit = Publishers(), {"dead_letters__max_in_a_row": "20"}
+    search.item_error = lambda key, _body: None if key == "good-1" else (400, "document_parsing_exception", "any")
+    for batch in ([f"bad-{8 * number}" for number in range(20)], ["good-1"], ["bad-2"]):
+        stage.publish([publishers.write(key, article(key)) for key in batch])
+        assert 0 == run_to_the_end(stage, **limit)
+    assert len(read_all(stage.topics.bootstrap_servers, stage.letters)) == 21
+
+
 def test_a_topic_that_was_made_again_is_noticed(stage: Stage, search: SearchServer) -> None:
     """Under the same epoch it stops the indexer; with a higher one, what was made meanwhile becomes dead letters."""
     before, again = Publishers(), Publishers(topic_id="b" * 22)

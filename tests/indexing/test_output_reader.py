@@ -40,7 +40,7 @@ def config(topics: Topics) -> KafkaConfig:
 
 def opened(config: KafkaConfig, give_up_s: float = 60.0, index_id: str = "an-index") -> OutputReader:
     """A reader in the group."""
-    reader = OutputReader(config, give_up_s=give_up_s)
+    reader = OutputReader(config, give_up_s=give_up_s, most_row=10)
     reader.open(index_id)
     return reader
 
