@@ -77,6 +77,8 @@ def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(
         return str(error)
 
     assert "no column for id at /id (articles.fields)" in refusal(str(file))
+    (tmp_path / "folder.parquet").mkdir()
+    assert "is a folder" in refusal(str(file), "-o", str(tmp_path / "folder.parquet"), env=mapped)
     assert "--dead-letters: " in refusal(str(file), "-o", "b.parquet", "--dead-letters", "c", env=mapped)
     assert "b.parquet: only articles in Parquet" in refusal(str(lines), "-o", "b.parquet")
     assert "must be different files" in refusal(str(file), "-o", str(file), env=mapped)

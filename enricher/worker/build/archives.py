@@ -32,6 +32,8 @@ def check_archive(settings: Settings, file: Path, output: Path | None) -> bool:
     archive = output is not None and output.suffix == PARQUET_SUFFIX
     if archive and not is_parquet(file):
         raise SettingsError(f"{output}: only articles in Parquet are written as Parquet, and {file} is something else")
+    if output and output.is_dir():
+        raise SettingsError(f"{output} is a folder: name a file for the output")
     article_source(settings, file)
     return archive
 
