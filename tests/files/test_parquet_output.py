@@ -16,6 +16,7 @@ from support.task_records import record_of_tasks
 from enricher.errors import FatalError, SettingsError
 from enricher.worker.articles.enriched import encode_record, write_found
 from enricher.worker.articles.formats.record_values import json_of, record_values
+from enricher.worker.files import parquet_output
 from enricher.worker.files.exchange import Answer
 from enricher.worker.files.parquet_output import ParquetOutput, output_schema
 from enricher.worker.records import DeadLetter
@@ -99,6 +100,21 @@ def test_a_later_run_continues_with_the_first_row_group_that_is_not_complete(
     whole.finish()
     assert rows_of(once) == rows_of(path)
     assert [path, once] == sorted(tmp_path.iterdir())
+
+
+def test_two_runs_at_once_do_not_write_into_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that was started again while its first pod still runs: each part is that of one of them."""
+    monkeypatch.setattr(parquet_output, "_ROWS_AT_ONCE", 1)
+    path, once = tmp_path / "a.parquet", tmp_path / "once.parquet"
+    both = output(path), output(path)
+    for number in range(6):
+        for each in both:
+            each.write(answers(number))
+    both[0].finish()
+    whole = output(once)
+    whole.write(answers(*range(6)))
+    whole.finish()
+    assert rows_of(once) == rows_of(path)
 
 
 def test_parts_of_another_run_are_not_continued(tmp_path: Path) -> None:

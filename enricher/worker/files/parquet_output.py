@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pyarrow as pa
@@ -83,6 +84,8 @@ class ParquetOutput:
         self._schema = output_schema()
         self._rows: list[dict[str, Any]] = []
         self._writer: pq.ParquetWriter | None = None
+        self._unfinished = f".{uuid4().hex}"
+        """The suffix of what this run writes: another one may be at the same part."""
         with self._errors():
             self._begin(identity)
         complete = 0
@@ -161,7 +164,7 @@ class ParquetOutput:
 
     def _write_rows(self, group: int) -> None:
         if self._writer is None:
-            self._writer = self._new_file(self._part(group).with_suffix(".unfinished"))
+            self._writer = self._new_file(self._part(group).with_suffix(self._unfinished))
         self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
         self._rows = []
 
@@ -170,8 +173,9 @@ class ParquetOutput:
         self._writer.close()
         self._writer = None
         part = self._part(group)
-        _sync(part.with_suffix(".unfinished"))
-        part.with_suffix(".unfinished").replace(part)
+        unfinished = part.with_suffix(self._unfinished)
+        _sync(unfinished)
+        unfinished.replace(part)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
