@@ -288,6 +288,31 @@ def test_records_of_the_output_are_compared_with_the_new_model(topics: Topics) -
 
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
+def test_forged_records_in_the_output_are_passed_over(topics: Topics) -> None:
+    """Whoever may write there can name our articles, and say anything about them."""
+    fill(topics, 20)
+    good = enriched_record("0", (topics.input, 0, 0))
+    fields = orjson.loads(good["value"])
+    changes: dict[str, list[Any]] = {
+        "entities": [[1], {"a": 1}, "text", [{"label": "LOC", "start": "x"}]],
+        "model": [None, [], "m", {"name": 1}],
+        "coverage": [None, [], {"tokens": []}],
+    }
+    odd = [{name: value} for name, values in changes.items() for value in values]
+    forged = [
+        {**enriched_record(str(n), (topics.input, n % 2, 1 + n // 2)), "value": orjson.dumps(fields | change)}
+        for n, change in enumerate(odd)
+    ]
+    nowhere = [
+        enriched_record("x", (topics.input, *place)) | {"partition": 0} for place in ((-1, 0), (10**30, 0), (0, -5))
+    ]
+    write(topics.bootstrap_servers, topics.output, [good, *forged, *nowhere])
+    comparison = on_topics(topics, "--against-output")["comparison"]
+    assert (1, 2) == (comparison["articles"], comparison["overall"]["of_a"])
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("stub")
 def test_live_traffic_is_sampled_in_a_shadow(topics: Topics) -> None:
     """It compares what is written meanwhile, and nothing of before. Only a shadow lowers its priority."""
     fill(topics, 6)

@@ -102,7 +102,7 @@ def answers_written(
             model = record["model"]
             models[str(model["name"]), str(model["digest"]), str(model["precision"])] += 1
             answers.append(answer_of(record, kind, task))
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             answers.append(None)
     names, digests, precisions = (
         (", ".join(dict.fromkeys(each)) for each in zip(*models, strict=True)) if models else ("",) * 3
@@ -122,7 +122,7 @@ def settings_for(settings: Settings, source: str, kind: str) -> Settings:
 def answer_of(record: Mapping[str, Any], kind: str, task: str | None) -> Answer:
     """The answer in a record. Raises SettingsError if several tasks give such findings and none is chosen.
 
-    Raises KeyError, TypeError or ValueError if no worker wrote it.
+    Raises AttributeError, KeyError, TypeError or ValueError if no worker wrote it.
     """
     found = [
         each for each in record.get(KINDS[kind].listed_in) or () if task is None or each.get("task") in {task, None}
