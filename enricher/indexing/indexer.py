@@ -67,9 +67,12 @@ class Indexer:
         try:
             self._state = WorkerState.JOINING
             connected()
-            while not self._stop.is_set and not self._reader.caught_up():
+            while not self._stop.is_set:
                 with self._guard("one turn of the loop", self._settings.worker.stall_timeout_s):
                     try:
+                        if self._reader.caught_up():
+                            self._admit((), confirm=True)
+                            break
                         self._turn()
                     except TransactionTrouble as trouble:  # topic or index are others, or the client cannot go on
                         log.warning("%s; joining the group again", trouble)
@@ -146,14 +149,14 @@ class Indexer:
                 refusals.append(Refusal(each.raw, "other_origin", str(reason)))
         return admitted, refusals
 
-    def _admit(self, documents: Sequence[Document]) -> None:
-        """Compare the origins with those in the index, which may be away."""
+    def _admit(self, documents: Sequence[Document], *, confirm: bool = False) -> None:
+        """Compare the origins with those in the index, which may be away. `confirm`: that the index is the same still."""
         settings = self._settings.index
         deadline = Deadline(settings.give_up_s)
         while True:
             try:
                 with self._guard("asking the search index", 5 * settings.request_timeout_s + _MARGIN_S):
-                    self._origins.admit(documents)
+                    self._origins.admit(documents, confirm=confirm)
             except SearchUnavailable as error:
                 if deadline.over or self._stop.is_set:
                     message = f"the search index did not answer for {settings.give_up_s:g} s: {error}"

@@ -54,13 +54,18 @@ class Origins:
             self._read()  # another indexer may have given it one at the same time
         return self._id
 
-    def admit(self, documents: Iterable[Document]) -> None:
+    def admit(self, documents: Iterable[Document], *, confirm: bool = False) -> None:
         """Note the origins of new epochs. Raises SettingsError if the newest epoch has another one.
 
-        Raises TransactionTrouble if the index is another one than `identify` found, and what the index raises.
+        Raises TransactionTrouble if the index is another one than `identify` found, which is noticed within 30 s, or at once
+        to `confirm` it. Raises what the index raises.
         """
         found = {each.origin for each in documents}
-        if time.monotonic() - self._read_s > _READ_AGAIN_S or any(each.epoch not in self._known for each in found):
+        if (
+            confirm
+            or time.monotonic() - self._read_s > _READ_AGAIN_S
+            or any(each.epoch not in self._known for each in found)
+        ):
             self._read()
         new = {each.epoch: (each.topic, each.topic_id) for each in sorted(found, key=lambda each: each.epoch)}
         if new.keys() - self._known.keys():

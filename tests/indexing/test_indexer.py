@@ -147,6 +147,25 @@ def test_an_index_that_was_made_again_gets_everything_again(stage: Stage, search
     assert read == search.statuses.total(), "only once"
 
 
+def test_an_index_that_is_deleted_while_the_last_records_are_written_is_filled_again(
+    stage: Stage, search: SearchServer
+) -> None:
+    """The indexer has caught up before it would look at the index again, and must not end with 0 then."""
+    publishers, deleted = Publishers(), list[str]()
+    stage.publish(publishers.story(300, 100))
+
+    def delete_once(key: str, _body: object) -> None:
+        if not deleted and len(search.documents) > 50:
+            deleted.append(key)
+            search.documents.clear()
+            search.mapping = {}
+
+    search.item_error = delete_once
+    assert 0 == run_to_the_end(stage)
+    assert deleted
+    assert publishers.expected() == versions_in(search)
+
+
 def test_an_index_that_is_deleted_meanwhile_is_noticed(stage: Stage, search: SearchServer) -> None:
     """The next bulk request makes it again, without anything that was there."""
     publishers = Publishers()
