@@ -84,8 +84,7 @@ class Enricher:
         if isinstance(articles, str | bytes | Mapping):
             raise TypeError("enrich takes an iterable of articles: put a single one into a list")
         tasks = self._usable()
-        batches = (item.to_pylist() if hasattr(item, "to_pylist") else (item,) for item in articles)
-        return self._answers(tasks, chain.from_iterable(batches))
+        return self._answers(tasks, chain.from_iterable(map(_rows, articles)))
 
     def close(self) -> None:
         """End what runs and drop the models. Iterators that are not at their end raise RuntimeError afterwards."""
@@ -114,6 +113,11 @@ class Enricher:
         finally:
             self._runs.discard(run)
             run.close()
+
+
+def _rows(item: Any) -> Iterable[Document]:  # noqa: ANN401  a caller may pass anything
+    """The articles of a batch of Arrow's; anything else is one article, or none."""
+    return item.to_pylist() if hasattr(item, "to_pylist") and not isinstance(item, Mapping) else (item,)
 
 
 def _answer(answer: Answer[bytes]) -> Record | Refusal:

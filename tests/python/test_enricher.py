@@ -117,6 +117,31 @@ def test_an_error_of_the_iterator_comes_after_the_records_before_it(enricher: En
     assert 40 == len(seen)
 
 
+def test_an_error_that_counts_as_false_is_raised_too(enricher: Enricher) -> None:
+    """One that collects problems is false while it has none; it must not pass for the end."""
+
+    class Problems(Exception):
+        def __len__(self) -> int:
+            return 0
+
+    def broken() -> Iterator[dict[str, Any]]:
+        yield from articles(3)
+        raise Problems
+
+    with pytest.raises(Problems):
+        list(enricher.enrich(broken()))
+
+
+def test_a_mapping_may_have_any_attributes(enricher: Enricher) -> None:
+    """Those of some packages answer for every name; only what is no mapping is asked whether it is a batch of Arrow's."""
+
+    class Anything(dict[str, Any]):
+        def __getattr__(self, name: str) -> Anything:
+            return Anything()
+
+    assert ["0", "1"] == ids_of(enricher.enrich(map(Anything, articles(2))))
+
+
 @pytest.mark.parametrize("wrong", [7, None, ["id"]])
 def test_what_is_no_article_is_a_type_error_in_its_place(enricher: Enricher, wrong: Any) -> None:  # noqa: ANN401  any type
     """It is a mistake of the program, not of an article."""

@@ -89,7 +89,7 @@ class Run(Iterator[Answer[Written]], Generic[Item, Written]):
             elif answer := exchange.take():
                 return answer
             elif over:
-                raise self._error or StopIteration
+                raise StopIteration if self._error is None else self._error
             elif exchange.has_room():
                 taken = 0
             else:
