@@ -60,7 +60,7 @@ class Enricher:
     ) -> Self:
         """Load a model folder; `newswire-minilm`, the default, is built in.
 
-        `groups`: settings by the names of `deploy/settings.md`, such as `articles={"fields": {"body": "/text"}}`,
+        `groups`: settings by the names of `enricher settings`, such as `articles={"fields": {"body": "/text"}}`,
         `output={"article": "whole"}`, `tasks={"topics": {"source": "models/topics"}}`; `source`, `precision` and `device`
         stand for `model={...}`. `settings`: all of them instead, such as what `load_settings()` read. Neither the
         environment nor a file is read. Blocks for seconds. Raises SettingsError, ModelError.

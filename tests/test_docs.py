@@ -19,14 +19,11 @@ ROOT = Path(__file__).parent.parent
 SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
 MAX_README_LINES = 100
 MAX_PROSE_CHARS = 100
-WRITTEN_BY_PROGRAMS = {
-    "deploy/metrics.md",
-    "deploy/settings.md",
-    "scripts/tools/soak/results/hostile.md",
-}
-"""Their generators decide how long a line is."""
+WRITTEN_BY_A_RUN = "scripts/tools/soak/results/hostile.md"
+"""Its generator decides how long a line is."""
 CODE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+TABLE = re.compile(r"^<!-- the site writes here: python (.+) -->$", re.MULTILINE)
 NAMED_PATH = re.compile(r"`((?:enricher|scripts|deploy|schemas|tests|\.ci|\.github)/[\w./-]+)[^`]*`")
 MADE_BY_A_RUN = ("scripts/locked/base-image.txt", "scripts/tools/soak/results/")
 """Files that a command writes where somebody runs it; they need not be in the repository."""
@@ -99,6 +96,15 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert list(dead_links(page)) == ["gone.md", "other.md#no", "no.png"]
 
 
+def test_what_the_site_writes_into_pages_are_tables() -> None:
+    """By the command of each mark, as `scripts/tools/site/hook.py` runs it."""
+    marks = [each for page in pages() for each in TABLE.findall(page.read_text("utf-8"))]
+    assert len(marks) > 1
+    for command in marks:
+        printed = subprocess.check_output([sys.executable, *command.split()], cwd=ROOT, text=True)
+        assert re.search(r"^\|(---|[ -]+)\|", printed, re.MULTILINE), command
+
+
 def dead_paths(page: Path) -> Iterator[str]:
     """Paths of the repository in a page's inline code that lead nowhere."""
     for path in sorted(set(NAMED_PATH.findall(prose_of(page)))):
@@ -115,7 +121,7 @@ def test_named_paths_exist() -> None:
 
 def test_prose_is_wrapped() -> None:
     """At 100 characters; tables, code and pictures may be wider."""
-    written = (page for page in pages() if name_of(page) not in WRITTEN_BY_PROGRAMS)
+    written = (page for page in pages() if name_of(page) != WRITTEN_BY_A_RUN)
     assert_none(f"{name_of(page)}:{line}" for page in written for line in long_lines(page))
 
 

@@ -14,6 +14,7 @@ from deploy.chart.generator.comments import described, undescribed
 from deploy.chart.generator.layout import CHART, ROOT, SCHEMA, VALUES
 from deploy.chart.generator.making import stale
 from deploy.chart.generator.schema import FOLLOWS, defaults, groups, open_fields
+from deploy.chart.generator.values import table
 from enricher.worker.settings import Settings
 
 SECRETS = [
@@ -42,7 +43,7 @@ def with_setting(group: str, field: str, value: object) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_nothing_is_stale() -> None:
-    """Schema, defaults and table are what `scripts/chart` would write now."""
+    """Schema and defaults are what `scripts/chart` would write now."""
     assert [str(path.relative_to(ROOT)) for path in stale()] == []
 
 
@@ -63,7 +64,7 @@ def test_the_values_of_each_option_are_valid(path: Path) -> None:
 
 
 def test_every_value_is_described() -> None:
-    """The table in the README has no holes."""
+    """The table of values has no holes."""
     assert undescribed(VALUES.read_text("utf-8")) == []
 
 
@@ -73,9 +74,9 @@ def test_every_value_of_the_schema_is_in_the_values_and_the_other_way_round() ->
     assert own == set(values_of(VALUES))
 
 
-def test_the_readme_shows_the_defaults() -> None:
-    """Spot check of the table: a value, its default, its description."""
-    assert "| `autoscaling.targetAgeSeconds` | `60` | Target" in (CHART / "README.md").read_text("utf-8")
+def test_the_table_shows_the_defaults() -> None:
+    """Spot check: a value, its default, its description."""
+    assert "| `autoscaling.targetAgeSeconds` | `60` | Target" in table(described(VALUES.read_text("utf-8")))
 
 
 def test_a_description_may_have_several_lines_and_ends_at_the_value() -> None:

@@ -46,6 +46,7 @@ def test_the_site_has_every_page_and_finds_what_they_say(clone: Path, tmp_path: 
     done = build(clone, site)
     assert 0 == done.returncode, done.stderr
     assert (site / "deploy" / "monitoring" / "runbook.html").is_file()
+    assert "ENRICHER_KAFKA__GROUP_ID" in (site / "deploy" / "settings.html").read_text("utf-8")
     found = json.loads((site / "search" / "search_index.json").read_bytes())["docs"]
     assert "deploy/monitoring/runbook.html#enricherindexstuck" in {each["location"] for each in found}
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from telemetry.building import observed, observed_indexer
@@ -17,11 +16,10 @@ from enricher.worker.stats.histogram import Histogram
 from enricher.worker.telemetry import readings
 from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT, INDEX_INSTRUMENTS
 from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
-from enricher.worker.telemetry.page import markdown
+from enricher.worker.telemetry.page import metrics, spans
 from enricher.worker.telemetry.readings import Numbers
 from enricher.worker.telemetry.tracing import SPANS
 
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "metrics.md"
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
 
 
@@ -80,6 +78,7 @@ def test_without_tasks_only_labels_are_told_by_task() -> None:
     }
 
 
-def test_the_page_is_the_list() -> None:
-    """`deploy/metrics.md` is written by `python -m enricher.worker.telemetry.page`."""
-    assert markdown() == PAGE.read_text("utf-8")
+def test_the_tables_have_every_instrument_and_every_span() -> None:
+    """One row for each; the site shows them on its page about metrics."""
+    assert 2 + len(EVERY_INSTRUMENT) == metrics().count("\n")
+    assert 2 + len(SPANS) == spans().count("\n")

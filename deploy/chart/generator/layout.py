@@ -10,5 +10,4 @@ REST = Path(__file__).with_name("rest.yaml")
 
 VALUES = CHART / "values.yaml"
 SCHEMA = CHART / "values.schema.json"
-README = CHART / "README.md"
 DEFAULTS = CHART / "files" / "settings-defaults.json"

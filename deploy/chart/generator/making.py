@@ -6,9 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from deploy.chart.generator import schema
-from deploy.chart.generator.comments import described
-from deploy.chart.generator.layout import DEFAULTS, README, SCHEMA, VALUES
-from deploy.chart.generator.readme import with_table
+from deploy.chart.generator.layout import DEFAULTS, SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +17,6 @@ def made() -> dict[Path, str]:
     return {
         SCHEMA: _json(schema.values_schema()),
         DEFAULTS: _json(schema.defaults()),
-        README: with_table(README.read_text("utf-8"), described(VALUES.read_text("utf-8"))),
     }
 
 

@@ -1,4 +1,4 @@
-"""`enricher settings`: every setting, for people, as the page deploy/settings.md, or as a JSON Schema."""
+"""`enricher settings`: every setting, for people, as tables in Markdown, or as a JSON Schema."""
 
 from __future__ import annotations
 
@@ -20,50 +20,11 @@ from enricher.worker.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CON
 from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, masked_text
 from enricher.worker.settings.tasks import TASKS
 
-COMMAND = "enricher settings --markdown > deploy/settings.md"
-_PAGE_HEAD = f"""\
-# Settings
-
-<!-- Written by `{COMMAND}`; a test compares. Change `enricher/worker/settings/` instead. -->
-
-Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
-`{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `--config` or else `{CONFIG_VARIABLE}` names. From weakest
-to strongest: defaults, the TOML file, a `.env` file in the working folder, environment variables. Unknown names are refused.
-Tasks are tables `[tasks.NAME]`, and in the environment one JSON object for all of them, see the end.
-`enricher settings` shows the values in force (`--changed`: those that differ from their defaults; `--filter WORD`: those
-with the word in name or reason); `enricher doctor` tests them. Every command logs the files that it reads
-settings from, because a `.env` in a working folder that others can write to decides which brokers are used.
-
-| variable | type | default | what it is for |
-|---|---|---|---|
-| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |
-"""
-
-_ABOUT_TASKS = """\
-In the environment, all tasks are one JSON object, `ENRICHER_TASKS`; it changes the fields that it names. Names of tasks
-have 1 to 40 of `a-z`, `0-9`, `-` and `_`, and begin with a letter or digit. Without tasks, the worker finds entities by
-`model.source`; with them, `model.source` and `model.precision` are refused.
-
-```toml
-[tasks.names]
-source = "newswire-minilm"
-
-[tasks.topic]
-source = "/models/topic"
-languages = ["en"]
-default = true
-```
-
-```sh
-ENRICHER_TASKS='{"names": {"source": "newswire-minilm"}, "topic": {"source": "/models/topic"}}'
-```
-"""
-
 
 def show_settings(
     *,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the page deploy/settings.md, without current values.")
+        bool, typer.Option("--markdown", help="Print tables in Markdown, without current values.")
     ] = False,
     json_schema: Annotated[bool, typer.Option("--json-schema", help="Print a JSON Schema of the TOML file.")] = False,
     changed: Annotated[bool, typer.Option("--changed", help="Only those that differ from their defaults.")] = False,
@@ -73,7 +34,7 @@ def show_settings(
 ) -> None:
     """Show every setting: its variable, type and unit, default, value in force and reason. Secrets are masked."""
     if markdown:
-        sys.stdout.write(settings_page())
+        sys.stdout.write(settings_tables())
     elif json_schema:
         sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
     else:
@@ -126,14 +87,13 @@ def _print_row(console: Console, row: Row, values: Mapping[str, str]) -> None:
     console.print(Padding(f"[dim]{escape(row.kind)}.[/] {escape(row.reason)}", (0, 0, 0, 4)))
 
 
-def settings_page() -> str:
-    """deploy/settings.md: without current values, so it is the same on every machine."""
-    lines = [_PAGE_HEAD]
+def settings_tables() -> str:
+    """A table per group, without current values, so they are the same on every machine."""
+    head = ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
+    lines = [*head, f"| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |", ""]
     for group, rows in groupby(all_rows(), key=lambda row: row.group):
         lines += [f"## `[{heading(group)}]`\n", f"{group_reason(group)}\n"]
-        lines += [_ABOUT_TASKS] if group == TASKS else []
-        lines += ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
-        lines += [*map(_line, rows), ""]
+        lines += [*head, *map(_line, rows), ""]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of values in the chart's README, between two marks."""
+"""The table of the chart's values in Markdown."""
 
 from __future__ import annotations
 
@@ -9,16 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deploy.chart.generator.comments import Described
-
-BEGIN = "<!-- values: written by scripts/chart from values.yaml -->"
-END = "<!-- end of values -->"
-
-
-def with_table(readme: str, values: Iterable[Described]) -> str:
-    """Replace the text between the marks."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(values)}\n{END}{after}"
 
 
 def table(values: Iterable[Described]) -> str:
