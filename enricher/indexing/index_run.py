@@ -76,8 +76,9 @@ def index_config(settings: Settings) -> KafkaConfig:
     """
     if len(settings.kafka.inputs) > 1:
         raise SettingsError(
-            "an index knows the versions of one input topic: kafka.input_topics names several, so their records cannot be "
-            "indexed together"
+            "kafka.input_topics names several topics, and versions are comparable only within one: of a key in two of them, "
+            "the index might keep the older article. Give each input topic workers, an output topic and an index "
+            "(index.name) of its own, and search these by one alias"
         )
     config = kafka_config(settings)
     letters = settings.index.dead_letters_of(config.output_topic)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import cast
 
 import pytest
 from commands.cli_runner import run, unused_names
@@ -22,6 +23,7 @@ from confluent_kafka.admin import (
 from support.operating import alter, commit, write
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
+from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError
 from enricher.operate.doctor.broker import broker_findings
@@ -32,9 +34,6 @@ from enricher.worker.build.kafka import kafka_config
 from enricher.worker.settings import ArticleSettings, load_settings
 from tools.kafka import Cluster
 from tools.waiting import wait_until
-
-if TYPE_CHECKING:
-    from support.topics import Topics
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 SIZES = ArticleSettings(max_record_bytes=1_000_000, max_dead_letter_bytes=16_000_000)
@@ -111,7 +110,7 @@ def test_a_stock_librdkafka_producer_beside_enricher_publish_is_noticed(
         for number in range(20):
             producer.produce(topics.input, value, b"article-%d" % number)
         assert producer.flush(PATIENCE_S) == 0
-        (finding,) = key_findings(config)
+        (finding,) = key_findings([config])
         return finding
 
     found = publish(b"{}", partitioner="murmur2_random")
@@ -121,6 +120,26 @@ def test_a_stock_librdkafka_producer_beside_enricher_publish_is_noticed(
     assert "warn" == found.verdict
     assert re.match(r"1\d of 20 keys have records in several partitions; 1\d have one where CRC32 puts it", found.seen)
     assert "partitioner=murmur2_random" in found.advice
+
+
+@pytest.mark.broker
+def test_keys_in_two_input_topics_are_noticed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing keeps the order of their records; keys that are in one topic each are right."""
+    for name, value in topics.environment.items():
+        monkeypatch.setenv(name, value)
+    config = kafka_config(load_settings())
+    lanes = [config, replace(config, input_topic=make_topics(topics.bootstrap_servers, 2).input)]
+    for lane, name in zip(lanes, ("articles", "now"), strict=True):
+        write(topics.bootstrap_servers, lane.input_topic, [{"value": b"{}", "key": b"%s-1" % name.encode()}])
+    *_, finding = key_findings(lanes)
+    assert ("one input topic per key", "ok") == (finding.check, finding.verdict)
+    write(topics.bootstrap_servers, lanes[1].input_topic, [{"value": None, "key": b"articles-1"}])
+    *_, finding = key_findings(lanes)
+    assert ("warn", "1 of 2 keys have records in several input topics, among the newest records") == (
+        finding.verdict,
+        finding.seen,
+    )
+    assert [finding.check for finding in key_findings(lanes[:1])] == ["one partition per key"]
 
 
 def test_no_broker_is_exit_code_4_with_the_reason() -> None:

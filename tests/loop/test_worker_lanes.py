@@ -14,7 +14,8 @@ from loop.world import LIMITS, LONG, RULES, SHORT, Process, World
 from support.seeds import seeds
 
 from enricher.worker.loop.pacing import LoopLimits
-from enricher.worker.records import Partition
+from enricher.worker.records import Article, Partition, RawRecord
+from enricher.worker.rules import long_articles
 
 NOW, LATER = "articles.now", "articles"
 SHARES = {NOW: 0.8, LATER: 0.2}
@@ -114,6 +115,28 @@ def test_articles_that_wait_for_schemas_keep_to_their_lane() -> None:
         assert lanes.world.clock() < 60, "headlines do not come"
     assert max(lanes.waited_s) <= BOUND_S
     assert lanes.seen(LATER) == set()
+
+
+def test_small_records_that_become_long_articles_stop_no_other_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's schema may make a long text of a few bytes: only its lane waits until there is memory for more."""
+    monkeypatch.setattr(long_articles, "LONG_BYTES", 1_000)
+    monkeypatch.setattr(long_articles, "IN_PROGRESS_BYTES", 20_000)
+    lanes = Lanes()
+    read = lanes.process.intake.read
+
+    def unpacking(raw: RawRecord) -> Article:
+        article = read(raw)
+        return replace(article, body="word " * 3_000) if raw.partition.topic == LATER else article
+
+    lanes.process.intake.read = unpacking
+    lanes.world.put(*[SHORT] * 200, topic=LATER)
+    for number in range(10):
+        lanes.world.clock.after(0.5 + number / 4, lanes.headline)
+    while len(lanes.waited_s) < 10:
+        lanes.step()
+        assert lanes.world.clock() < 60, "headlines do not come"
+    assert max(lanes.waited_s) <= BOUND_S
+    assert len(lanes.seen(LATER)) < 100, "the backlog is still there"
 
 
 def test_the_rate_is_shared_too() -> None:

@@ -121,10 +121,10 @@ def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
     if "registry" in parts:
         yield from registry_findings(settings)
     if is_there:
-        for topic in settings.kafka.inputs:
-            lane = with_one_input(settings, topic)
+        lanes = [with_one_input(settings, topic) for topic in settings.kafka.inputs]
+        for lane in lanes:
             yield from article_findings(lane)
-            yield from key_findings(kafka_config(lane))
+        yield from key_findings([kafka_config(lane) for lane in lanes])
     if "model" in parts:
         yield from model_findings(settings)
         yield from machine_findings(settings)

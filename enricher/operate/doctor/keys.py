@@ -1,8 +1,9 @@
-"""Whether publishers put each key into one partition, by the newest records of the input."""
+"""Whether publishers put each key into one partition of one input topic, by the newest records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from enricher.errors import BrokerError
@@ -19,18 +20,38 @@ _MAX_BYTES = 16 * 2**20
 _report = Reporter("broker")
 
 
-def key_findings(config: KafkaConfig) -> Iterator[Finding]:
-    """Read the newest records of the input, 2,000 or 16 MiB in all, and tell where their keys are."""
+def key_findings(configs: Sequence[KafkaConfig]) -> Iterator[Finding]:
+    """Read the newest records of each input topic, 2,000 or 16 MiB of one, and tell where their keys are.
+
+    `configs`: those of the clients, one for each input topic.
+    """
     check = "one partition per key"
-    try:
-        found = _newest_keys(config)
-    except BrokerError as error:
-        yield _report.warn(check, f"not read: {error}", "See the checks above.")
-        return
-    if found.in_several or found.from_crc32:
-        yield _report.warn(check, f"{found}, among the newest records", ADVICE)
-    else:
-        yield _report.ok(check, f"holds for the {found.keys:,} keys of the newest records")
+    topics_by_key = Counter[int]()
+    for config in configs:
+        try:
+            found = _newest_keys(config)
+        except BrokerError as error:
+            yield _report.warn(check, f"not read: {error}", "See the checks above.")
+            continue
+        topics_by_key.update(found.digests)
+        if found.in_several or found.from_crc32:
+            yield _report.warn(check, f"{found}, among the newest records", ADVICE)
+        else:
+            yield _report.ok(check, f"holds for the {found.keys:,} keys of the newest records")
+    if len(configs) > 1:
+        yield _in_one_topic(topics_by_key)
+
+
+def _in_one_topic(topics_by_key: Counter[int]) -> Finding:
+    check, keys = "one input topic per key", len(topics_by_key)
+    if several := sum(topics > 1 for topics in topics_by_key.values()):
+        seen = f"{several:,} of {keys:,} keys have records in several input topics, among the newest records"
+        advice = (
+            "Between topics no order is kept, nor by versions: an old article or tombstone may come last. Publish all "
+            "records of a key to one of them (deploy/running.md)."
+        )
+        return _report.warn(check, seen, advice)
+    return _report.ok(check, f"holds for the {keys:,} keys of the newest records")
 
 
 def _newest_keys(config: KafkaConfig) -> KeyPartitions:

@@ -6,6 +6,7 @@ key, librdkafka's clients CRC32 unless they are told otherwise. No I/O.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import blake2b
 from zlib import crc32
 
@@ -52,6 +53,11 @@ class KeyPartitions:
     def keys(self) -> int:
         """How many keys were looked at."""
         return len(self._place)
+
+    @property
+    def digests(self) -> Collection[int]:
+        """These keys, as digests that are the same in other topics."""
+        return self._place.keys()
 
     @property
     def in_several(self) -> int:

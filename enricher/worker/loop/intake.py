@@ -199,16 +199,16 @@ class Intake:
     def _decode_some(self, deadline_s: float, may_decode: MayDecode) -> bool:
         """Decode in the order of arrival, within `_DECODED_BYTES` and until the deadline; True if anything was.
 
-        A small value may be unpacked to a long article. While many of those wait, nothing is decoded, to bound the memory.
+        A small value may be unpacked to a long article. While many of those wait, no more are decoded, to bound the memory.
         """
         decoded_bytes, unpacked_before = 0, self._unpacked_bytes
         while (
-            not self._long.full
-            and self.clock() < deadline_s
+            self.clock() < deadline_s
             and decoded_bytes + self._unpacked_bytes - unpacked_before < _DECODED_BYTES
             and (ticket := self._next_undecoded(may_decode))
         ):
             decoded_bytes += value_bytes(ticket)
+            self._undecoded_bytes -= value_bytes(ticket)
             passes = 1
             if self._decode(ticket):
                 passes = self._queue_decoded(ticket)
@@ -216,10 +216,12 @@ class Intake:
                 continue
             chars = passes * text_chars(ticket) if ticket.article else value_bytes(ticket)
             self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
-        self._undecoded_bytes -= decoded_bytes
         return decoded_bytes > 0
 
     def _next_undecoded(self, may_decode: MayDecode) -> Ticket | None:
+        return None if self._long.full else self._first_undecoded(may_decode)
+
+    def _first_undecoded(self, may_decode: MayDecode) -> Ticket | None:
         for position, ticket in enumerate(self._undecoded):
             if may_decode(ticket):
                 del self._undecoded[position]

@@ -68,9 +68,9 @@ class LaneIntake(Intake):
             self._lanes[ticket.raw.partition.topic].append(ticket)
 
     def advance(self, now_s: float, may_decode: MayDecode) -> bool:
-        """Let articles in, as many as the tokenizer has capacity for, and go on as without lanes."""
-        let_in = self._let_in(now_s)
-        return Intake.advance(self, now_s, may_decode) or let_in
+        """Go on as without lanes; articles come in from the lanes as they are decoded."""
+        before = sum(map(len, self._lanes.values()))
+        return Intake.advance(self, now_s, may_decode) or sum(map(len, self._lanes.values())) < before
 
     def drop_forgotten(self) -> None:
         """Drop forgotten tickets and their windows."""
@@ -78,23 +78,38 @@ class LaneIntake(Intake):
             self._lanes[lane] = deque(ticket for ticket in tickets if ticket.live)
         Intake.drop_forgotten(self)
 
-    def _let_in(self, now_s: float) -> bool:
-        moved = False
-        while self.capacity and self.rate.allows(1, now_s) and (lane := self._next_lane()):
-            ticket = self._lanes[lane].popleft()
-            self._turns.note(lane, value_bytes(ticket))
-            self.rate.taken(1, now_s)
-            Intake.take(self, [ticket])
-            moved = True
-        return moved
+    def _next_undecoded(self, may_decode: MayDecode) -> Ticket | None:
+        """The next article of the lanes: each comes in when the one before it is decoded, so that none waits in between.
 
-    def _next_lane(self) -> str | None:
+        A lane whose small records are unpacked to many long articles waits until some are gone, and the others go on.
+        """
+        now_s = self.clock()
+        full = self._long.full_lanes(len(self._lanes))
+
+        def may(ticket: Ticket) -> bool:
+            return ticket.raw.partition.topic not in full and may_decode(ticket)
+
+        while not (found := self._first_undecoded(may)) and self._let_in(now_s, full):
+            pass
+        return found
+
+    def _let_in(self, now_s: float, full: Collection[str]) -> bool:
+        """Let in the article of the lane whose turn it is; False if none may come."""
         ready = [
             lane
             for lane, tickets in self._lanes.items()
-            if tickets and self.lane_scheduler.queued_tokens_of(lane) < self.limits.max_queued_tokens
+            if tickets
+            and lane not in full
+            and self.lane_scheduler.queued_tokens_of(lane) < self.limits.max_queued_tokens
         ]
-        return self._turns.order(ready)[0] if ready else None
+        if not ready or not self.capacity or not self.rate.allows(1, now_s):
+            return False
+        lane = self._turns.order(ready)[0]
+        ticket = self._lanes[lane].popleft()
+        self._turns.note(lane, value_bytes(ticket))
+        self.rate.taken(1, now_s)
+        Intake.take(self, [ticket])
+        return True
 
 
 @dataclass

@@ -7,7 +7,7 @@ A lane is a topic. What waits for the device waits in queues, and each of them i
                  what it has fetched of it, so the next poll reaches the records of others. It is read on once half of its
                  part is free; until it is full again, others wait behind the hundred records that the client fetches ahead.
     tokenizer    Read articles wait by lane. The lane whose turn it is sends the next one, unless the scheduler has enough
-                 of its windows.
+                 of its windows, or its small records were unpacked to many long articles, which wait for each other.
     device       Each lane has a scheduler. The lane whose turn it is gets the next batch, if it has one ready.
 
 `Turns` says whose turn it is: each piece of work puts the next turn of its lane off by its cost divided by the share, and

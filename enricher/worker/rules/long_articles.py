@@ -6,8 +6,8 @@ any partition, for as long as the model needs for it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from enricher.worker.records import Part, Ticket, Window
@@ -48,7 +48,18 @@ class LongArticles:
     @property
     def full(self) -> bool:
         """True while the decoded articles that wait are as large as those that may be in progress."""
-        return sum(_size(ticket) for ticket in self._waiting if ticket.article) >= IN_PROGRESS_BYTES
+        return self._decoded_bytes().total() >= IN_PROGRESS_BYTES
+
+    def full_lanes(self, lanes: int) -> Collection[str]:
+        """The input topics whose decoded articles that wait are as large as their part of that, of so many topics."""
+        return {lane for lane, size_bytes in self._decoded_bytes().items() if size_bytes >= IN_PROGRESS_BYTES / lanes}
+
+    def _decoded_bytes(self) -> Counter[str]:
+        found = Counter[str]()
+        for ticket in self._waiting:
+            if ticket.article:
+                found[ticket.raw.partition.topic] += _size(ticket)
+        return found
 
     @staticmethod
     def is_long(ticket: Ticket) -> bool:

@@ -1,0 +1,17 @@
+"""What `enricher index run` and `verify` refuse before they connect."""
+
+from __future__ import annotations
+
+import pytest
+from commands.cli_runner import run
+
+from enricher.errors import SettingsError
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_several_input_topics_are_refused_with_the_reason_and_what_to_do(command: str) -> None:
+    """Versions of a key in two topics do not compare, so the index could end up wrong without anybody noticing."""
+    refused = run("index", command, env={"ENRICHER_KAFKA__INPUT_TOPICS": '{"articles.now": 0.8, "articles": 0.2}'})
+    assert isinstance(refused.exception, SettingsError)
+    assert "comparable only within one" in str(refused.exception)
+    assert "an index (index.name) of its own" in str(refused.exception)
