@@ -1,4 +1,4 @@
-"""Builds sdist, wheel, SBOM and checksums of HEAD: from the commit alone, so that the same commit gives the same bytes."""
+"""Builds sdist, wheel, SBOMs and checksums of HEAD: from the commit alone, so that the same commit gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from pathlib import Path
 
 SOURCES = ("LICENSE", "README.md", "enricher", "pyproject.toml")
 """The files that are released, as in the images. Setuptools would add tests that cannot run alone."""
-LOCK = "scripts/locked/runtime.txt"
+SBOMS = {
+    "sbom.cdx.json": "scripts/locked/runtime.txt",
+    "sbom-image-cpu.cdx.json": "scripts/locked/runtime-cpu.txt",
+    "sbom-image-cuda.cdx.json": "scripts/locked/runtime-cuda.txt",
+}
+"""What the wheel needs, and the Python packages of the images, by the locks that they are installed from.
+
+The packages of the images' base are missing: only a container engine can list them.
+"""
 
 
 class NotReleasable(Exception):
@@ -24,14 +32,15 @@ class NotReleasable(Exception):
 
 
 def build(out: Path) -> None:
-    """Write the four files into `out`, which holds nothing yet. Raises NotReleasable."""
+    """Write all files into `out`, which holds nothing yet. Raises NotReleasable."""
     if out.exists() and any(out.iterdir()):
         raise NotReleasable(f"{out} is not empty: remove it, or name another folder")
     build_packages(out)
-    with _checked_out("pyproject.toml", LOCK) as folder:
-        reader = [sys.executable, "-W", "ignore::UserWarning", "-m", "cyclonedx_py", "requirements", str(folder / LOCK)]
+    with _checked_out("pyproject.toml", *SBOMS.values()) as folder:
         project = ["--pyproject", str(folder / "pyproject.toml"), "--output-reproducible"]
-        run(*reader, *project, "--output-file", str(out / "sbom.cdx.json"), epoch_s=commit_time_s())
+        reader = [sys.executable, "-W", "ignore::UserWarning", "-m", "cyclonedx_py", "requirements"]
+        for name, lock in SBOMS.items():
+            run(*reader, str(folder / lock), *project, "--output-file", str(out / name), epoch_s=commit_time_s())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(out.iterdir())]
     (out / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
     sys.stdout.writelines(sums)
