@@ -69,6 +69,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mixed-articles", default=0, type=int, help="articles of tests/pipeline/test_formats.py")
     parser.addoption("--mixed-outage-s", default=3.0, type=float, help="how long the registry is away there")
     parser.addoption("--search-url", default="", help="a running Elasticsearch or OpenSearch, instead of the local one")
+    parser.addoption("--upgrade-from", default="", help="a wheel, or a commit, instead of the last tagged version")
+    parser.addoption("--upgrade-minutes", default=2.0, type=float, help="how long tests/kafka/test_upgrade.py has load")
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from packaging.markers import Marker
 
 SOURCES = ("LICENSE", "README.md", "enricher", "pyproject.toml")
 """The files that are released, as in the images. Setuptools would add tests that cannot run alone."""
@@ -25,6 +28,16 @@ SBOMS = {
 
 The packages of the images' base are missing: only a container engine can list them.
 """
+IMAGE = {
+    "implementation_name": "cpython",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "platform_system": "Linux",
+    "python_full_version": "3.11.0",
+    "python_version": "3.11",
+    "sys_platform": "linux",
+}
+"""Where the images' locks are installed, by environment markers."""
 
 
 class NotReleasable(Exception):
@@ -40,10 +53,24 @@ def build(out: Path) -> None:
         project = ["--pyproject", str(folder / "pyproject.toml"), "--output-reproducible"]
         reader = [sys.executable, "-W", "ignore::UserWarning", "-m", "cyclonedx_py", "requirements"]
         for name, lock in SBOMS.items():
+            if "image" in name:
+                path = folder / lock
+                path.write_text(installed_in_images(path.read_text("utf-8")), "utf-8")
             run(*reader, str(folder / lock), *project, "--output-file", str(out / name), epoch_s=commit_time_s())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(out.iterdir())]
     (out / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
     sys.stdout.writelines(sums)
+
+
+def installed_in_images(lock: str) -> str:
+    """The part of a lock that is for the images. It has one requirement a paragraph, with a marker behind ` ; `."""
+    requirements = re.split(r"^(?=\S)", lock, flags=re.MULTILINE)
+    return "".join(each for each in requirements if _is_in_images(each))
+
+
+def _is_in_images(requirement: str) -> bool:
+    marker = re.match(r"[^#\n]+? ; (.+?)(?: \\)?\n", requirement)
+    return not marker or Marker(marker[1]).evaluate(IMAGE)
 
 
 def build_packages(out: Path) -> None:

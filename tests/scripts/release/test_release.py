@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.release.artifacts import installed_in_images
+
 ROOT = Path(__file__).parents[3]
 NEW = "7.8.9"
 NEEDED = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "enricher", "schemas", "deploy")
@@ -99,6 +101,17 @@ def test_a_tree_that_is_not_ready_is_refused_before_anything_is_written(reposito
     (repository.root / "CHANGELOG.md").write_text("## Unreleased\n\n## 7.8.10 - 2026-01-01\n\n- All.\n", "utf-8")
     repository.commit()
     assert "what do users get?" in repository.refusal("8.0.0")
+
+
+def test_the_sbom_of_an_image_has_what_its_lock_installs_there() -> None:
+    """Nothing for other systems or versions of Python, and one ONNX Runtime."""
+    for kind, runtime in (("cpu", "onnxruntime"), ("cuda", "onnxruntime-gpu")):
+        lock = (ROOT / "scripts" / "locked" / f"runtime-{kind}.txt").read_text("utf-8")
+        names = re.findall(r"^([a-z][\w.-]*)==", installed_in_images(lock), re.MULTILINE)
+        assert {runtime, "openvino", "numpy"} <= set(names)
+        assert len(names) == len(set(names))
+        assert [name for name in names if name.startswith("onnxruntime")] == [runtime]
+        assert "colorama" not in names
 
 
 def packages(repository: Repository, out: Path, umask: int, zone: str) -> dict[str, bytes]:
