@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -46,6 +47,10 @@ def test_the_site_has_every_page_and_finds_what_they_say(clone: Path, tmp_path: 
     done = build(clone, site)
     assert 0 == done.returncode, done.stderr
     assert (site / "deploy" / "monitoring" / "runbook.html").is_file()
+    home = (site / "index.html").read_text("utf-8")
+    needed = re.findall(r'(?:href|src)="(assets/[^"#?]+)"', home)
+    assert any(each.endswith(".css") for each in needed)
+    assert [each for each in needed if not (site / each).is_file()] == [], "what the theme needs is there"
     assert "ENRICHER_KAFKA__GROUP_ID" in (site / "deploy" / "settings.html").read_text("utf-8")
     found = json.loads((site / "search" / "search_index.json").read_bytes())["docs"]
     assert "deploy/monitoring/runbook.html#enricherindexstuck" in {each["location"] for each in found}

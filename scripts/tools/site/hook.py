@@ -17,18 +17,19 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[3]
-SHOWN = (".md", ".png", ".svg")
+SHOWN = (".md", ".png", ".svg", "scripts/tools/site/site.css")
 HIDDEN = (".github/", "tests/deploy/schemas/", "tests/data/")
 LINK = re.compile(r"(?<!!)\[((?:`[^`]*`|[^\]`])*)\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MARK = re.compile(r"^<!-- the site writes here: python (.+) -->$", re.MULTILINE)
 
 
-def on_files(_found: Files, config: Any) -> Files:  # noqa: ANN401  it has no types
-    """The tracked pages and pictures."""
+def on_files(found: Files, config: Any) -> Files:  # noqa: ANN401  it has no types
+    """The tracked pages and pictures, our style, and the theme's own files."""
     command = ("git", "ls-files", "-z")
     listed = subprocess.check_output(command, cwd=ROOT).decode()
     names = [name for name in listed.split("\0") if name.endswith(SHOWN) and not name.startswith(HIDDEN)]
-    return Files([File.generated(config, name, abs_src_path=str(ROOT / name)) for name in names])
+    ours = [File.generated(config, name, abs_src_path=str(ROOT / name)) for name in names]
+    return Files([*ours, *(each for each in found if each.src_dir != config.docs_dir)])
 
 
 def on_page_markdown(markdown: str, page: Any, files: Files, **_rest: object) -> str:  # noqa: ANN401
