@@ -64,6 +64,7 @@ function show(status) {
   rows = joined(rows, status.history, status.now);
   status.rebalanced = Object.entries(status.rebalances ?? {}).map(([how, count]) => `${count} ${how}`).join(', ') || '0';
   status.registry_answers = registryText(status.registry);
+  status.input_held_back = status.unstable_age_s ? `for ${FORMATS.seconds(status.unstable_age_s)} by a publisher's open transaction` : 'no';
   fill(status);
   badge(byId('state'), status.state);
   probes(status);
