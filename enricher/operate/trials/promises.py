@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -92,3 +93,7 @@ PROMISES: tuple[Promise, ...] = (
         needed=False,
     ),
 )
+
+if __name__ == "__main__":
+    rows = (f"| {each.name} | {each.claim} |\n" for each in PROMISES)
+    sys.stdout.write("| promise | in one sentence |\n|---|---|\n" + "".join(rows))
