@@ -83,14 +83,10 @@ def _verify(bench: Bench, crew: Crew) -> None:
         text=True,
         check=False,
     )
-    failed = [] if done.returncode not in {0, 8} else _failed(done.stdout)
+    checks = orjson.loads(done.stdout)["checks"] if done.returncode in {0, 8} else []
+    failed = [str(check) for check in checks if check["holds"] is False]
     said = done.stderr[-600:] if done.returncode else ""
     bench.add(command="verify", exit=done.returncode, failed_checks=failed, said=said, ok=done.returncode == 0)
-
-
-def _failed(report: str) -> list[str]:
-    checks = orjson.loads(report)["checks"]
-    return [str(check) for check in checks if check["holds"] is False]
 
 
 @contextmanager
