@@ -219,8 +219,9 @@ class Intake:
         return decoded_bytes > 0
 
     def _next_undecoded(self, may_decode: MayDecode) -> Ticket | None:
-        if self._long.full:
-            return None
+        return None if self._long.full else self._first_undecoded(may_decode)
+
+    def _first_undecoded(self, may_decode: MayDecode) -> Ticket | None:
         for position, ticket in enumerate(self._undecoded):
             if may_decode(ticket):
                 del self._undecoded[position]
