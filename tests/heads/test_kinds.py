@@ -34,7 +34,7 @@ def missing(kind: type[Head]) -> Iterator[str]:
             yield f"{name}: schemas/{place} has no field {field}"
     for place, words in (
         ("schemas/enriched-record.v1.proto", f" {field} = "),
-        ("schemas/README.md", f"\n| `{field}` |"),
+        ("schemas/README.md", f"`{field}`"),
         ("deploy/tasks.md", f"\n| `{name}` |"),
         ("deploy/python.md", f"`record.{field}"),
         (f"{VERIFIER}/tasks.py", f'"{name}"'),
