@@ -83,6 +83,8 @@ PROPERTIES = [
     ("ENRICHER_TASKS", json.dumps({"names": {"source": "x", "precision": PLAIN}})),
 ]  # fmt: skip
 CASES = [(URL, text) for text in URLS] + PROPERTIES
+ALL = [pytest.param(*case, marks=[pytest.mark.slow] if number % 4 else []) for number, case in enumerate(CASES)]
+"""`--quick` takes every fourth."""
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def check_silence(said: str) -> None:
     assert [] == [word for word in WORDS if word in said], said
 
 
-@pytest.mark.parametrize(("variable", "value"), CASES)
+@pytest.mark.parametrize(("variable", "value"), ALL)
 def test_no_command_shows_a_part_of_a_password(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
 ) -> None:

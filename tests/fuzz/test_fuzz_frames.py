@@ -17,8 +17,9 @@ import fastavro
 import orjson
 import pytest
 from fuzz.test_fuzz_codec import CANARY, random_bytes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema
@@ -173,7 +174,7 @@ def test_what_is_changed_here_can_be_read_unchanged(decoders: dict[str, Decoder]
     header=st.none() | st.binary(max_size=40),
     name=st.sampled_from(["avro", "protobuf", "json"]),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_hypothesis_finds_no_other_error(
     decoders: dict[str, Decoder], value: bytes, header: bytes | None, name: str
 ) -> None:

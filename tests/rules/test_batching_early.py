@@ -7,10 +7,11 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, window_of
 from rules.serving import TICK_S, Scheduler, Start, WorkerPool, check, check_nothing_waits, serve
+from support.examples import examples
 
 from enricher.worker.records import Batch, Ticket, Window
 from enricher.worker.rules.batch_rules import BatchRules
@@ -104,7 +105,7 @@ def test_a_portion_is_worth_a_run_however_many_threads_are_idle(make: Make) -> N
 
 @both
 @given(seed=st.integers(0, 10_000), gap=st.integers(1, 80), threads=st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_without_load_nothing_waits_beside_an_idle_thread(make: Make, seed: int, gap: int, threads: int) -> None:
     """Whatever comes, and however many threads there are."""
     articles, pool = articles_of(seed, gap), WorkerPool(threads, 10)
@@ -113,7 +114,7 @@ def test_without_load_nothing_waits_beside_an_idle_thread(make: Make, seed: int,
 
 @both
 @given(seed=st.integers(0, 10_000), gap=st.integers(1, 80), load=st.sampled_from([0.95, 0.99, 1.0]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_near_capacity_batches_are_as_without_early_ones(make: Make, seed: int, gap: int, load: float) -> None:
     """The same windows at the same times."""
     articles = articles_of(seed, gap)
@@ -122,7 +123,7 @@ def test_near_capacity_batches_are_as_without_early_ones(make: Make, seed: int, 
 
 
 @given(seed=st.integers(0, 10_000), gap=st.integers(1, 80), load=st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_packed_batches_keep_the_bound_at_any_load(seed: int, gap: int, load: float) -> None:
     """As test_batching_engine.py shows for those that pad; here windows go by arrival, and real tokens count."""
     articles = articles_of(seed, gap)

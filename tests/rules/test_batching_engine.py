@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, window_of
 from rules.serving import TICK_S, Start, WorkerPool, check, serve
+from support.examples import examples
 
 from enricher.worker.records import Batch, Ticket, Window
 from enricher.worker.rules.batch_rules import BatchRules
@@ -47,7 +48,7 @@ engines = st.builds(WorkerPool, count=st.integers(1, 4), overhead_ticks=st.integ
 
 
 @given(articles=traffic, rules=rules, pool=engines, load=loads)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_every_window_is_served_once_within_the_bound_the_oldest_due_first(
     articles: Articles, rules: BatchRules, pool: WorkerPool, load: Callable[[float], float]
 ) -> None:
@@ -56,7 +57,7 @@ def test_every_window_is_served_once_within_the_bound_the_oldest_due_first(
 
 
 @given(sizes=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4), min_size=1, max_size=20), rules=rules)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_an_engine_that_always_has_a_free_thread_makes_no_window_wait_beyond_the_timer(
     sizes: list[list[int]], rules: BatchRules
 ) -> None:

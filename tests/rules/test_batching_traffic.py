@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from rules.building import raw, window_of
+from support.examples import examples
 
 from enricher.worker.records import Batch, Ticket, Window
 from enricher.worker.rules.batch_rules import BatchRules
@@ -152,4 +152,4 @@ class AnyTraffic(RuleBasedStateMachine):
 
 
 TestAnyTraffic = AnyTraffic.TestCase
-TestAnyTraffic.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestAnyTraffic.settings = examples(200, stateful_step_count=30)

@@ -9,6 +9,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from rules.building import P0, P1, P2, raw
+from support.examples import examples
 
 from enricher.worker.records import Partition, Release, Ticket, Tombstone
 from enricher.worker.rules.offsets import OffsetTracker
@@ -167,7 +168,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyOrder.settings = examples(150, stateful_step_count=40)
 
 
 class Naive(OffsetTracker):
