@@ -29,5 +29,5 @@ def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, topics: Top
     assert outcomes.keys() == {promise.name for promise in PROMISES}
     assert {name for name, outcome in outcomes.items() if outcome.holds} <= {"identity of a topic"}
     assert {outcomes[name].holds for name in ("commit and abort", "last stable offset", "stable offsets")} == {None}
-    there = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
-    assert [name for name in there if name.startswith(trials.topic)] == []
+    left = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
+    assert [name for name in left if name.startswith(trials.topic)] == []
