@@ -38,7 +38,8 @@ from support.topics import PARTITIONS, Topics, make_topics
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.replay.pinning import Pinned, pin
+from enricher.operate.replay import pinning
+from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.chaos.proxy import Proxy
@@ -238,9 +239,30 @@ def test_processes_that_begin_together_agree_on_the_range(replay: Replay) -> Non
     assert found[0] == pinned(4)
 
 
-def replay_config(replay: Replay) -> KafkaConfig:
+def test_of_two_ranges_that_are_chosen_at_once_for_a_group_one_is_refused(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is committed after the look at the group's offsets, and may be at work already."""
+    fill(replay.live, 8)
+    late, early = replay_config(replay), replay_config(replay, "2026-01-01..end")
+    looks: list[Pinned | None] = []
+
+    def look(ask: Inspector, config: KafkaConfig) -> Pinned | None:
+        found = read_pinned(ask, config)
+        if config is late:
+            looks.append(found)
+            if len(looks) == 2:  # the one under the lock
+                pin(early, lambda _: {0: (0, 2)})
+        return found
+
+    monkeypatch.setattr(pinning, "read_pinned", look)
+    with pytest.raises(SettingsError, match=r"replays 2026-01-01\.\.end, not beginning\.\.end"):
+        pin(late, lambda _: {0: (0, 1)})
+
+
+def replay_config(replay: Replay, name: str = "beginning..end") -> KafkaConfig:
     """The configuration of its clients."""
-    return config_for(replay.own, input_topic=replay.live.input, replay="beginning..end")
+    return config_for(replay.own, input_topic=replay.live.input, replay=name)
 
 
 def test_offsets_of_an_earlier_topic_of_the_name_are_no_range(replay: Replay) -> None:

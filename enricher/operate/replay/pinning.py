@@ -4,9 +4,9 @@ The bounds are committed before anybody reads: per partition the offset to begin
 before. From then on they travel with every committed offset, so a restarted process, or one that joins later, reads the same
 range, also if `end` or a time would mean other offsets by then.
 
-A transactional id that all processes of the replay share serves as a lock: a new producer aborts the transaction of a
-process that is still choosing, and waits for one that is being committed. Offsets without a member are not fenced, so the
-group's state is read between opening and committing.
+A transactional id that all replays of the group share serves as a lock, also if their ranges differ: a new producer aborts
+the transaction of a process that is still choosing, and waits for one that is being committed. Offsets without a member are
+not fenced, so the group's state is read between opening and committing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from enricher.worker.runtime.deadlines import Deadline, until
 
 log = logging.getLogger(__name__)
 
-_LOCK = "range"
+_LOCK = ("replay", "range")  # two parts: a worker has one, its instance
 _ASK_AGAIN_S = 0.5
 
 
@@ -105,7 +105,7 @@ def pin(config: KafkaConfig, ranges_now: Callable[[Inspector], Ranges]) -> Pinne
 
 def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, topic_id: str | None, ranges: Ranges) -> Pinned:
     """Commit the ranges, unless another process has done so. Raises TransactionTrouble, or ProducerFenced by another one."""
-    properties = config.producer() | {"transactional.id": transactional_id(config.group_id, _LOCK, config.replay)}
+    properties = config.producer() | {"transactional.id": transactional_id(config.group_id, *_LOCK)}
     timeout_s = config.transaction_timeout_s
     with (
         short_lived_producer(properties, complaint, timeout_s, metadata_timeout_s=config.request_timeout_s) as producer,
