@@ -203,7 +203,8 @@ class Intake:
         """
         decoded_bytes, unpacked_before = 0, self._unpacked_bytes
         while (
-            self.clock() < deadline_s
+            not self._long.full
+            and self.clock() < deadline_s
             and decoded_bytes + self._unpacked_bytes - unpacked_before < _DECODED_BYTES
             and (ticket := self._next_undecoded(may_decode))
         ):
@@ -219,9 +220,6 @@ class Intake:
         return decoded_bytes > 0
 
     def _next_undecoded(self, may_decode: MayDecode) -> Ticket | None:
-        return None if self._long.full else self._first_undecoded(may_decode)
-
-    def _first_undecoded(self, may_decode: MayDecode) -> Ticket | None:
         for position, ticket in enumerate(self._undecoded):
             if may_decode(ticket):
                 del self._undecoded[position]

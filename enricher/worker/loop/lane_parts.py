@@ -15,6 +15,7 @@ from enricher.worker.loop.ports import Scheduler
 from enricher.worker.loop.waiting import value_bytes
 from enricher.worker.records import Partition, Ticket
 from enricher.worker.rules.lanes import LaneQueue, LaneScheduler, Turns
+from enricher.worker.rules.long_articles import LongArticles
 from enricher.worker.rules.rate import RateLimit
 
 _AT_ONCE = 1 / 8
@@ -53,6 +54,7 @@ class LaneIntake(Intake):
         Intake.__post_init__(self)
         self.rate = RateLimit(self.limits.max_articles_per_second, self.clock())
         self._lanes, self._turns = {lane: deque() for lane in self.shares}, Turns(self.shares)
+        self._long = LongArticles(len(self.cutters), len(self.shares))
 
     @property
     def busy(self) -> bool:
@@ -84,12 +86,13 @@ class LaneIntake(Intake):
         A lane whose small records are unpacked to many long articles waits until some are gone, and the others go on.
         """
         now_s = self.clock()
-        full = self._long.full_lanes(len(self._lanes))
+        full = self._long.full_lanes
 
         def may(ticket: Ticket) -> bool:
             return ticket.raw.partition.topic not in full and may_decode(ticket)
 
-        while not (found := self._first_undecoded(may)) and self._let_in(now_s, full):
+        first = partial(Intake._next_undecoded, self, may)  # noqa: SLF001  the base class's; `super()` does not work with slots
+        while not (found := first()) and self._let_in(now_s, full):
             pass
         return found
 

@@ -34,11 +34,11 @@ class _InProgress:
 class LongArticles:
     """Long articles that wait, in the order of arrival, and those in progress.
 
-    `passes`: how many parts, each with tokens, an article may get when it begins.
+    `passes`: how many parts, each with tokens, an article may get when it begins. `lanes`: how many input topics there are.
     """
 
-    def __init__(self, passes: int = 1) -> None:
-        self._passes = passes
+    def __init__(self, passes: int = 1, lanes: int = 1) -> None:
+        self._passes, self._lanes = passes, lanes
         self._waiting: deque[Ticket] = deque()
         self._in_progress: list[_InProgress] = []
 
@@ -47,19 +47,17 @@ class LongArticles:
 
     @property
     def full(self) -> bool:
-        """True while the decoded articles that wait are as large as those that may be in progress."""
-        return self._decoded_bytes().total() >= IN_PROGRESS_BYTES
+        """True while the decoded articles that wait are as large as those that may be in progress, in all lanes."""
+        return len(self.full_lanes) == self._lanes
 
-    def full_lanes(self, lanes: int) -> Collection[str]:
-        """The input topics whose decoded articles that wait are as large as their part of that, of so many topics."""
-        return {lane for lane, size_bytes in self._decoded_bytes().items() if size_bytes >= IN_PROGRESS_BYTES / lanes}
-
-    def _decoded_bytes(self) -> Counter[str]:
-        found = Counter[str]()
+    @property
+    def full_lanes(self) -> Collection[str]:
+        """The input topics whose decoded articles that wait are as large as their equal part of that."""
+        waiting_bytes = Counter[str]()
         for ticket in self._waiting:
             if ticket.article:
-                found[ticket.raw.partition.topic] += _size(ticket)
-        return found
+                waiting_bytes[ticket.raw.partition.topic] += _size(ticket)
+        return {lane for lane, size_bytes in waiting_bytes.items() if size_bytes >= IN_PROGRESS_BYTES / self._lanes}
 
     @staticmethod
     def is_long(ticket: Ticket) -> bool:
