@@ -146,8 +146,11 @@ def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
 
 def test_the_page_names_the_rights() -> None:
     """Operation and resource type of each: the page and these tests agree."""
-    page = (DEPLOY / "rights.md").read_text("utf-8")
-    rows = [line for line in page.splitlines() if line.startswith(("| `READ", "| `WRITE"))]
+    rows = [
+        line
+        for line in (DEPLOY / "rights.md").read_text("utf-8").splitlines()
+        if line.startswith(("| `READ", "| `WRITE"))
+    ]
     found = {tuple(cell.strip(" `") for cell in row.strip("|").split("|")[:2]) for row in rows}
     assert found == {
         ("READ", "topic, the input"),
@@ -155,8 +158,10 @@ def test_the_page_names_the_rights() -> None:
         ("WRITE", "topic, the output"),
         ("WRITE", "topic, the dead letters"),
         ("WRITE", "transactional id"),
+        # The two for the day when the offsets are gone.
+        ("READ", "topic, the output"),
+        ("READ", "topic, the dead letters"),
     }
-    assert "needs `READ` on both output topics" in page
 
 
 def rights_of(place: Place, *labels: str) -> list[Right]:
