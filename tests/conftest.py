@@ -83,17 +83,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `--quick` leaves out, and begin with the longest files. Refuse a file that `SHARING` should have."""
+    """Mark what `--quick` leaves out, and begin with the longest files."""
     tests = Path(__file__).parent
     rank = {tests / name: place for place, name in enumerate(LONGEST_FIRST)}
     slow = {tests / name for name in SLOW}
     for item in items:
         if item.path in slow:
             item.add_marker(pytest.mark.slow)
-        for server, files in SHARING.items():
-            if server in getattr(item, "fixturenames", ()) and item.path.relative_to(tests).as_posix() not in files:
-                raise pytest.UsageError(f"{item.path} asks for `{server}`: add it to SHARING in tests/support/order.py")
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse the tests of a file that `SHARING` should have."""
+    file = item.path.relative_to(Path(__file__).parent).as_posix()
+    for server, files in SHARING.items():
+        if server in getattr(item, "fixturenames", ()) and file not in files:
+            pytest.fail(f"{file} asks for `{server}`: add it to SHARING in tests/support/order.py", pytrace=False)
 
 
 @pytest.fixture(scope="session")
