@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
-from support.closing import CLOSING
+from support.closing import CLOSING, leave_group
 from support.patience import PATIENCE_S, wait_until
 from support.plain_records import plain_record
 from support.topics import Topics
@@ -94,7 +94,7 @@ class Diary:
 def joined(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
     """A source that joins its group when it is polled. Closed with the test."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
-    CLOSING.callback(source.close)
+    CLOSING.callback(leave_group, source)
     source.open(diary)
     return source, diary
 
@@ -172,7 +172,7 @@ def ends_for(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink]:
 def begun(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink, Diary]:
     """A source and its sink, which commits where partitions without a committed offset begin, as the loop does."""
     source, diary = KafkaSource(config), Diary()
-    CLOSING.callback(source.close)
+    CLOSING.callback(leave_group, source)
     source.open(diary)
     sink, _ = sink_for(source, config)
     begin(source, sink, diary)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, transaction
-from support.closing import CLOSING
+from support.closing import CLOSING, leave_group
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
@@ -75,7 +75,7 @@ def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
     second.open(other)
     second.pause()
     came = poll_both(first, second, lambda: len(diary.owned) == len(other.owned) == 2)
-    second.close()
+    leave_group(second)
     came += poll_until(first, lambda: len(diary.owned) == 4)
     assert came == []
     first.resume()
@@ -93,7 +93,7 @@ def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: T
     left = next(iter(theirs.owned))
     assert left not in mine.owned
     first.resume()
-    second.close()
+    leave_group(second)
     poll_until(first, lambda: len(mine.owned) == 4)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"{}") for number in range(40)])
     assert left in {record.partition for record in records_of(first, 40)}
@@ -108,8 +108,8 @@ def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
     poll_both(first, second, lambda: len(other.owned) == 2)
     assert [len(partitions) for kind, partitions in diary.events if kind == "revoked"] == [2]
     assert diary.owned.isdisjoint(other.owned)
-    first.close()
-    second.close()
+    leave_group(first)
+    leave_group(second)
 
 
 def test_what_leaves_is_known_until_the_listener_has_published_once_more(topics: Topics) -> None:
@@ -128,7 +128,7 @@ def test_what_leaves_is_known_until_the_listener_has_published_once_more(topics:
 
     diary.on_revoked = look
     second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
-    CLOSING.callback(second.close)
+    CLOSING.callback(leave_group, second)
     second.open(other)
     poll_both(first, second, lambda: len(other.owned) == 2)
     assert set(seen) == other.owned
@@ -150,8 +150,8 @@ def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
     with pytest.raises(TransactionTrouble, match="while revoking"):
         poll_both(first, second, lambda: False)
     diary.on_revoked = lambda _partitions: None
-    first.close()
-    second.close()
+    leave_group(first)
+    leave_group(second)
 
 
 def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:

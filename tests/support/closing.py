@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Protocol
 
 import pytest
-from confluent_kafka import Consumer
 
 _LEAVE_S = 20.0
 CLOSING = ExitStack()
@@ -21,12 +21,19 @@ def _closed() -> Iterator[None]:
     CLOSING.close()
 
 
-def leave_group(consumer: Consumer) -> None:
+class Member(Protocol):
+    """A client in a consumer group."""
+
+    def close(self) -> object:
+        """Leave the group."""
+
+
+def leave_group(member: Member) -> None:
     """Close a member of a group, in a thread that is left behind if that hangs.
 
     Of 170 members that were closed while they joined, one never returned from the client's `close`. A worker's watchdog
     ends the process then.
     """
-    closing = threading.Thread(target=consumer.close, name="leave-group", daemon=True)
+    closing = threading.Thread(target=member.close, name="leave-group", daemon=True)
     closing.start()
     closing.join(_LEAVE_S)
