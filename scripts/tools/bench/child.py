@@ -44,26 +44,29 @@ class Child:
         assert self._process.stdout, "the pipe is made at the start"
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._module} ended with code {self._process.wait()}; see its messages above")
+            raise self._ended(self._process.wait())
         message: dict[str, Any] = orjson.loads(line)
         return message
 
     def require_running(self) -> None:
         """Raise RuntimeError if the child has ended."""
         if (code := self._process.poll()) is not None:
-            raise RuntimeError(f"{self._module} ended with code {code}; see its messages above")
+            raise self._ended(code)
 
     def leave(self) -> None:
         """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         if code := self._process.wait(_LEAVE_S):
-            raise RuntimeError(f"{self._module} ended with code {code}; see its messages above")
+            raise self._ended(code)
 
     def kill(self) -> None:
         """Kill the child and wait for its end."""
         self._process.kill()
         self._process.wait()
+
+    def _ended(self, code: int) -> RuntimeError:
+        return RuntimeError(f"{self._module} ended with code {code}; see its messages above")
 
     def __enter__(self) -> Self:
         return self

