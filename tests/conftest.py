@@ -54,9 +54,8 @@ settings.register_profile("quick", settings.get_profile("timeless"), max_example
 settings.load_profile("timeless")
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _ctrl_c_is_heard() -> None:
-    """A shell that runs the tests in the background has it ignored, and the programs that they start inherit that."""
+def pytest_configure() -> None:
+    """Hear SIGINT: a shell that runs the tests in the background has it ignored, and all that they start inherits that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

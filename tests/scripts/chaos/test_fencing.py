@@ -15,13 +15,15 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 OWN = "no newer process has this worker's name"
+RENEWED = "a request may have been sent twice: continuing with a new producer"
+"""Said after a slow request. If that happens on a busy machine just then, the new producer has the newest epoch."""
 SLOW_S = 0.26 * TRANSACTION_S
 """Delay each way: four requests take twice a transaction's timeout, but no connection is idle for too long."""
 
 
 def check_goes_on(field: Field, life: Life) -> None:
     """Check that the worker was fenced, found no rival, and enriched everything exactly once."""
-    assert life.says(OWN) == 1, field.logs()
+    assert life.says(OWN) == 1 or life.says(RENEWED), field.logs()
     assert life.code is None, field.logs()
     assert [] == field.failed()
 
