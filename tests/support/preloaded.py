@@ -1,5 +1,6 @@
 """What a worker imports, sooner or later, but for what starts threads: forked processes would miss them."""
 
+import gc
 import importlib
 
 for name in (
@@ -9,3 +10,5 @@ for name in (
     "tools.chaos.stub",
 ):
     importlib.import_module(name)
+
+gc.freeze()  # else each fork looks through all of it, and copies the pages
