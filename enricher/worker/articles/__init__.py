@@ -13,10 +13,10 @@ from enricher.worker.articles.enriched import (
     SCHEMA_VERSION,
     WrittenEntities,
     as_line,
-    bare,
     encode_record,
+    serialise_findings,
+    without_repeats,
     write_entities,
-    write_found,
 )
 from enricher.worker.articles.headers import (
     MAX_REASON_BYTES,
@@ -49,7 +49,6 @@ __all__ = [
     "RecordWriter",
     "WrittenEntities",
     "as_line",
-    "bare",
     "clip",
     "dead_letter_headers",
     "decode_article",
@@ -59,6 +58,7 @@ __all__ = [
     "record_as_json",
     "record_headers",
     "record_writer",
+    "serialise_findings",
+    "without_repeats",
     "write_entities",
-    "write_found",
 ]

@@ -56,7 +56,7 @@ def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntit
     return WrittenEntities(orjson.dumps(_check(article, entities)), len(entities))
 
 
-def write_found(record: EnrichedRecord) -> EnrichedRecord:
+def serialise_findings(record: EnrichedRecord) -> EnrichedRecord:
     """The record with its entities serialised, and its other findings as their kinds keep them."""
     findings = record.findings
     if findings:
@@ -66,12 +66,12 @@ def write_found(record: EnrichedRecord) -> EnrichedRecord:
     return EnrichedRecord(record.article, entities, record.coverage, record.tasks, findings, record.labels)
 
 
-def bare(article: Article) -> Article:
+def without_repeats(article: Article) -> Article:
     """The article without what its record would repeat of it; the id stays, and the separator, which offsets need."""
     return replace(article, metadata={}, further=None, document=None)
 
 
-def repeatable(document: bytes) -> bytes:
+def limit_levels(document: bytes) -> bytes:
     """The document, unless it has more than `MAX_DOCUMENT_LEVELS` levels: then raises InvalidArticle.
 
     Consumers could not parse its record. Not a check of `encode_record`, because a hostile document takes 0.15 s per

@@ -19,7 +19,7 @@ from enricher.worker.articles.articles import (
     not_an_id,
 )
 from enricher.worker.articles.optional import METADATA_FIELDS, OPTIONAL_FIELDS, optional_texts
-from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, put
+from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, replace_at
 from enricher.worker.records import Article
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class FieldMapping:
     def put_id(self, document: dict[str, Any], text: str) -> None:
         """Change the id of a document that has one. Does nothing if ids are beside documents."""
         if self._id_names:
-            put(document, self._id_names, text)
+            replace_at(document, self._id_names, text)
 
     def _value_of(self, name: str, document: dict[str, Any]) -> Any:  # noqa: ANN401  JSON may be anything
         """The value of a field; None if there is none."""

@@ -20,7 +20,7 @@ from enricher.worker.articles.articles import (
     too_large,
 )
 from enricher.worker.articles.cloudevents import unwrap
-from enricher.worker.articles.enriched import repeatable
+from enricher.worker.articles.enriched import limit_levels
 from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.pointers import is_unicode
@@ -137,7 +137,7 @@ class ArticleReader:
 
     def _with_document(self, article: Article, document: dict[str, Any], text: bytes | None) -> Article:
         """The article with its document. `text`: its own JSON, None if it was not JSON."""
-        return replace(article, document=self._as_json(document) if text is None else repeatable(text))
+        return replace(article, document=self._as_json(document) if text is None else limit_levels(text))
 
     def _own_json(self, value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
         """The value, or its frame's payload, if it is itself the JSON of the document: then it is repeated as written."""
@@ -160,7 +160,7 @@ class ArticleReader:
             reason = "the document cannot be written as JSON, or is nested too deeply"
         else:
             if len(text) <= self._max_value_bytes:
-                return repeatable(text)
+                return limit_levels(text)
             reason = f"the document has {len(text)} bytes as JSON, at most {self._max_value_bytes} are allowed"
         raise InvalidArticle(reason)
 

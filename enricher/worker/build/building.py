@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from enricher.distribution import installed_version
-from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, bare, default_source
+from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, default_source, without_repeats
 from enricher.worker.articles.schemas import Decoders
 from enricher.worker.build.kafka import kafka_config
 from enricher.worker.build.model import Model, batch_rules, window_cutter
@@ -202,7 +202,7 @@ def read_with(settings: Settings, reader: ArticleReader, *, by_language: bool) -
             article = replace(article, language=article.metadata.get("language"))
         if output.version:
             article = replace(article, version=versioning.version_of(raw))
-        return bare(article) if output.article == "none" else article
+        return without_repeats(article) if output.article == "none" else article
 
     return read
 

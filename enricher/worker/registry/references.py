@@ -15,7 +15,7 @@ MAX_REFERENCES = 100
 
 
 class Pointer(NamedTuple):
-    """A reference in a schema: the name that its text uses, and where the registry keeps what is meant."""
+    """A reference in a schema: the name that its text uses, and where the registry keeps that schema."""
 
     name: str
     subject: str
