@@ -14,7 +14,7 @@ import orjson
 from confluent_kafka import Message
 
 from enricher.errors import SettingsError
-from enricher.worker.articles.written import record_as_json
+from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.kafka.shared.metadata import headers_of
 
 _MAX_ID_BYTES = 512

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
-from enricher.worker.articles.written import record_as_json
+from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.records import RawRecord
 from enricher.worker.records.version import epoch_of
 

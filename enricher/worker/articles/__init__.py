@@ -1,9 +1,9 @@
 """Bytes <-> records, as `schemas/` specifies.
 
-`reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON,
-and `writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of
-events, `encoder` makes the message of a finished ticket; `written` reads records again. No Kafka client, no settings, no
-files but those that protoc reads; the wall clock is an argument.
+`reader` reads inputs, `framing` finds their schemas, `formats` decodes payloads by these. `enriched` writes records as JSON
+and `writers` in every format, `record_formats` reads them again; `headers` makes the headers of outputs, `cloudevents` those
+of events, and `encoder` the message of a finished ticket. No Kafka client, no settings, no files but those that protoc
+reads; the wall clock is an argument.
 """
 
 from enricher.worker.articles.articles import MAX_ID_CHARS, decode_article
@@ -28,9 +28,8 @@ from enricher.worker.articles.headers import (
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS
 from enricher.worker.articles.reader import ArticleReader
-from enricher.worker.articles.record_formats import FORMATS
+from enricher.worker.articles.record_formats import FORMATS, record_as_json
 from enricher.worker.articles.writers import RecordWriter, record_writer
-from enricher.worker.articles.written import record_as_json
 
 __all__ = [
     "FORMATS",

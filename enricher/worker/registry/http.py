@@ -243,7 +243,7 @@ def _is_lenient_json(body: bytes) -> bool:
 
 
 def _raise_refusal(status: int, body: bytes) -> NoReturn:
-    """Raise the registry's own refusal; RegistryUnavailable for the answer of a proxy, or to a path that it does not have."""
+    """Raise the registry's own refusal; RegistryUnavailable for the answer of a proxy, or to a path that it lacks."""
     code, text = _registry_error(body)
     if code is not None:
         message = text or f"HTTP {status}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import FatalError
-from enricher.worker.articles.written import record_as_json
+from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.files import Line, read_lines
 from enricher.worker.heads import KINDS
 from enricher.worker.kafka.reading.ranges import RangeReader

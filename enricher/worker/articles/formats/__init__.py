@@ -22,7 +22,7 @@ Payloads and schemas are written by others. Each hostile one ends in one Invalid
 | names that are paths | are only names | refused, except relative paths to .proto files | not parsed |
 
 Bytes that follow are refused, which Confluent's Avro deserializers do not do: they mean that another schema wrote the value.
-A top level that is no record, message or object is refused. Documents contain what JSON has: bytes are base64, dates and
+A top level that is no record, message or object is refused. Documents contain the types of JSON: bytes are base64, dates and
 times RFC 3339, decimals and UUIDs text, enums their names. Avro's unions are their plain values.
 
 The libraries (extra `registry`) are imported when the first schema of their format is compiled.
@@ -91,5 +91,5 @@ def require_formats() -> None:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # of its parent
+    except ModuleNotFoundError:  # its parent package is missing
         return False
