@@ -100,7 +100,7 @@ def test_one_label_may_hold_or_not(folder: Callable[[HeadName], Path]) -> None:
     ("head", "changes", "reason"),
     [
         ("single", {"problem_type": "regression"}, "it has 4 labels: a head with one number"),
-        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "what its head gives is not clear"),
+        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "the meaning of its output is not clear"),
         ("single", {"id2label": {}}, "id2label must name every label"),
         ("single", {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
         ("single", {"id2label": {"0": "sport", "1": "sport"}}, "each once"),
@@ -143,8 +143,8 @@ def test_pooling_that_is_not_built_is_refused(
 @pytest.mark.parametrize(
     ("kinds", "paths", "reason"),
     [
-        (["Transformer", "Pooling", "Dense"], None, "a Dense layer behind pooling is not"),
-        (["Transformer", "Pooling", "Dense", "Normalize"], None, "a Dense layer behind pooling is not"),
+        (["Transformer", "Pooling", "Dense"], None, "no Dense layer after pooling"),
+        (["Transformer", "Pooling", "Dense", "Normalize"], None, "no Dense layer after pooling"),
         (["WordEmbeddings", "Pooling"], None, "its modules are WordEmbeddings, Pooling"),
         (["Transformer"], None, "its modules are Transformer;"),
         (["Transformer", "Pooling"], ["0_Transformer", "1_Pooling"], "copy the files of 0_Transformer there"),

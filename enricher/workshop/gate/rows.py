@@ -13,7 +13,7 @@ import numpy as np
 
 from enricher.errors import FatalError, ModelError
 from enricher.worker.heads import reads_of
-from enricher.worker.heads.pooling import pool
+from enricher.worker.heads.head import pool
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.records import OwnedRow, Part, Ticket
