@@ -75,7 +75,7 @@ def test_a_label_that_does_not_go_with_the_others_is_refused_by_name(names: list
 @pytest.mark.parametrize("names", [["O", "B", "I"], ["o", "i"], ["[PAD]", "B", "I", "O", "X", "[CLS]", "[SEP]"]])
 def test_positions_without_kinds_are_refused(names: list[str]) -> None:
     """Otherwise there would be entities called B and others called I; what they are called is not ours to invent."""
-    with pytest.raises(ModelError, match=r"labels .* say where an entity is, .*write B-KIND and I-KIND"):
+    with pytest.raises(ModelError, match=r"labels .* say where an entity is, .*Write B-KIND and I-KIND"):
         _read(*names)
 
 
