@@ -154,7 +154,7 @@ def test_what_is_no_article_is_a_type_error_in_its_place(enricher: Enricher, wro
 @pytest.mark.parametrize("single", ["articles.jsonl", b"{}", {"id": "a", "body": "x"}])
 def test_a_single_article_is_refused_at_once(enricher: Enricher, single: Any) -> None:  # noqa: ANN401  as above
     """Its characters or keys would be taken for articles."""
-    with pytest.raises(TypeError, match="put a single one into a list"):
+    with pytest.raises(TypeError, match="put a single article into a list"):
         enricher.enrich(single)
 
 
