@@ -29,7 +29,13 @@ from enricher.worker.inference.graph.recipe import (
 from enricher.workshop.quantisation.calibrate import calibrate, divide
 from enricher.workshop.quantisation.choosing import Choice, choose
 from enricher.workshop.quantisation.keeping import keep_fewest
-from enricher.workshop.quantisation.observing import BATCH_BYTES, Observed, batches_of, build_float32, quantisable
+from enricher.workshop.quantisation.observing import (
+    BATCH_BYTES,
+    Observed,
+    batches_of,
+    build_float32,
+    quantisable_inputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -373,5 +379,5 @@ def test_a_batch_of_calibration_returns_no_more_than_its_bound(window: MakeWindo
     assert all(sum(each.length_tokens for each in batch) * bytes_per_token <= BATCH_BYTES for batch in batches)
     checkpoint = Checkpoint.open(REFERENCE / "electra")
     assert "classifier" not in {
-        name for each in quantisable(build_float32(checkpoint, tmp_path)) for name in each.products
+        name for each in quantisable_inputs(build_float32(checkpoint, tmp_path)) for name in each.products
     }

@@ -1,4 +1,4 @@
-"""int8 against float32 on held-out windows: label agreement, and divergence of the labels' probabilities."""
+"""Compares int8 with float32 on held-out windows: label agreement, and divergence of the labels' probabilities."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     Float64Array = npt.NDArray[np.float64]
 
 _BYTES_PER_TOKEN = 128 * 1024
-"""Batches of about a thousand tokens, like a worker's."""
+"""Makes batches of about a thousand tokens, like a worker's."""
 GLANCE_BATCHES = 4
-"""About four thousand tokens: enough to rank by."""
+"""About four thousand tokens, which is enough to rank candidates."""
 
 
-class Comparing:
-    """The held-out windows with float32's answers to them."""
+class HeldOutComparison:
+    """The held-out windows with float32's answers to them, with which int8's are compared."""
 
     def __init__(self, path: Path, windows: list[Window], threads: int, target: float) -> None:
         self._path = path
