@@ -47,7 +47,7 @@ def _parts(tuning: Tuning) -> Iterator[str]:
         )
         yield section(
             f"{count} run{'s' if count > 1 else ''} at once: batch time",
-            "Milliseconds from handing a batch over until its labels have returned, with all threads busy.",
+            "Milliseconds from handing a batch over until its labels are back, all threads busy.",
             _plot(rows, "milliseconds", marked),
         )
     if tuning.freshness:

@@ -63,7 +63,7 @@ class Readers:
         kind = schema["type"]
         if kind == "record":
             return _record([(each["name"], each["type"], self.reader(each["type"])) for each in schema["fields"]])
-        return _enum(schema["symbols"]) if kind == "enum" else _read_as(_fixed(schema["size"]), kind, schema)
+        return _enum(schema["symbols"]) if kind == "enum" else _read_as(_fixed_reader(schema["size"]), kind, schema)
 
     def _share(self, make: Callable[[Any], Reader], inner: Any, *parts: int) -> Reader:  # noqa: ANN401  a reader or several
         key = (make, *parts)
@@ -207,7 +207,7 @@ def _read_as(plain: Reader, kind: str, schema: Mapping[str, Any]) -> Reader:
     return read
 
 
-def _fixed(size: int) -> Reader:
+def _fixed_reader(size: int) -> Reader:
     def read(payload: bytes, position: int, _: Budget) -> tuple[bytes, int]:
         data = payload[position : position + size]
         if len(data) != size:
