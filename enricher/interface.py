@@ -15,8 +15,8 @@ from typing import Any, Literal, Self
 from enricher.answers import Record, Refusal
 from enricher.worker.articles.documents import Document, json_bytes
 from enricher.worker.articles.enriched import encode_record
-from enricher.worker.build.handing import Run
-from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.build.answer_run import Run
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.files.exchange import Answer
 from enricher.worker.records import DeadLetter
 from enricher.worker.settings import Settings, given_settings

@@ -18,7 +18,7 @@ from enricher.indexing.indexer import Indexer
 from enricher.indexing.open_index import open_index
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.health import serve_health

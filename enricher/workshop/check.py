@@ -33,12 +33,12 @@ from enricher.workshop.arguments import (
     LimitOption,
     UndoOption,
 )
-from enricher.workshop.calibrating import CalibratedOnGold
+from enricher.workshop.calibration import CalibratedOnGold
 from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.gating import Checked, check_variant, reasons_of
-from enricher.workshop.kept import remove_results
+from enricher.workshop.result_files import remove_results
 from enricher.workshop.tables import verdicts_table
+from enricher.workshop.variant_check import Checked, check_variant, reasons_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,8 +14,8 @@ import typer
 from rich.markup import escape
 
 from enricher.errors import SettingsError
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.bounds import FORMS, Bound, require_forward
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
@@ -50,7 +50,7 @@ from enricher.workshop.tables import text_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.build.building import ReaderOf
+    from enricher.worker.build.workers import ReaderOf
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.kafka.reading.ranges import Progress
     from enricher.worker.settings import Settings

@@ -22,7 +22,7 @@ from enricher.worker.inference.run.selection import choose, missed_target, obsta
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import DeviceOption
-from enricher.workshop.calibrating import recipe_lines
+from enricher.workshop.calibration import recipe_lines
 from enricher.workshop.manifest import problems_of_manifest
 from enricher.workshop.sharing import head_facts, passes_of_sources, passes_of_tasks, print_passes
 

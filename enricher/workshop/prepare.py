@@ -39,7 +39,7 @@ from enricher.worker.inference.run.selection import (
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.runtime.devices import parse_device
 from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
-from enricher.workshop.calibrating import (
+from enricher.workshop.calibration import (
     CalibratedOnGold,
     Texts,
     make_recipe,
@@ -49,11 +49,11 @@ from enricher.workshop.calibrating import (
 )
 from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.gating import check_variant, reasons_of
 from enricher.workshop.hub import fetch
 from enricher.workshop.manifest import Manifest, entries_of, write_manifest
 from enricher.workshop.prepared_folder import copy_files, replacement_of
 from enricher.workshop.tables import verdicts_table
+from enricher.workshop.variant_check import check_variant, reasons_of
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.errors import ModelError
-from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.sharing import encoder_digest

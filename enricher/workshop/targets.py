@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enricher.errors import SettingsError
-from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_pass
 from enricher.worker.inference.run.sharing import windows_of
 

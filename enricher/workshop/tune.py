@@ -31,9 +31,9 @@ from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.workshop.kept import remove_results, write_result
-from enricher.workshop.pages.tuning import COLUMNS, cells_of, tuning_page
+from enricher.workshop.pages.tuning_page import COLUMNS, cells_of, tuning_page
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
+from enricher.workshop.result_files import remove_results, write_result
 from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
 from enricher.workshop.targets import Target, targets

@@ -14,8 +14,8 @@ from support.plain_records import plain_record
 
 from enricher.errors import FatalError
 from enricher.worker.articles import Encoder, encode_record, record_writer
-from enricher.worker.build.building import read_function
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
+from enricher.worker.build.workers import read_function
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,

@@ -11,7 +11,7 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
-from enricher.worker.build.model import batch_rules
+from enricher.worker.build.loaded_model import batch_rules
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.tuning import Tuning, TuningRow
 from enricher.worker.records import Batch

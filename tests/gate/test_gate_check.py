@@ -15,12 +15,12 @@ from enricher.worker.inference.checkpoint.gate_report import GateReport, read_re
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS
-from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.kinds import Measured
 from enricher.workshop.gate.measure import compare
+from enricher.workshop.gate.quality_gate import Gate
 from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenize_texts
 from enricher.workshop.gate.verdict import GateVerdict, judge_entities
-from enricher.workshop.kept import write_result
+from enricher.workshop.result_files import write_result
 
 if TYPE_CHECKING:
     from pathlib import Path

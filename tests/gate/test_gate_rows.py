@@ -19,9 +19,9 @@ from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.workshop.gate import verdict
-from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.kinds import gold_for
+from enricher.workshop.gate.quality_gate import Gate
 from enricher.workshop.gate.runs import RowsRunner
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from enricher.answers import Record, Refusal, Regression
 from enricher.errors import ModelError, SettingsError, Stalled
 from enricher.interface import Enricher
 from enricher.worker.articles.enriched import encode_record, serialise_findings
-from enricher.worker.build.recomputing import recompute
+from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.records import Batch, BatchResult, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings

@@ -32,11 +32,11 @@ from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.registry import decoders as decoders_module
 from enricher.worker.registry import queue as queue_module
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.decoders import RegistryDecoders
 from enricher.worker.registry.fetcher import Fetcher
 from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from tools.ports import free_ports
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.commands import enrich
 from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share

@@ -19,7 +19,7 @@ from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.times import TIME_FORMS, time_option

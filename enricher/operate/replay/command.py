@@ -20,7 +20,7 @@ from enricher.operate.publish.token_bucket import MAX_RATE
 from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.operate.replay.progress import left_lines
 from enricher.operate.replay.topic_ranges import ranges_of
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.bounds import FORMS, Bound, range_name
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable

@@ -16,8 +16,8 @@ from enricher.operate.schemas.asking import (
     asking,
     schema_of_records,
 )
-from enricher.worker.build.record_schema import subject_of
-from enricher.worker.build.registry import registry_client
+from enricher.worker.build.record_writer import subject_of
+from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.contracts import SchemaType
 from enricher.worker.registry.levels import describe_level

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.articles import json_part
+from enricher.worker.articles.json_articles import json_part
 from enricher.worker.records import Headers
 
 EVENT_TYPE = "enricher.entities.v1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from enricher.errors import InvalidArticle, SettingsError
-from enricher.worker.articles.headers import dead_letter_headers, omitted_header, record_headers
+from enricher.worker.articles.output_headers import dead_letter_headers, omitted_header, record_headers
 from enricher.worker.articles.writers import RecordWriter, record_writer
 from enricher.worker.heads import kind_of_field
 from enricher.worker.records import (

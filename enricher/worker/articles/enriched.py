@@ -1,6 +1,6 @@
 """Writes the values of enriched records: `EnrichedRecord` -> bytes (`schemas/enriched-record.v1.schema.json`).
 
-`headers` makes the headers, and `encoder` handles records that are too large. `as_line` is for files.
+`output_headers` makes the headers, and `encoder` handles records that are too large. `as_line` is for files.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.articles import (
+from enricher.worker.articles.json_articles import (
     PARAGRAPH_SEPARATOR,
     check_article,
     check_id,

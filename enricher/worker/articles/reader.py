@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import EnricherError, InvalidArticle
-from enricher.worker.articles.articles import (
+from enricher.worker.articles.cloudevents import unwrap
+from enricher.worker.articles.enriched import limit_levels
+from enricher.worker.articles.framing import read_frame
+from enricher.worker.articles.json_articles import (
     BYTE_ORDER_MARK,
     NOT_AN_OBJECT,
     decode_article,
@@ -19,18 +22,15 @@ from enricher.worker.articles.articles import (
     read_document,
     too_large,
 )
-from enricher.worker.articles.cloudevents import unwrap
-from enricher.worker.articles.enriched import limit_levels
-from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.pointers import is_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enricher.worker.articles.articles import ReadDocument
     from enricher.worker.articles.cloudevents import Event
     from enricher.worker.articles.framing import Frame
+    from enricher.worker.articles.json_articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
     from enricher.worker.records import Article, Headers, RawRecord
 

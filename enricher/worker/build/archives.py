@@ -17,7 +17,7 @@ from enricher.worker.files.parquet import PARQUET_SUFFIX, is_parquet, require_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enricher.worker.build.tasks import Tasks
+    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.files.parquet_input import Wanted
     from enricher.worker.files.parquet_output import ParquetOutput
     from enricher.worker.records import EnrichedRecord

@@ -12,7 +12,7 @@ from enricher.worker.loop.pool import WorkerPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.worker.build.model import Model
+    from enricher.worker.build.loaded_model import Model
     from enricher.worker.loop.ports import Tokenized
     from enricher.worker.records import Batch, BatchResult, Part
     from enricher.worker.runtime.wakeup import Wakeup

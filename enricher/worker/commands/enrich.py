@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.build.archives import archive_output, archive_sink, article_source, check_archive
-from enricher.worker.build.building import file_worker
-from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
+from enricher.worker.build.workers import file_worker
 from enricher.worker.commands.progress import describe, progress_lines, repeating
 from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file

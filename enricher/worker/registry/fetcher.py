@@ -12,16 +12,16 @@ from queue import Empty, SimpleQueue
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.schemas import Compile, Schema, SchemaRef
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.compiling import Answer, Compiler, refusal
-from enricher.worker.registry.errors import (
+from enricher.worker.registry.queue import Patience, Queue, Wanted
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import (
     RefusedByRegistry,
     RegistryError,
     RegistryUnavailable,
     UnknownToRegistry,
     UnusableSchema,
 )
-from enricher.worker.registry.queue import Patience, Queue, Wanted
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.stats.snapshot import SchemaState

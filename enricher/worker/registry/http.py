@@ -21,7 +21,7 @@ import orjson
 from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.registry.config import RegistryConfig
-from enricher.worker.registry.errors import (
+from enricher.worker.registry.registry_errors import (
     RefusedByRegistry,
     RegistryError,
     RegistryUnavailable,

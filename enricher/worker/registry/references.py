@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from enricher.worker.articles.schemas import NamedSchema, Schema
 from enricher.worker.contracts import SchemaType
-from enricher.worker.registry.errors import UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_errors import UnknownToRegistry, UnusableSchema
 
 MAX_REFERENCES = 100
 """Each one is a request. Large Protobuf models of real companies have a few dozen files."""

@@ -23,7 +23,7 @@ import orjson
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
-from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import SettingsError
-from enricher.worker.build.recomputing import recompute
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
+from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.settings import TaskSettings
 from enricher.workshop.gate.scoring import EntitySpan
@@ -20,7 +20,7 @@ from enricher.workshop.scores import labels_of_findings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enricher.worker.build.building import ReaderOf
+    from enricher.worker.build.workers import ReaderOf
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.records import RawRecord
     from enricher.worker.settings import Settings

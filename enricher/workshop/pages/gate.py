@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from enricher.workshop.pages.frame import Badge, bullets, cards, facts, page, section, table
 from enricher.workshop.pages.plots import Histogram, histogram_plot, pairs_plot, plots_missing, ranges_plot
-from enricher.workshop.pages.recipe import recipe_sections
+from enricher.workshop.pages.recipe_page import recipe_sections
 from enricher.workshop.pages.rows import POINTS, compositions_table, differences_plot, pairs, ranges, rows_table
 
 if TYPE_CHECKING:

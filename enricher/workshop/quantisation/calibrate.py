@@ -15,10 +15,10 @@ from enricher.worker.inference.checkpoint.head import require_ner
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.recipe import Measured, Recipe, TextsUsed
-from enricher.workshop.quantisation.choosing import Choice, choose
-from enricher.workshop.quantisation.comparing import HeldOutComparison
-from enricher.workshop.quantisation.keeping import keep_fewest
-from enricher.workshop.quantisation.observing import Observed, build_float32, observe
+from enricher.workshop.quantisation.gain_choice import Choice, choose
+from enricher.workshop.quantisation.held_out import HeldOutComparison
+from enricher.workshop.quantisation.kept_products import keep_fewest
+from enricher.workshop.quantisation.product_inputs import Observed, build_float32, observe
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import orjson
 
 from enricher.errors import FatalError
-from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.signals import stopped_by_signals

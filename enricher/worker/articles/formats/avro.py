@@ -16,7 +16,7 @@ import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats.avro_readers import AvroSchema, Reader, Readers
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, unreadable, unusable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Budget, unreadable, unusable
 from enricher.worker.articles.schemas import Decoder, Document, Schema
 
 MAX_NAME_CHARS = 256

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any
 
 from enricher.worker.articles.formats.avro_values import conversion
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, name_bytes, unreadable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Budget, name_bytes, unreadable
 
 Reader = Callable[[bytes, int, Budget], tuple[Any, int]]
 """Payload, position, budget -> value, position behind it. IndexError and `struct.error`: the payload ends too early."""

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.limits import decimal_text, finite, fraction, moment
+from enricher.worker.articles.formats.decoder_limits import decimal_text, finite, fraction, moment
 
 Convert = Callable[[Any], Any]
 

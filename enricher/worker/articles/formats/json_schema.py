@@ -10,7 +10,7 @@ from __future__ import annotations
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
+from enricher.worker.articles.json_articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
 from enricher.worker.articles.schemas import Decoder, Document, Schema
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
 from enricher.worker.articles.formats.protobuf_cost import Costs, check_cost
 from enricher.worker.articles.formats.protobuf_documents import MessageTypes
 from enricher.worker.articles.formats.protobuf_files import load_files

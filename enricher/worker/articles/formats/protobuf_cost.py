@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from enricher.worker.articles.formats.limits import MAX_LEVELS, MAX_VALUES, Foreign, unreadable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, MAX_VALUES, Foreign, unreadable
 
 MAX_PARSED_BYTES = 64 << 20
 """Room that the submessages of one payload may take."""

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.limits import (
+from enricher.worker.articles.formats.decoder_limits import (
     Budget,
     Foreign,
     decimal_text,

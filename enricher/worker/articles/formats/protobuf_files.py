@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from importlib.resources import files as package_files
 
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Foreign, unusable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Foreign, unusable
 from enricher.worker.articles.formats.protobuf_protoc import ROOT_FILE, check_name, compile_text
 from enricher.worker.articles.schemas import MAX_MESSAGES, Schema
 

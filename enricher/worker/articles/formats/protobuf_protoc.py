@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enricher.worker.articles.formats.limits import Foreign, unusable
+from enricher.worker.articles.formats.decoder_limits import Foreign, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

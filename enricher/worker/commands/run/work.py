@@ -9,12 +9,12 @@ from pathlib import Path
 
 import orjson
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.observing import label_baseline, observe, worker_facts
-from enricher.worker.build.record_schema import check_record_schema
-from enricher.worker.build.registry import check_registry
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.loaded_tasks import load_tasks
+from enricher.worker.build.observation import label_baseline, observe, worker_facts
+from enricher.worker.build.record_writer import check_record_schema
+from enricher.worker.build.schema_registry import check_registry
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.progress import describe, progress_lines
 from enricher.worker.commands.run.health import view_of, worker_health
 from enricher.worker.commands.run.parent import RunOptions

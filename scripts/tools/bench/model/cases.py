@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from enricher.worker.articles import decode_article
-from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enricher.errors import SettingsError
-from enricher.worker.build.model import Model, exempt_from_collection, first_set, load_pass
+from enricher.worker.build.loaded_model import Model, exempt_from_collection, first_set, load_pass
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.head import Languages
 from enricher.worker.inference.checkpoint.folder import Checkpoint

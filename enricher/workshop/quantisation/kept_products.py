@@ -14,7 +14,7 @@ from enricher.worker.inference.graph.recipe import KeptProduct, Measured, Recipe
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.workshop.quantisation.choosing import Choice
+    from enricher.workshop.quantisation.gain_choice import Choice
 
 HIGHEST_KEPT = 0.5
 """The largest share of the values that may be kept. With more, bf16 is as fast and loses less."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from enricher.worker.records import Float32Array
-    from enricher.workshop.quantisation.observing import Observed
+    from enricher.workshop.quantisation.product_inputs import Observed
 
 EXPONENTS = (0.0, 0.5, 0.65, 0.75, 0.85, 0.95)
 CLIPS = (1.0, 0.85, 0.7, 0.55)

@@ -12,10 +12,10 @@ from rich.markup import escape
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.inference.checkpoint.gate_report import write_report
 from enricher.worker.inference.run.selection import recipe_for
-from enricher.workshop.calibrating import refuse_calibration_texts
-from enricher.workshop.gate.check import Gate
-from enricher.workshop.kept import write_result
+from enricher.workshop.calibration import refuse_calibration_texts
+from enricher.workshop.gate.quality_gate import Gate
 from enricher.workshop.pages.gate import gate_page
+from enricher.workshop.result_files import write_result
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint

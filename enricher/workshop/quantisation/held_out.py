@@ -14,7 +14,7 @@ from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.qdq import write_int8
 from enricher.worker.inference.graph.recipe import Measured, Recipe, six_digits
-from enricher.workshop.quantisation.observing import batches_of, real_rows
+from enricher.workshop.quantisation.product_inputs import batches_of, real_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt

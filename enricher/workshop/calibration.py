@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.files import Line, read_lines
 from enricher.worker.inference.device.cores import available_cores

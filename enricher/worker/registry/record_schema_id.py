@@ -6,8 +6,13 @@ import logging
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.registry.client import RegistryClient
-from enricher.worker.registry.errors import RefusedByRegistry, RegistryError, RegistryUnavailable, UnusableSchema
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import (
+    RefusedByRegistry,
+    RegistryError,
+    RegistryUnavailable,
+    UnusableSchema,
+)
 from enricher.worker.registry.store import SchemaStore
 
 log = logging.getLogger(__name__)

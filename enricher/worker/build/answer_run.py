@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from enricher.errors import InvalidArticle, Stalled
 from enricher.worker.articles import letter_for
-from enricher.worker.build.building import file_worker
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
+from enricher.worker.build.workers import file_worker
 from enricher.worker.files.exchange import Answer, Exchange, HandingSink
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.pool import CLOSE_S

@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from enricher.worker.articles import encode_record
-from enricher.worker.build.building import ReaderOf, local_worker
-from enricher.worker.build.reading import article_reader
+from enricher.worker.build.article_readers import article_reader
+from enricher.worker.build.workers import ReaderOf, local_worker
 from enricher.worker.files import FiniteSource
 from enricher.worker.files.exchange import Answer, HandingSink
 from enricher.worker.records import DeadLetter, Partition, RawRecord
 from enricher.worker.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from enricher.worker.build.tasks import Tasks
+    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.settings import Settings
 
 _PARTITION = Partition("recomputed", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enricher.distribution import installed_version
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.inference.device import driver
 from enricher.worker.loop.loop import Worker
 from enricher.worker.settings import Settings

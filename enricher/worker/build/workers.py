@@ -10,13 +10,13 @@ from functools import partial
 from enricher.distribution import installed_version
 from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, default_source, without_repeats
 from enricher.worker.articles.schemas import Decoders
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.model import Model, batch_rules, window_cutter
+from enricher.worker.build.article_readers import article_reader, line_reader
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.loaded_model import Model, batch_rules, window_cutter
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.build.pools import engine_pool, padded_tokens_of, tokenizer_pool
-from enricher.worker.build.reading import article_reader, line_reader
-from enricher.worker.build.record_schema import writer_of
-from enricher.worker.build.registry import registry_decoders
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.record_writer import writer_of
+from enricher.worker.build.schema_registry import registry_decoders
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink

@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager
 from enricher.errors import SettingsError
 from enricher.worker.articles.formats import compile_schema, require_formats
 from enricher.worker.articles.schemas import Compile
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import RegistryConfig, registry_config
 from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.fetcher import Fetcher
 from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from enricher.worker.settings import Settings
 

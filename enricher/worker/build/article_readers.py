@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from enricher.worker.articles import ArticleReader, FieldMapping
-from enricher.worker.articles.articles import read_document
 from enricher.worker.articles.formats import PLAIN_FORMATS
+from enricher.worker.articles.json_articles import read_document
 from enricher.worker.articles.mapping import is_beside
 
 if TYPE_CHECKING:
-    from enricher.worker.articles.articles import ReadDocument
+    from enricher.worker.articles.json_articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
     from enricher.worker.settings import Settings
 

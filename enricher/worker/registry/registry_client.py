@@ -11,9 +11,14 @@ from urllib.parse import quote
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
 from enricher.worker.registry.config import RegistryConfig
-from enricher.worker.registry.errors import RegistryError, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.http import Json, Requests
 from enricher.worker.registry.references import Found, Pointer, resolve
+from enricher.worker.registry.registry_errors import (
+    RegistryError,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 
 Value = TypeVar("Value")
 _UNUSED_IDS = 2**30, 2**31
