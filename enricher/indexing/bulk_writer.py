@@ -31,7 +31,7 @@ _REPEAT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RetryControl:
-    """What the writer calls between two tries. `serve` waits so many seconds, and remains a member of the group meanwhile.
+    """The functions that the writer calls between two tries. `serve` waits so many seconds as a member of the group.
 
     `wants`: whether the partition of a document is still ours. `over`: whether to give up.
     """

@@ -155,7 +155,7 @@ def refuse_calibration_texts(recipe: Recipe, gold: GoldSet) -> None:
 
 
 def recipe_lines(recipe: Recipe) -> Iterator[str]:
-    """What was quantised, on which texts it was calibrated, and what was not quantised, as lines for people."""
+    """Lines for people: what was quantised, on which texts it was calibrated, and what was not quantised."""
     texts, measured, products = recipe.texts, recipe.measured, len(recipe.products)
     yield (
         f"int8: {products} of {products + len(recipe.kept)} products of the encoder, calibrated on {texts.number:,} texts "

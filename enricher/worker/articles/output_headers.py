@@ -92,7 +92,7 @@ def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
 
 
 class _Shared(NamedTuple):
-    """What the records of a partition share: position headers, the hash of the id's beginning, the headers' own version."""
+    """The values that records of a partition share: position headers, the hash of the id's beginning, the headers' version."""
 
     place: tuple[tuple[str, bytes], ...]
     name: _Hash

@@ -32,7 +32,7 @@ def label_baseline(settings: Settings) -> dict[tuple[str, str], float]:
 
 
 def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
-    """What telemetry and health read of a worker between two Kafka topics."""
+    """The parts of a worker between two Kafka topics that telemetry and health read."""
     model, card = tasks.first, tasks.card
     device = model.prepared.device
     gpu = driver.gpu(model.prepared.device_id) if device == "cuda" else None

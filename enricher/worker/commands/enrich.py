@@ -115,7 +115,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Where a run reads and writes, and `finish`, which is called once the whole input is written."""
+    """The two ends of a run. `finish` is called once the whole input is written."""
 
     source: LineSource
     sink: Sink

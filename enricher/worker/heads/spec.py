@@ -39,7 +39,7 @@ class HeadFiles:
     """A checkpoint's folder without its weights. Heads read files only through it; names are relative to the folder."""
 
     folder: Path
-    """For messages."""
+    """The folder, which messages name."""
     architecture: str
     config: Mapping[str, Any]
     """The values of config.json; those of the encoder were checked before a head is described."""

@@ -20,7 +20,7 @@ from enricher.worker.records.flight import (
     WindowFailure,
     WindowRows,
 )
-from enricher.worker.records.inputs import (
+from enricher.worker.records.input_records import (
     HEADER_BYTES,
     Article,
     FieldName,

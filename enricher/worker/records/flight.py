@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
 
-from enricher.worker.records.inputs import (
+from enricher.worker.records.input_records import (
     Article,
     Float32Array,
     Headers,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, NotRequired, TypedDict
 
-from enricher.worker.records.inputs import Article, FieldName, Float32Array, hot_record
+from enricher.worker.records.input_records import Article, FieldName, Float32Array, hot_record
 
 TaskKind = str
 """The name of a kind of head (worker/heads)."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from enricher.errors import FatalError
 
 if TYPE_CHECKING:
-    from enricher.worker.records.inputs import RawRecord
+    from enricher.worker.records.input_records import RawRecord
 
 _EPOCH_BITS, _OFFSET_BITS, _GENERATION_BITS = 8, 43, 12
 

@@ -31,7 +31,7 @@ _RECOMMENDED: Mapping[SchemaType, Level] = {
 
 
 def describe_level(level: str) -> str | None:
-    """What a level means, in one sentence; None for an unknown level."""
+    """The meaning of a level in one sentence; None for an unknown level."""
     return _MEANINGS.get(level.removesuffix("_TRANSITIVE"))
 
 

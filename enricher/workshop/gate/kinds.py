@@ -71,7 +71,7 @@ class Pair(Generic[Run]):
     reduced: Measured[Run]
 
     def compositions(self) -> Iterator[tuple[str, str, Run, Run]]:
-        """For each way to batch: its name, the variant, the variant's first run, and its run in this way."""
+        """Each way to batch: its name, the variant, the variant's first run, and its run in this way."""
         for each in (self.reference, self.reduced):
             for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True):
                 yield name, each.model.variant.name, each.runs[0], run
