@@ -92,7 +92,7 @@ def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
 
 
 class _Shared(NamedTuple):
-    """The values that records of a partition share: position headers, the hash of the id's beginning, the headers' version."""
+    """Values that the records of a partition share: position headers, the hash of the id's beginning, the version."""
 
     place: tuple[tuple[str, bytes], ...]
     name: _Hash
