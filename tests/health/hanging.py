@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
     work.load_tasks = slow_load  # type: ignore[attr-defined]
     parent.child_command = hanging_child
-    parent._SILENT_S, parent._LATER_S = SILENT_S, LATER_S
+    parent._SILENT_S, parent._KILL_MARGIN_S = SILENT_S, LATER_S
     cli.main()
 
 
