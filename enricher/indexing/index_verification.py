@@ -151,7 +151,7 @@ class _Verification:
         """The offset after the last record of each partition; markers of transactions may follow it."""
 
     def run(self, index: SearchIndex, wait_s: float, progress: Progress) -> IndexReport:
-        """Compare; see `verify_index`."""
+        """Read the topics and the index, in the order that the module describes, and compare them."""
         outputs, comparison = self._topics.outputs, self._comparison
         ranges = {topic: self._offsets.ranges(topic) for topic in outputs}
         for topic in outputs:

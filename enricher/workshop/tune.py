@@ -106,7 +106,7 @@ class _Asked:
 
 
 def _measure(target: Target, settings: Settings, device: str, asked: _Asked) -> Tuning:
-    load = _load_average()
+    load = _load_average()  # before our own work
     model = target.prepare(device, settings)
     tokenizer = ArticleTokenizer(model.checkpoint)
     window_tokens = _window_tokens(model, tokenizer, target.window_tokens)

@@ -194,14 +194,14 @@ def _settings_of_pass(
     model: dict[str, Any] = {"source": task.source, "precision": task.precision}
     if first is not None:
         model["concurrency"] = first.concurrency
-    windows: dict[str, Any] = {}
-    own = len(requests) == 1 and task.max_window_tokens is None and task.overlap_tokens is None
-    if not own and (chosen := windows_of(requests)):
-        windows["max_window_tokens"], windows["overlap_tokens"] = chosen
+    batching: dict[str, Any] = {}
+    has_windows_of_model = len(requests) == 1 and task.max_window_tokens is None and task.overlap_tokens is None
+    if not has_windows_of_model and (windows := windows_of(requests)):
+        batching["max_window_tokens"], batching["overlap_tokens"] = windows
     return settings.model_copy(
         update={
             "model": settings.model.model_copy(update=model),
-            "batching": settings.batching.model_copy(update=windows),
+            "batching": settings.batching.model_copy(update=batching),
         }
     )
 

@@ -50,7 +50,7 @@ class Bound:
     def resolve(self, topic: str, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Offsets:
         """The offset of each partition; partitions that a file does not name are missing.
 
-        Raises SettingsError for offsets of a file that the topic does not have, and what `at_time` raises.
+        Raises SettingsError for offsets in a file that the topic does not have, and the errors of `at_time`.
         """
         match self.where:
             case "beginning":
@@ -59,6 +59,7 @@ class Bound:
                 return ends
             case datetime():
                 found = at_time([*ends], self.where.timestamp())
+                # Records that came after the ends were read are not in the range.
                 return {number: ends[number] if at is None else min(at, ends[number]) for number, at in found.items()}
         _require_in_topic(self.option, topic, self.where, firsts, ends)
         return self.where

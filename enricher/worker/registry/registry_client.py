@@ -80,7 +80,7 @@ class RegistryClient:
         return isinstance(answer, UnknownToRegistry) or (isinstance(answer, dict) and "schema" in answer)
 
     def lookup(self, subject: str, schema: Schema) -> Registered | None:
-        """This schema's version of the subject; None if the subject or this schema of it is not there.
+        """The version of the subject that has this schema; None if the subject is missing or has no such version.
 
         Raises RefusedByRegistry if the registry cannot read the schema.
         """

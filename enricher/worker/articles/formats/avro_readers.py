@@ -87,11 +87,12 @@ class Readers:
 
 
 def _record(fields: Sequence[tuple[str, AvroSchema, Reader]]) -> Reader:  # noqa: C901  each call costs a tenth of an article
-    """Reads strings and optional strings itself: nearly all fields of articles are some, and a call takes longer."""
+    """The reader of a record. It reads strings and optional strings itself, as most fields are, because calls are slow."""
     plan: list[tuple[str, Reader | None, int | None]] = []
+    """The fields: name, reader (None for a string), and for an optional string its first byte if it is null."""
     for name, schema, reader in fields:
         is_string = schema == "string" or schema in _OPTIONAL_STRINGS
-        # The first byte of a null: the number of the union's branch, doubled.
+        # A union begins with the number of its branch, and a number is written doubled, because its lowest bit is the sign.
         null_byte = None if schema == "string" else 2 * (schema == _STRING_OR_NULL)
         plan.append((name, None if is_string else reader, null_byte))
     count, names_bytes = 1 + len(plan), sum(name_bytes(name) for name, *_ in plan)
@@ -112,6 +113,7 @@ def _record(fields: Sequence[tuple[str, AvroSchema, Reader]]) -> Reader:  # noqa
                 if length != 2 - null_byte:
                     raise unreadable("Avro", "a union has no such branch")
                 length = payload[position]
+            # So are lengths, which is why they are halved below.
             if length >= 0x80:
                 # Most such texts have a length of two groups, which is read without a call.
                 if (more := payload[position + 1]) < 0x80:
