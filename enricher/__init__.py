@@ -1,7 +1,7 @@
 """A streaming enrichment worker: reads articles from Kafka, writes entities to Kafka, exactly once, model in process.
 
-`Enricher` is the same worker for a Python program; it is loaded when it is first named, because commands import this package
-too, and `enricher --help` needs none of it.
+`Enricher` is the same worker for a Python program. It is imported when it is first named, because commands import this
+package too, and `enricher --help` needs none of it.
 """
 
 import os
@@ -18,7 +18,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  a module's attribute
-    """Import what is public."""
+    """Import a public name when it is first used."""
     if name in __all__:
         return getattr(import_module("enricher.interface"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

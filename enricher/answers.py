@@ -71,7 +71,7 @@ class Regression:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An article that cannot be enriched: a dead letter, if it had come from a topic.
+    """An article that cannot be enriched; if it came from a topic, it would be a dead letter.
 
     `offset`: its number among the articles, from 0. `stage`: `decode`, `tokenize`, `inference` or `publish`. `reason`
     contains no text of the article.
@@ -90,7 +90,7 @@ class Record:
     offset: int
     value: bytes = field(repr=False)
     reason: None = field(default=None, repr=False)
-    """A refusal has one: `if answer.reason is None` tells the two apart, for type checkers too."""
+    """A refusal has a reason: `if answer.reason is None` distinguishes the two, for type checkers too."""
 
     def json(self) -> bytes:
         """The record as the worker writes it to its topic, byte for byte: JSON in UTF-8 (`schemas/`)."""
@@ -98,7 +98,7 @@ class Record:
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
-        """The record parsed, with all that it repeats of its article."""
+        """The parsed record, with the fields of the article that it repeats."""
         parsed: dict[str, Any] = orjson.loads(self.value)
         return parsed
 
@@ -129,7 +129,7 @@ class Record:
 
     @property
     def dropped_fields(self) -> tuple[str, ...]:
-        """The optional fields of the article that were wrong, and without which it was enriched."""
+        """The optional fields of the article that were wrong, so it was enriched without them."""
         return tuple(self.fields.get("dropped_fields", ()))
 
     @property
@@ -142,5 +142,5 @@ class Record:
         """The model that made the record."""
         return ModelCard(**self.fields["model"])
 
-    def _list_of(self, name: str, made: Callable[..., Finding]) -> tuple[Finding, ...]:
-        return tuple(made(**each) for each in self.fields.get(name, ()))
+    def _list_of(self, name: str, make: Callable[..., Finding]) -> tuple[Finding, ...]:
+        return tuple(make(**each) for each in self.fields.get(name, ()))

@@ -85,7 +85,7 @@ _Config = Annotated[
 
 
 class _LazyCommand(TyperCommand):
-    """Stands for a command in its group's help; the command itself is imported when it is called or completed."""
+    """A command in its group's help; the command's module is imported when it is called or completed."""
 
     def __init__(self, name: str, target: str) -> None:
         super().__init__(name, help=help_of(target))
@@ -100,7 +100,7 @@ class _LazyCommand(TyperCommand):
 
 
 class _Command(TyperCommand):
-    """A command that also takes the options of `enricher` itself, wherever they stand."""
+    """A command that also takes the options of `enricher` itself, before or after its name."""
 
     def __init__(self, *, params: list[Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
         common = typer.Typer(add_completion=False)
@@ -114,7 +114,7 @@ class _Command(TyperCommand):
 
 
 class _LazyGroup(TyperGroup):
-    """A group of `GROUPS`: its commands, before those that are registered with typer."""
+    """A group of `GROUPS`. Its commands come before those that are registered with typer."""
 
     def __init__(self, *, name: str, commands: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
         lazy = {key: _LazyCommand(key, target) for key, target in GROUPS[name].commands.items()}
@@ -163,7 +163,7 @@ def _options(
 
 
 def _apply(*, verbose: _Verbose = False, quiet: _Quiet = False, config: _Config = None) -> None:
-    """Obey the options that stand before or behind the command."""
+    """Apply the options of `enricher` itself, given before or after the command."""
     if verbose or quiet:
         logging.getLogger().setLevel(logging.DEBUG if verbose else logging.WARNING)
     if verbose:
@@ -208,7 +208,7 @@ def _run() -> None:
 
 
 def _prepare_streams() -> None:
-    """Open what the caller closed (`>&-`) on the null device, or the next file opened would take its number.
+    """Open streams that the caller closed (`>&-`) on the null device; else the next file would get their numbers.
 
     Characters that the output's encoding lacks are written as escapes, as Python does on standard error.
     """

@@ -1,4 +1,4 @@
-"""The commands: which there are, in which groups, and where.
+"""The list of commands: their groups, and where each is.
 
 A command raises `FatalError`; `enricher.cli` turns it into a message and an exit code. Nothing is imported here, because
 `enricher --help` reads this module alone.
@@ -71,7 +71,7 @@ GROUPS = {
         },
     ),
 }
-"""Every group. Those of `enricher` itself stand without a group's name. A command is added by its line."""
+"""All groups. The commands of the group `enricher` are called without a group's name. A command is added by its line."""
 
 
 def help_of(target: str) -> str:

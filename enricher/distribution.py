@@ -1,4 +1,4 @@
-"""The name and version under which this package is installed: on the index, `enricher` belongs to somebody else."""
+"""The name and version under which this package is installed. On the index, the name `enricher` belongs to others."""
 
 from importlib.metadata import version
 

@@ -2,8 +2,8 @@
 
     EnricherError
     ├── InvalidArticle          dead-letter the record and go on
-    ├── SchemaPending           keep the record in flight until its schema is here
-    ├── SearchUnavailable       write the same to the search index again, later: some of it may be written
+    ├── SchemaPending           keep the record in flight until its schema was fetched
+    ├── SearchUnavailable       send the same to the search index again later; some of it may be written already
     ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
     │   ├── RefusedBatch        the same, and write smaller batches
@@ -48,7 +48,7 @@ class InvalidArticle(EnricherError):
 
 
 class SchemaPending(EnricherError):
-    """The schema of a record is not here yet; it is being fetched. `reference`: how the record names it."""
+    """The schema of a record is being fetched. `reference`: how the record names it."""
 
     def __init__(self, reference: Hashable) -> None:
         super().__init__(f"schema {reference} is being fetched")
@@ -56,7 +56,7 @@ class SchemaPending(EnricherError):
 
 
 class SearchUnavailable(EnricherError):
-    """The search index has not answered, or has too much to do. Some of what was sent may have been written."""
+    """The search index has not answered, or has too much to do. Some of the documents sent may have been written."""
 
 
 class TransactionTrouble(EnricherError):
@@ -86,9 +86,9 @@ class RefusedBatch(TransactionTrouble):
 
 
 class RefusedSubstitutes(TransactionTrouble):
-    """Dead letters instead of outputs that are too large for their topic would exceed a limit of dead letters.
+    """The dead letters that would replace outputs too large for their topic would exceed a limit of dead letters.
 
-    `letters`: these dead letters. Once they are the outcomes, the release can be cut.
+    `letters`: these dead letters. Once they are the outcomes of their tickets, the release can be cut.
     """
 
     def __init__(self, letters: Mapping[Ticket, DeadLetter]) -> None:
@@ -125,7 +125,7 @@ class ModelError(FatalError):
 class BrokerError(FatalError):
     """The broker refuses this client permanently: a right, a topic or a credential is missing.
 
-    Or the schema registry does: our schema is not registered there, or may not be. Or the search index does.
+    Also raised if the schema registry refuses, because our schema is not registered or may not be, or the search index.
     """
 
     exit_code = 4
@@ -168,13 +168,13 @@ class Stalled(FatalError):
 
 
 class NotEnriched(FatalError):
-    """All lines of a file could not be enriched, or with --strict one of them. The outputs are written."""
+    """No line of a file could be enriched, or with --strict at least one could not. The outputs are written."""
 
     exit_code = 10
 
 
 class TooManyDeadLetters(FatalError):
-    """Dead letters reached one of the limits `dead_letters.*`. What is within the limit is committed, and nothing beyond."""
+    """Dead letters reached one of the limits `dead_letters.*`. Everything within the limit is committed, nothing beyond."""
 
     exit_code = 12
 

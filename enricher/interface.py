@@ -1,6 +1,6 @@
 """The Python interface: `Enricher`, the worker as an object of a program. `enricher` itself exports it.
 
-The same pipeline as that of `enricher run` and `enricher enrich`: nothing about articles, models or batches is decided here.
+It runs the same pipeline as `enricher run` and `enricher enrich`, and decides nothing about articles, models or batches.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Literal, Self
 from enricher.answers import Record, Refusal
 from enricher.worker.articles.documents import Document, json_bytes
 from enricher.worker.articles.enriched import encode_record
-from enricher.worker.build.handing import Run
-from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.build.answer_run import Run
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.files.exchange import Answer
 from enricher.worker.records import DeadLetter
 from enricher.worker.settings import Settings, given_settings
@@ -37,7 +37,7 @@ class Enricher:
     """A loaded model, or the models of several tasks, that enriches articles.
 
     Several threads may call `enrich` at once; they share the model. A process that was forked cannot use the object of its
-    parent: it loads its own. Closing it, or leaving a `with` block, ends what runs and drops the models.
+    parent, and must load its own. Closing it, or leaving a `with` block, ends calls in progress and drops the models.
     """
 
     def __init__(self, settings: Settings, tasks: Tasks) -> None:
@@ -62,7 +62,7 @@ class Enricher:
 
         `groups`: settings by the names of `enricher settings`, such as `articles={"fields": {"body": "/text"}}`,
         `output={"article": "whole"}`, `tasks={"topics": {"source": "models/topics"}}`; `source`, `precision` and `device`
-        stand for `model={...}`. `settings`: all of them instead, such as what `load_settings()` read. Neither the
+        stand for `model={...}`. `settings`: all settings instead, such as those of `load_settings()`. Neither the
         environment nor a file is read. Blocks for seconds. Raises SettingsError, ModelError.
         """
         named = {"source": None if source is None else str(source), "precision": precision, "device": device}
@@ -77,17 +77,17 @@ class Enricher:
         """Enrich articles: mappings, or JSON as bytes or str. Gives one answer for each, in their order.
 
         `articles` is read in the thread that takes the answers, a few hundred articles ahead of the worker; while it blocks,
-        no answer comes. What it raises is raised after the answers before it, as is TypeError for what is no article.
+        no answer comes. Its errors are raised after the answers before them, as is TypeError for an item that is no article.
         Memory is bounded by `worker.max_in_flight_bytes` and the largest articles, not by their number. A RecordBatch of
         Arrow counts as its rows.
         """
         if isinstance(articles, str | bytes | Mapping):
-            raise TypeError("enrich takes an iterable of articles: put a single one into a list")
+            raise TypeError("enrich takes an iterable of articles: put a single article into a list")
         tasks = self._usable()
         return self._answers(tasks, chain.from_iterable(map(_rows, articles)))
 
     def close(self) -> None:
-        """End what runs and drop the models. Iterators that are not at their end raise RuntimeError afterwards."""
+        """End calls in progress and drop the models. Iterators that are not at their end raise RuntimeError afterwards."""
         self._tasks = None
         self._closing()
 
@@ -116,7 +116,7 @@ class Enricher:
 
 
 def _rows(item: Any) -> Iterable[Document]:  # noqa: ANN401  a caller may pass anything
-    """The articles of a batch of Arrow's; anything else is one article, or none."""
+    """The articles of a RecordBatch of Arrow; anything else counts as one article."""
     return item.to_pylist() if hasattr(item, "to_pylist") and not isinstance(item, Mapping) else (item,)
 
 

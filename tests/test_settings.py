@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from enricher.errors import SettingsError
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.properties import check_properties

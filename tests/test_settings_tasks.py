@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.heads import KINDS
 from enricher.worker.settings import TaskSettings, load_settings
 from tools.head_references.folders import REFERENCE, HeadName, write_folder

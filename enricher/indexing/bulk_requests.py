@@ -1,4 +1,4 @@
-"""Documents -> the lines of a bulk request, and what the answer to each of them means. Pure."""
+"""Turns documents into the lines of a bulk request, and says what the answer to each means. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Verdict = Literal["written", "deleted", "older", "busy", "failed", "refused"]
 
 DONE: frozenset[Verdict] = frozenset({"written", "deleted", "older"})
 _NOT_THE_DOCUMENTS = frozenset({401, 403, 404, 408})
-"""A right, a block (a disk that is too full), a missing index: an operator must act, and then the document is written."""
+"""Statuses for a missing right or index, or a block (a disk is too full). The document can be written once an operator has
+acted."""
 _FIELD = re.compile(r"\bfield \[([A-Za-z_]{1,64})[.\]]")
 _MAX_TYPE_CHARS = 100
 
@@ -31,8 +32,8 @@ class Refusal:
     message: str
 
 
-def lines_of(documents: Iterable[Document]) -> bytes:
-    """The actions in order, each with its version: the index refuses one that is older than what it has."""
+def bulk_lines(documents: Iterable[Document]) -> bytes:
+    """The actions in order, each with its version: the index refuses a version that is older than what it has."""
     lines: list[bytes] = []
     for each in documents:
         meta = {"_id": each.id, "version": each.version, "version_type": "external_gte"}
@@ -50,14 +51,14 @@ def verdict_on(document: Document, status: int) -> Verdict:
     if status == 409:
         return "older"
     if status == 404 and document.body is None:
-        return "deleted"  # it was not there, and the index keeps the version of the deletion
+        return "deleted"  # the document was missing, and the index keeps the version of the deletion
     if status == 429:
         return "busy"
     return "failed" if status in _NOT_THE_DOCUMENTS or status >= 500 else "refused"
 
 
 def items_in(answer: Any, expected: int) -> list[Mapping[str, Any]] | None:  # noqa: ANN401  parsed JSON
-    """The result of each action, in order; None if the answer is not that to a bulk request of so many actions."""
+    """The result of each action, in order; None if this is not the answer to a bulk request of so many actions."""
     items = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(items, list) or len(items) != expected:
         return None
@@ -67,7 +68,7 @@ def items_in(answer: Any, expected: int) -> list[Mapping[str, Any]] | None:  # n
 
 
 def refusal_of(document: Document, item: Mapping[str, Any]) -> Refusal:
-    """The reason, as far as it repeats nothing of the document: the error's type, and which of our fields it names."""
+    """The reason, without text of the document: the type of the error, and the field of ours that it names."""
     error = item.get("error")
     error = error if isinstance(error, dict) else {}
     kind = re.sub(r"[^\w.-]", "", str(error.get("type", "")))[:_MAX_TYPE_CHARS] or "unknown"

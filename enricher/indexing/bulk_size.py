@@ -1,4 +1,4 @@
-"""The size of bulk requests: it grows while they succeed, and shrinks when the index has too much to do. Pure."""
+"""The size of bulk requests. It grows while they succeed, and shrinks when the index has too much to do. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BulkSize:
         self.bytes = float(max_bytes)
 
     def take(self, documents: Sequence[Document]) -> Sequence[Document]:
-        """The first of the documents, as many as fit, but at least one."""
+        """The first documents, as many as fit, but at least one."""
         size_bytes, count = 0, 0
         for each in documents[: self.documents]:
             size_bytes += request_bytes(each)
@@ -31,10 +31,10 @@ class BulkSize:
         return documents[:count]
 
     def note_taken(self, taken: int, sent: int) -> None:
-        """The index took so many documents of a request, and had too much to do for the rest.
+        """Note that the index took so many documents of a request, and had too much to do for the rest.
 
-        Each shard takes or refuses its share of a request whole. So one of which at least half was taken is as good as one
-        that was taken: smaller ones would only be more. And only full ones say that larger ones would be taken too.
+        Each shard takes or refuses its share of a request as a whole. A request of which at least half was taken counts as
+        taken, because smaller requests would only be more. Only full requests show that larger ones would be taken too.
         """
         if not taken:
             self.documents = max(1, min(self.documents, sent) // 2)
@@ -44,7 +44,7 @@ class BulkSize:
         self.bytes = min(self._max_bytes, self.bytes * _GROWTH)
 
     def note_too_large(self, size_bytes: int) -> None:
-        """A request of so many bytes was too large, and always will be."""
+        """Note that a request of so many bytes is too large for the index."""
         self.bytes = size_bytes / 2
         self._max_bytes = min(self._max_bytes, 0.9 * size_bytes)
 

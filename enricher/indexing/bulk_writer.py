@@ -1,7 +1,7 @@
-"""Writes documents until each is done or refused: what is left is sent again, with pauses, and the whole has a bound.
+"""Writes documents until each is done or refused. The others are sent again, with pauses, within a bound.
 
-An answer that does not come says nothing: the documents may be written, or not, or be written later. Their versions make
-it harmless to send them again.
+Without an answer the documents may have been written, or not, or may be written later. Their versions make it harmless to
+send them again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enricher.errors import RecoveryExhausted, SearchUnavailable
-from enricher.indexing.bulk_requests import DONE, Refusal, Verdict, items_in, lines_of, refusal_of, verdict_on
+from enricher.indexing.bulk_requests import DONE, Refusal, Verdict, bulk_lines, items_in, refusal_of, verdict_on
 from enricher.indexing.bulk_size import BulkSize, request_bytes
 from enricher.indexing.index_documents import Document
 from enricher.indexing.search_index import Reply, SearchIndex, raise_failure
@@ -30,10 +30,10 @@ _REPEAT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The questions that the writer has between two tries. `serve` waits so many seconds, in which the group hears of us.
+class RetryControl:
+    """The functions that the writer calls between two tries. `serve` waits so many seconds as a member of the group.
 
-    `wants`: whether a document still concerns us, or its partition has another owner now. `over`: whether to give up.
+    `wants`: whether the partition of a document is still ours. `over`: whether to give up.
     """
 
     serve: Callable[[float], None]
@@ -45,26 +45,26 @@ class BulkWriter:
     """Writes to one index. For one thread, except for `stuck_s` and `reason`."""
 
     def __init__(
-        self, index: SearchIndex, settings: IndexSettings, waiting: Waiting, counts: IndexCounts, guard: Guard
+        self, index: SearchIndex, settings: IndexSettings, control: RetryControl, counts: IndexCounts, guard: Guard
     ) -> None:
         self._index = index
         self._settings = settings
-        self._waiting = waiting
+        self._control = control
         self._counts = counts
         self._guard = guard
         self.size = BulkSize(settings.max_batch_documents, settings.max_batch_bytes)
         self._failures, self._failing_since_s = 0, 0.0
         self._repeats = Repeats(period_s=_REPEAT_S)
         self.reason = ""
-        """Why documents were sent again last."""
+        """Why documents were last sent again."""
 
     @property
     def stuck_s(self) -> float:
-        """Seconds since a document was done, if those in hand have failed; 0 otherwise."""
+        """Seconds since a document was done, if those in hand have failed; else 0."""
         return time.monotonic() - self._failing_since_s if self._failures else 0.0
 
     def write(self, documents: Sequence[Document]) -> list[Refusal] | None:
-        """Write all; returns those that the index refuses. None if it was given up before, on request.
+        """Write all; returns those that the index refuses. None if it gave up before, because it was asked to.
 
         Raises RecoveryExhausted after `index.give_up_s` in which none was done, and BrokerError if the index refuses us.
         """
@@ -79,25 +79,25 @@ class BulkWriter:
             if again and self._failures:
                 if not self._pause():
                     return None
-                left = [each for each in left if self._waiting.wants(each)]
+                left = [each for each in left if self._control.wants(each)]
         return refusals
 
     def _send(self, part: Sequence[Document]) -> tuple[list[Document], list[Refusal]]:
-        """One request; returns what must be sent again, and what is refused."""
+        """Send one request; returns the documents to send again, and the refused ones."""
         began_s = time.monotonic()
         try:
             with self._guard("writing to the search index", 2 * self._settings.request_timeout_s + _REPEAT_S):
-                reply = self._index.bulk(lines_of(part))
+                reply = self._index.bulk(bulk_lines(part))
         except SearchUnavailable as error:
-            return self._again(part, "no_answer", str(error)), []
+            return self._note_retry(part, "no_answer", str(error)), []
         self._counts.bulk_s.add(time.monotonic() - began_s)
         if reply.status == 413:
             return self._split(part)
         if not 200 <= reply.status < 300:
-            return self._again_whole(part, reply), []
+            return self._retry_whole(part, reply), []
         items = items_in(reply.body, len(part))
         if items is None:
-            return self._again(part, "failed", "the answer is not that to a bulk request"), []
+            return self._note_retry(part, "failed", "this is not the answer to a bulk request"), []
         return self._judge(
             part, [(verdict_on(each, item["status"]), item) for each, item in zip(part, items, strict=True)]
         )
@@ -118,33 +118,33 @@ class BulkWriter:
                 (busy if verdict == "busy" else failed).append(document)
                 reason = f"documents are answered with status {item['status']}"
         if busy:
-            self._again(busy, "busy", reason)
+            self._note_retry(busy, "busy", reason)
         if failed:
-            self._again(failed, "failed", reason)
+            self._note_retry(failed, "failed", reason)
         else:
             self.size.note_taken(len(part) - len(busy), len(part))
         return [*busy, *failed], refusals
 
-    def _again_whole(self, part: Sequence[Document], reply: Reply) -> list[Document]:
+    def _retry_whole(self, part: Sequence[Document], reply: Reply) -> list[Document]:
         is_busy = reply.status == 429
         if is_busy:
             self.size.note_taken(0, len(part))
         try:
             raise_failure(reply, "writing to the search index")
         except SearchUnavailable as error:
-            return self._again(part, "busy" if is_busy else "failed", str(error))
+            return self._note_retry(part, "busy" if is_busy else "failed", str(error))
 
     def _split(self, part: Sequence[Document]) -> tuple[list[Document], list[Refusal]]:
-        """A request that is too large; a single document that is, is refused."""
+        """Handle a request that is too large. If it has a single document, the document is refused."""
         if len(part) == 1:
             message = f"the index answers with status 413 to a request of {request_bytes(part[0])} bytes"
             return [], [Refusal(part[0].raw, "request_too_large", message)]
         self.size.note_too_large(sum(map(request_bytes, part)))
-        # No failure: smaller ones go at once.
+        # This is no failure: smaller requests are sent without a pause.
         self._counts.retries["too_large"] += len(part)
         return list(part), []
 
-    def _again(self, part: Sequence[Document], why: str, reason: str) -> list[Document]:
+    def _note_retry(self, part: Sequence[Document], why: str, reason: str) -> list[Document]:
         self._counts.retries[why] += len(part)
         if not self._failures:
             self._failing_since_s = time.monotonic()
@@ -159,7 +159,7 @@ class BulkWriter:
         if self.stuck_s > self._settings.give_up_s:
             message = f"the search index has taken no document for {self._settings.give_up_s:g} s: {self.reason}"
             raise RecoveryExhausted(message)
-        self._waiting.serve(
+        self._control.serve(
             doubling_pause_s(self._failures, first_s=_FIRST_PAUSE_S, longest_s=self._settings.retry_max_s)
         )
-        return not self._waiting.over()
+        return not self._control.over()

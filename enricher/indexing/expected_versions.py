@@ -1,7 +1,7 @@
 """Reads from a record of the output topic which version the index should have. For `enricher index verify`.
 
-It shares no rule with the indexer. Records from which no document can be made ask for nothing: the indexer writes them to
-its dead letters.
+It shares no rule with the indexer. No version is expected of records from which no document can be made: the indexer writes
+them to its dead letters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 from confluent_kafka import Message
 
 from enricher.errors import SettingsError
-from enricher.worker.articles.written import record_as_json
+from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.kafka.shared.metadata import headers_of
 
 _MAX_ID_BYTES = 512
@@ -24,7 +24,7 @@ _DIGITS = re.compile(rb"[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The version that the index should have of a document after one record, or have deleted."""
+    """The version of a document that the index should have after one record, or should have deleted."""
 
     id: str
     version: int
@@ -33,7 +33,7 @@ class Wanted:
 
 
 def wanted_by(message: Message, identified_by: Literal["key", "id"]) -> Wanted | None:
-    """Returns what this record asks for; None if nothing. `identified_by`: the setting `index.document_id`."""
+    """The version that a record asks for; None if no document can be made. `identified_by`: `index.document_id`."""
     headers = dict(headers_of(message))
     digits, value = headers.get("enricher.version") or b"", message.value()
     if not _DIGITS.fullmatch(digits) or (version := int(digits)) > _MAX_VERSION:

@@ -1,8 +1,8 @@
-"""A record of the output topic -> the document of the search index that it writes or deletes. Pure.
+"""Makes of a record of the output topic the document of the search index that it writes or deletes. Pure.
 
-A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and besides:
+A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and also:
 
-- `facets`: for each label the texts of its entities, each once, for aggregations that need no nested query;
+- `facets`: for each label the texts of its entities, each once, so that aggregations need no nested query;
 - `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
-from enricher.worker.articles.written import record_as_json
+from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.records import RawRecord
 from enricher.worker.records.version import epoch_of
 
@@ -30,7 +30,7 @@ _MAX_NAME = 255
 
 
 class NoDocument(Exception):
-    """A record from which no document can be made. The message names the rule that it breaks and none of its text."""
+    """A record from which no document can be made. The message names the broken rule, without text of the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,9 @@ class Document:
 
 
 class DocumentMaker:
-    """Makes documents.
+    """Makes documents. `identified_by`: the setting `index.document_id`.
 
-    `identified_by`: the setting `index.document_id`. `fields`: the setting `articles.fields`, which says where in a whole
-    article its title and body are.
+    `fields`: the setting `articles.fields`, which says where the title and the body of a whole article are.
     """
 
     def __init__(self, identified_by: Literal["key", "id"] = "key", fields: Mapping[str, str] | None = None) -> None:
@@ -75,7 +74,7 @@ class DocumentMaker:
 
     def document(self, raw: RawRecord) -> Document:
         """The document of a record. Raises NoDocument; SettingsError if the packages for its format are missing."""
-        headers = dict(raw.headers)  # the last one of a name counts, and the worker's are last
+        headers = dict(raw.headers)  # of several headers with one name the last counts, and the worker's are last
         version = version_in(headers)
         key = (raw.key or b"").decode("utf-8", "surrogateescape") if self._by_key or raw.value is None else ""
         if raw.value is None:
@@ -103,19 +102,19 @@ class DocumentMaker:
 
 
 def version_in(headers: Mapping[str, bytes | None]) -> int:
-    """The version of a record. Raises NoDocument without one, or if it is none."""
+    """The version of a record. Raises NoDocument if it is missing or not a version."""
     digits = headers.get(_VERSION)
     if digits is None:
-        raise NoDocument("the record has no header enricher.version: an older worker wrote it, or none of ours")
+        raise NoDocument("the record has no header enricher.version: an older worker or another program wrote it")
     if not _DIGITS.fullmatch(digits) or int(digits) > MAX_VERSION:
         raise NoDocument("the header enricher.version is not a whole number below 2^63")
     return int(digits)
 
 
 def facets_of(entities: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Gives for each label the texts of its entities, each once, in the order of the article.
+    """The texts of the entities by label, each once, in the order of the article.
 
-    A dot in a label becomes `_`: to the index it would mean an object in an object.
+    A dot in a label becomes `_`, because the index would take it for an object in an object.
     """
     texts: dict[str, dict[str, None]] = {}
     for entity in entities:
@@ -129,7 +128,7 @@ def _record(value: bytes, content_type: bytes | None) -> dict[str, Any]:
         record = orjson.loads(record_as_json(value, content_type))
         is_ours = all(isinstance(each["text"], str) and "label" in each for each in record.get("entities") or ())
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # the reason may quote the value
+        pass  # not chained: the error may quote the value
     if not is_ours:
         raise NoDocument("the value is not an enriched record")
     return record
@@ -148,7 +147,7 @@ def _document_id(name: str) -> str:
 def _origin_in(headers: Mapping[str, bytes | None], version: int) -> Origin:
     topic, topic_id = (headers.get(name) for name in (_TOPIC, _TOPIC_ID))
     if not topic:
-        raise NoDocument("the record has no header enricher.source.topic: none of our workers wrote it")
+        raise NoDocument("the record has no header enricher.source.topic: another program wrote it")
     text = topic[:_MAX_NAME].decode("utf-8", "backslashreplace")
     return Origin(
         text, topic_id[:_MAX_NAME].decode("utf-8", "backslashreplace") if topic_id else None, epoch_of(version)

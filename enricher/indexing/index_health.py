@@ -25,7 +25,7 @@ _NO_THREADS = Waits(0.0, 0.0, 1.0)
 
 
 class IndexHealth(Starting):
-    """Answers for an indexer, also before it is built."""
+    """The health of an indexer, also before it is built."""
 
     def __init__(self, facts: WorkerFacts, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__("checking topics and rights")
@@ -36,7 +36,7 @@ class IndexHealth(Starting):
         self._watched: Callable[[], Watched | None] = lambda: None
 
     def shows(self, seen: ObservedIndexer, watched: Callable[[], Watched | None]) -> None:
-        """The indexer is built: answer from it from now on."""
+        """Answer from a built indexer from now on."""
         self._seen, self._watched = seen, watched
 
     @property
@@ -45,12 +45,12 @@ class IndexHealth(Starting):
         return self._seen is not None
 
     def live(self) -> ProbeResult:
-        """Not ok if only a new process can help: not while the index is away."""
+        """Not ok if only a new process can help, which it cannot while the index does not answer."""
         reason = stuck(self._watched(), _NO_THREADS)
         return ProbeResult(ok=reason is None, reason=reason or ("the loop turns" if self._seen else self._step))
 
     def ready(self) -> ProbeResult:
-        """Ok if the indexer is a member of the group, and the index takes what it has."""
+        """Ok if the indexer is a member of the group, and the index takes its documents."""
         if not self._seen:
             return ProbeResult(ok=False, reason=self._step)
         now = self._seen.snapshot()
@@ -61,7 +61,7 @@ class IndexHealth(Starting):
         return ProbeResult(ok=True, reason=now.state.value)
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The exposition, and its content type; nothing before the indexer is built."""
+        """The exposition, which is empty before the indexer is built, and its content type."""
         if not self._seen:
             return encode_families([], accept or PLAIN)
         return encode_families(families_of(ALL_OF_AN_INDEXER, self._seen), accept)

@@ -18,7 +18,7 @@ from enricher.indexing.indexer import Indexer
 from enricher.indexing.open_index import open_index
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.health import serve_health
@@ -54,9 +54,9 @@ def index_run(
     """Write the output topic into a search index, so that the index has the newest version of every document.
 
     Runs until SIGTERM. Any number of indexers share the partitions of the output topic as one consumer group
-    (`index.group_id`). Offsets are committed behind the index's answer; a record that comes again, or late, is refused by
-    its version. Tombstones delete. What the index can never take, such as a value that does not fit the mapping, goes to
-    `index.dead_letter_topic` with the reason, and the rest is written.
+    (`index.group_id`). Offsets are committed after the index has answered; a record that comes again, or late, is refused by
+    its version. Tombstones delete. A record that the index can never take, such as one with a value that does not fit the
+    mapping, goes to `index.dead_letter_topic` with the reason, and all others are written.
 
     Exit code: 2 for settings, also if the input topic was made again under the same kafka.epoch; 4 if broker or index
     refuse us, 6 if one of them does not come back, 7 if the process hangs, 12 after too many dead letters in a row. It needs
@@ -70,15 +70,15 @@ def index_run(
 
 
 def index_config(settings: Settings) -> KafkaConfig:
-    """The clients' settings: the indexers' group reads the output topic, and its dead letters are the only output.
+    """The settings of the clients: the indexers' group reads the output topic and writes only dead letters.
 
     Reads secrets from files; raises SettingsError.
     """
     if len(settings.kafka.inputs) > 1:
         raise SettingsError(
-            "kafka.input_topics names several topics, and versions are comparable only within one: of a key in two of them, "
-            "the index might keep the older article. Give each input topic workers, an output topic and an index "
-            "(index.name) of its own, and search these by one alias"
+            "kafka.input_topics names several topics, and versions are comparable only within one: if a key is in two of "
+            "them, the index might keep the older article. Give each input topic its own workers, output topic and index "
+            "(index.name), and search these by one alias"
         )
     config = kafka_config(settings)
     letters = settings.index.dead_letters_of(config.output_topic)

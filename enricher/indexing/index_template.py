@@ -1,7 +1,7 @@
 """The index template: how the fields of documents can be searched. Pure; deploy/search-index.md explains it.
 
-Fields that are not named here are kept in the document and cannot be searched: a mapping that grows with what comes has at
-some time a field of two types, and refuses documents.
+Fields that are not named here are kept in the document, but cannot be searched. A mapping that grew with the documents would
+at some time refuse one, because it has a value of another type.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from enricher.indexing.search_index import Product
 Json = Mapping[str, Any]
 
 _PRIORITY = 200
-"""Above the templates that the two products bring themselves. The longer of two names wins where both patterns fit."""
+"""Above the templates of the two products. The length of the name is added, so of two patterns that fit the longer wins."""
 _GC_DELETES = "1d"
-"""How long the index remembers the version of a document that it has deleted. Each takes 135 bytes of a node's heap."""
+"""How long the index remembers the version of a deleted document. Each version takes 135 bytes of a node's heap."""
 _MAX_LIST = 50_000
-"""Entities and classes of one article; the index refuses one with more. The longest article of the default settings has a
-million characters, and as many if every 20th begins one."""
+"""The most entities and classes of one article; the index refuses a document with more. The longest article of the default
+settings has a million characters, so it reaches this if every 20th begins an entity."""
 _MAX_TERM_CHARS = 8_000
-"""Lucene takes terms of at most 32,766 bytes, and refuses the document of a longer one; a character has at most 4."""
+"""Lucene takes terms of at most 32,766 bytes, and refuses a document with a longer one. A character has at most 4 bytes."""
 _MAX_NAME_CHARS = 256
 _ANY_OBJECT: Mapping[Product, Json] = {
     "opensearch": {"type": "flat_object"},
     "elasticsearch": {"type": "flattened", "ignore_above": _MAX_TERM_CHARS},
 }
-"""An object of any shape: its values are compared as texts, and none of them changes the mapping."""
+"""The type of an object of any shape. Its values are compared as texts and do not change the mapping."""
 
 
 def index_template(name: str, product: Product) -> Json:
@@ -42,7 +42,7 @@ def index_template(name: str, product: Product) -> Json:
         "language": _keyword(),
         "source": _keyword(),
         "url": _keyword(),
-        # Articles have dates in any form; one that is none must not make the index refuse the article.
+        # Articles have dates in any form. A date that cannot be read must not make the index refuse the article.
         "published_at": {"type": "date", "ignore_malformed": True},
         "metadata": _ANY_OBJECT[product],
         "entities": _list_of(
@@ -70,12 +70,12 @@ def index_template(name: str, product: Product) -> Json:
 
 
 def _keyword(longest_chars: int = _MAX_TERM_CHARS) -> Json:
-    """A text that is compared as a whole; a longer one cannot be searched."""
+    """A text that is compared as a whole. Texts that are longer cannot be searched."""
     return {"type": "keyword", "ignore_above": longest_chars}
 
 
 def _text() -> Json:
-    """Words to search, and under `.keyword` the whole, to count and to compare."""
+    """A text whose words can be searched; under `.keyword` it is counted and compared as a whole."""
     return {"type": "text", "fields": {"keyword": _keyword(_MAX_NAME_CHARS)}}
 
 
@@ -84,5 +84,5 @@ def _object(**fields: Json) -> Json:
 
 
 def _list_of(**fields: Json) -> Json:
-    """A list whose members are searched one by one: a label and a text of one query are those of one entity."""
+    """A list whose members are searched one by one, so that a query for a label and a text finds both in one entity."""
     return {"type": "nested", **_object(**fields)}

@@ -1,8 +1,8 @@
-"""Compares the index with the output topic: every document in its newest version, nothing else, and what is deleted gone.
+"""Compares the index with the output topic: it must hold every document in its newest version, and nothing else.
 
 Works while records are written and indexed. First the ends of the topic are noted, and everything before them is read. Once
-the indexers have committed these ends, the index must hold at least that. It is then read as it is at one moment, and what
-it has of newer records must be in the topic behind the ends.
+the indexers have committed these ends, the index must hold at least that. The index is then read as it is at one moment, and
+the newer versions in it must be in the topic after these ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ASK_AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A document: the version that the topic wants, None for none, and the one that the index holds."""
+    """A document, with its version by the topic and in the index; None if it is not there."""
 
     id: str
     wanted: int | None
@@ -54,7 +54,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """`counts`: differences by kind, also those that break no rule. `behind`: offsets the indexers had yet to commit."""
+    """`counts`: differences by kind, also of kinds that break no rule. `behind`: offsets that were not committed yet."""
 
     wanted: int
     deleted: int
@@ -68,7 +68,7 @@ class IndexReport:
 
     @property
     def broken(self) -> list[Kind]:
-        """The kinds of differences that there are and must not be."""
+        """The kinds of differences that were found and break a rule."""
         return [kind for kind in RULES if self.counts.get(kind)]
 
     @property
@@ -79,7 +79,7 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedTopics:
-    """The topics that are indexed, the indexers' dead letters, and what identifies a document (`index.document_id`)."""
+    """The indexed topics, the topic of the indexers' dead letters, and what identifies a document (`index.document_id`)."""
 
     outputs: tuple[str, ...]
     dead_letters: str
@@ -89,7 +89,7 @@ class VerifiedTopics:
 def verify_index(
     config: KafkaConfig, topics: VerifiedTopics, index: SearchIndex, *, wait_s: float, progress: Progress
 ) -> IndexReport:
-    """Compare them. `config` names the indexers' group, which is waited for at most `wait_s` seconds.
+    """Compare the index with the topics. `config` names the indexers' group; waits for it at most `wait_s` seconds.
 
     Raises BrokerError, MissingTopic, SearchUnavailable.
     """
@@ -103,7 +103,7 @@ def verify_index(
 
 
 class _Offsets:
-    """Asks the broker for the ends of topics and for what the group has committed."""
+    """Asks the broker for the ends of topics and for the offsets that the group has committed."""
 
     def __init__(self, config: KafkaConfig) -> None:
         self._timeout_s = config.request_timeout_s
@@ -136,7 +136,7 @@ class _Offsets:
 
 
 class _Verification:
-    """One run."""
+    """One comparison of an index with its topics."""
 
     def __init__(
         self, topics: VerifiedTopics, offsets: _Offsets, reader: RangeReader, comparison: VersionComparison
@@ -148,15 +148,15 @@ class _Verification:
         self._records = self._without_document = 0
         self._first_versions: dict[Partition, int] = {}
         self._after_last: dict[Partition, int] = {}
-        """The offset behind the last record of each partition; behind it there may be markers of transactions."""
+        """The offset after the last record of each partition; markers of transactions may follow it."""
 
     def run(self, index: SearchIndex, wait_s: float, progress: Progress) -> IndexReport:
-        """Compare; see `verify_index`."""
+        """Read the topics and the index, in the order that the module describes, and compare them."""
         outputs, comparison = self._topics.outputs, self._comparison
         ranges = {topic: self._offsets.ranges(topic) for topic in outputs}
         for topic in outputs:
             comparison.want(self._wanted_in(topic, ranges[topic]))
-        # A partition that begins above 0 has lost its oldest records, and so what wrote the oldest documents.
+        # A partition that begins above 0 has lost its oldest records, which may have written the oldest documents.
         begins = {Partition(topic, number): begin for topic in outputs for number, (begin, _) in ranges[topic].items()}
         if cut := [each for each, begin in begins.items() if begin > 0]:
             comparison.forgive_below(max(self._first_versions.get(each, _NEWEST) for each in cut))

@@ -1,7 +1,7 @@
-"""The indexer: read, write, keep what was refused, commit. One thread, one thing after the other.
+"""The indexer: reads records, writes documents, writes refused records to dead letters, commits. All in one thread.
 
-The order is the promise: documents are written, what the index refuses is in the dead-letter topic, and only then are the
-offsets of their records committed.
+The order keeps the promise: documents are written, records that the index refuses are in the dead-letter topic, and only
+then are the offsets committed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from enricher.errors import RecoveryExhausted, SearchUnavailable, TooManyDeadLetters, TransactionTrouble
 from enricher.indexing.bulk_requests import Refusal
-from enricher.indexing.bulk_writer import BulkWriter, Waiting
+from enricher.indexing.bulk_writer import BulkWriter, RetryControl
 from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument
 from enricher.indexing.origins import Origins
 from enricher.indexing.output_reader import OutputReader
@@ -29,10 +29,10 @@ from enricher.worker.stats.snapshot import WorkerState
 log = logging.getLogger(__name__)
 
 _WAIT_S = 0.25
-"""How long a poll waits for a first record; also bounds how fast the indexer ends."""
+"""How long a poll waits for a first record, and so how long a stop may take to be noticed."""
 _OPEN_AGAIN_S = 1.0
 _MARGIN_S = 30.0
-"""Beyond their own bounds, what the watchdog grants calls of the clients."""
+"""The time that the watchdog allows for calls of the clients beyond their own bounds."""
 
 
 class Indexer:
@@ -48,8 +48,8 @@ class Indexer:
         self._maker = DocumentMaker(settings.index.document_id, settings.articles.fields)
         self._origins = Origins(index, settings.kafka.epoch)
         self.counts = IndexCounts()
-        waiting = Waiting(self._serve, lambda each: reader.owns(each.raw.partition), lambda: self._stop.is_set)
-        self._writer = BulkWriter(index, settings.index, waiting, self.counts, guard)
+        control = RetryControl(self._serve, lambda each: reader.owns(each.raw.partition), lambda: self._stop.is_set)
+        self._writer = BulkWriter(index, settings.index, control, self.counts, guard)
         self._stop = StopEvent()
         self._state = WorkerState.STARTING
         self._in_hand, self._in_hand_bytes = 0, 0
@@ -58,15 +58,15 @@ class Indexer:
         """End after the documents in hand, or before them if the index does not take them. Never blocks."""
         self._stop.set()
 
-    def run(self, connected: Callable[[], None]) -> None:
-        """Run until `stop`, or until the group has caught up. `connected`: called once the group was asked to let us in.
+    def run(self, on_connected: Callable[[], None]) -> None:
+        """Run until `stop`, or until the group has caught up. `on_connected` is called once we have asked to join the group.
 
         Raises SettingsError, BrokerError, RecoveryExhausted, TooManyDeadLetters.
         """
         self._open()
         try:
             self._state = WorkerState.JOINING
-            connected()
+            on_connected()
             while not self._stop.is_set:
                 with self._guard("one turn of the loop", self._settings.worker.stall_timeout_s):
                     try:
@@ -74,7 +74,9 @@ class Indexer:
                             self._admit((), confirm=True)
                             break
                         self._turn()
-                    except TransactionTrouble as trouble:  # topic or index are others, or the client cannot go on
+                    except (
+                        TransactionTrouble
+                    ) as trouble:  # topic or index were created again, or the client cannot go on
                         log.warning("%s; joining the group again", trouble)
                         self._reader.close()
                         self._open()
@@ -84,7 +86,7 @@ class Indexer:
                 self._reader.close()
 
     def snapshot(self) -> IndexSnapshot:
-        """The present state."""
+        """The current state."""
         stuck_s = self._writer.stuck_s
         working = WorkerState.RECOVERING if stuck_s else self._state
         return IndexSnapshot(
@@ -101,20 +103,19 @@ class Indexer:
     # ---- inside
 
     def _turn(self) -> None:
-        """Read, write, commit."""
         records = self._reader.poll(self._settings.index.max_batch_documents, _WAIT_S)
         self._state = WorkerState.WORKING if self._reader.joined else WorkerState.JOINING
         self.counts.rebalances = self._reader.rebalances
         try:
-            if self._settle(records):
+            if self._write_all(records):
                 self._reader.commit()
                 if records:
                     self.counts.note_commit()
         finally:
             self._in_hand, self._in_hand_bytes = 0, 0
 
-    def _settle(self, records: Sequence[RawRecord]) -> bool:
-        """Every record is in the index or among the dead letters; False if the indexer was asked to end before."""
+    def _write_all(self, records: Sequence[RawRecord]) -> bool:
+        """Write every record to the index or to the dead letters; False if the indexer was asked to end before."""
         if not records:
             return True
         self.counts.count_read(len(records))
@@ -150,7 +151,7 @@ class Indexer:
         return admitted, refusals
 
     def _admit(self, documents: Sequence[Document], *, confirm: bool = False) -> None:
-        """Compare the origins with those in the index, which may be away. `confirm`: that the index is the same still."""
+        """Compare the origins with those in the index; waits for the index. `confirm`: also that it is still the same."""
         settings = self._settings.index
         deadline = Deadline(settings.give_up_s)
         while True:
@@ -174,8 +175,8 @@ class Indexer:
             if limit and row > limit:
                 kinds = ", ".join(sorted({refusal.error_type for refusal in refusals})[:5])
                 message = (
-                    f"{limit} records in a row could not be indexed ({kinds}): is the template installed, and are these "
-                    "records of our workers? None beyond is a dead letter (dead_letters.max_in_a_row)"
+                    f"{limit} records in a row could not be indexed ({kinds}): is the template installed, and were these "
+                    "records written by a worker? No further dead letter is written (dead_letters.max_in_a_row)"
                 )
                 raise TooManyDeadLetters(message)
         self._reader.row = row
@@ -185,7 +186,7 @@ class Indexer:
             self._reader.serve(wait_s)
 
     def _open(self) -> None:
-        """Join the group, as soon as index and brokers answer. Raises RecoveryExhausted at the bound."""
+        """Join the group as soon as the index and the brokers answer. Raises RecoveryExhausted at the bound."""
         limit_s = self._settings.worker.recovery_timeout_s
         deadline = Deadline(limit_s)
         while True:

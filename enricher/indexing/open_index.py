@@ -1,4 +1,4 @@
-"""Settings -> an open search index, whichever of the two products it is."""
+"""Settings -> an open search index of either product."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def open_index(settings: IndexSettings) -> SearchIndex:
     first = "opensearch" if settings.product == "auto" else settings.product
     index = SearchIndex(open_transport(first, nodes), settings.name)
     try:
-        server = _answer_of(index, settings.give_up_s)
+        server = _wait_for_server(index, settings.give_up_s)
         if settings.product == "auto" and server.product != first:
             index.close()
             index = SearchIndex(open_transport(server.product, nodes), settings.name)
-            server = _answer_of(index, settings.give_up_s)
+            server = _wait_for_server(index, settings.give_up_s)
     except BaseException:
         index.close()
         raise
@@ -39,7 +39,7 @@ def open_index(settings: IndexSettings) -> SearchIndex:
     return index
 
 
-def _answer_of(index: SearchIndex, timeout_s: float) -> Server:
+def _wait_for_server(index: SearchIndex, timeout_s: float) -> Server:
     found: list[Server] = []
     repeats, reason = Repeats(period_s=_REPEAT_S), ""
 

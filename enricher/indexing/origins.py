@@ -1,8 +1,8 @@
-"""Notes beside the mapping of an index what it is, and which topic its versions come from.
+"""Notes in the mapping of an index its id, and which topics its versions come from.
 
 Versions of one epoch are comparable only within one topic: in a topic that was deleted and created again offsets begin at 0,
-and every new article would lose against the old ones. And what the group has committed is in one index only: in one that was
-deleted and made again, all of that is missing. So the index has an id, which is committed with the offsets.
+so old articles would win against new ones. And the records that the group has committed are in one index only: an index that
+was deleted and created again lacks them all. So the index has an id, which is committed with the offsets.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from enricher.indexing.search_index import SearchIndex
 log = logging.getLogger(__name__)
 
 _READ_AGAIN_S = 30.0
-"""Another indexer may have noted a newer epoch meanwhile."""
+"""The note is read again after this time: another indexer may have noted a newer epoch meanwhile."""
 _FIELD = "enricher"
 
 
 class Origins:
-    """The id of the index, the origin of the newest epoch in it, and of those before. For one thread.
+    """The id of an index, and the origins of the epochs in it. For one thread.
 
-    `epoch`: the setting `kafka.epoch`; raising it tells that the topic was made again.
+    `epoch`: the setting `kafka.epoch`, which is raised when the input topic is created again.
     """
 
     def __init__(self, index: SearchIndex, epoch: int) -> None:
@@ -37,11 +37,11 @@ class Origins:
         """The topic and its id by epoch."""
         self._read_s = 0.0
         self._meta: Mapping[str, Any] = {}
-        """All that is beside the mapping, as it was read last."""
+        """The whole `_meta` of the mapping, as it was last read."""
         self._id: str | None = None
 
     def identify(self) -> str:
-        """Make the index if it is missing, and give it an id if it has none. Raises what the index raises."""
+        """Create the index if it is missing, and give it an id if it has none. Raises what the index raises."""
         self._id, self._known = None, {}
         if self._index.meta() is None and self._index.create():  # creating may need a right that writing does not
             log.warning(
@@ -57,8 +57,8 @@ class Origins:
     def admit(self, documents: Iterable[Document], *, confirm: bool = False) -> None:
         """Note the origins of new epochs. Raises SettingsError if the newest epoch has another one.
 
-        Raises TransactionTrouble if the index is another one than `identify` found, which is noticed within 30 s, or at once
-        to `confirm` it. Raises what the index raises.
+        Raises TransactionTrouble if this is no longer the index that `identify` found, which is noticed within 30 s, or with
+        `confirm` at once. Raises what the index raises.
         """
         found = {each.origin for each in documents}
         if (
@@ -77,10 +77,10 @@ class Origins:
                 raise SettingsError(self._complaint(each))
 
     def check(self, document: Document) -> None:
-        """Raise NoDocument if the version is of an epoch that another topic had: nothing can be compared with it."""
+        """Raise NoDocument if the version is of an epoch that belongs to another topic: then versions cannot be compared."""
         if not self._is_of(document.origin):
             raise NoDocument(
-                f"its version is of epoch {document.origin.epoch}, which is that of another topic: enrich it again, with a "
+                f"its version is of epoch {document.origin.epoch}, which belongs to another topic: enrich it again, with a "
                 "higher kafka.epoch"
             )
 

@@ -1,8 +1,8 @@
-"""Reads the output topic as a member of the indexers' group, and commits what is in the index.
+"""Reads the output topic as a member of the indexers' group, and commits the records that are in the index.
 
-At least once: an offset is committed behind the answer to its document, and a record that comes again is refused by its
-version. With each offset the ids of the topic and of the index are committed: a topic that is created again begins at 0, and
-an index that is made again, or another one, has nothing of what was committed before.
+At least once: an offset is committed after the answer to its document, and a record that comes again is refused by its
+version. The ids of the topic and of the index are committed with each offset: a topic that is created again begins at 0, and
+an index that is created again, or another one, lacks the records that were committed before.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ Callback = Callable[[Any, list[TopicPartition]], None]
 class OutputReader:
     """A consumer. For one thread, except for `connection`, `partitions` and `lags`.
 
-    `config`: with the indexers' group, and the output topic as its input topic. `give_up_s`: for how long commits may fail.
-    `most_row`: of a row of dead letters that is committed, take over no more, since it may have ended in another partition.
+    `config` has the indexers' group, and the output topic as its input topic. `give_up_s`: for how long commits may fail.
+    `most_row`: the most dead letters in a row that are taken over from a commit: the row may have ended in another
+    partition.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class OutputReader:
         self._watch = TopicWatch(config)
         self._repeats = Repeats(period_s=_REPEAT_S)
         self._stash: list[Message] = []
-        """Messages that came while the consumer was paused: not read yet, so that no commit is behind them."""
+        """Messages that came while the consumer was paused. They do not count as read, so no commit includes them."""
         self._next: dict[Partition, int] = {}
-        """The next offset to read of each of our partitions, once something was read."""
+        """The next offset to read of each of our partitions from which something was read."""
         self._committed: dict[Partition, int] = {}
         self._ours: set[Partition] = set()
         self._paused = False
@@ -65,7 +66,7 @@ class OutputReader:
         self._confirmed_s = 0.0
         self._index_id = ""
         self._to_read_again: set[Partition] = set()
-        """Partitions, of all members, whose last commit is about another index."""
+        """Partitions, of all members, whose last commit was for another index."""
         self.row = 0
         """Dead letters in a row: set by the indexer, committed with the offsets."""
         self.rebalances = 0
@@ -73,7 +74,7 @@ class OutputReader:
         """Whether this is a member of the group."""
 
     def open(self, index_id: str) -> None:
-        """Check the topic and join the group. `index_id`: of the index that is written from now on.
+        """Check the topic and join the group. `index_id`: the id of the index that is written from now on.
 
         Raises TransactionTrouble, after which it may be called again; BrokerError.
         """
@@ -103,7 +104,7 @@ class OutputReader:
             raise
 
     def close(self) -> None:
-        """Leave the group. What was read and not committed comes again."""
+        """Leave the group. Records that were read and not committed come again."""
         self._drop(self._ours)
         try:
             with mapping_errors("leaving the group", self._client_errors):
@@ -114,7 +115,7 @@ class OutputReader:
     # ---- reading
 
     def poll(self, limit: int, wait_s: float) -> list[RawRecord]:
-        """At most `limit` records; waits for the first one only."""
+        """At most `limit` records; waits only for the first one."""
         if self._paused:
             self._paused = False
             self._consumer.resume(list(map(foreign, self._ours)))
@@ -126,7 +127,7 @@ class OutputReader:
         return [record for message in messages if (record := self._record(message))]
 
     def serve(self, wait_s: float) -> None:
-        """Wait without reading, so that the group goes on to count us as a member, and partitions may leave."""
+        """Wait without reading, but as a member of the group, so that partitions can be revoked meanwhile."""
         if not self._paused:
             self._paused = True
             self._consumer.pause(list(map(foreign, self._ours)))
@@ -154,7 +155,7 @@ class OutputReader:
             self._next[partition] = offset + 1
             return raw_record(message)
         if error.code() == END_OF_PARTITION:
-            self._next[partition] = offset  # behind transaction markers
+            self._next[partition] = offset  # after transaction markers
             return None
         trouble = our_error(error, f"reading '{self._topic}'", self._client_errors)
         if isinstance(trouble, FatalError) or error.fatal():
@@ -166,7 +167,7 @@ class OutputReader:
     # ---- committing
 
     def commit(self) -> None:
-        """Everything that `poll` returned is done: commit it. Raises RecoveryExhausted if that fails for too long.
+        """Commit everything that `poll` has returned. Raises RecoveryExhausted if that fails for too long.
 
         Raises TopicReplaced if the topic was created again meanwhile: nothing is committed then.
         """
@@ -193,7 +194,7 @@ class OutputReader:
         self._committed |= offsets
 
     def _confirm(self, every_s: float) -> None:
-        """Now and then: that the topic is still the one that is read. Of another one the client may read nothing."""
+        """Check, at most every `every_s`, that the topic is still the same: the client may not notice another one."""
         if time.monotonic() - self._confirmed_s < every_s:
             return
         self._watch.ask()
@@ -201,7 +202,7 @@ class OutputReader:
         self._confirmed_s = time.monotonic()
 
     def _note_failure(self, trouble: TransactionTrouble) -> None:
-        """A rebalance, or a broker that is away: the same offsets, or higher ones, are committed next time."""
+        """Note a failure, such as a rebalance. The same offsets, or higher ones, are committed next time."""
         now_s = time.monotonic()
         self._failing_since_s = self._failing_since_s or now_s
         if now_s - self._failing_since_s > self._give_up_s:
@@ -218,7 +219,7 @@ class OutputReader:
     # ---- where we are
 
     def caught_up(self) -> bool:
-        """Whether the group has committed what was in the topic at the start; False unless that was asked for."""
+        """Whether the group has committed what was in the topic at the start; always False without `until_caught_up`."""
         try:
             return self._catching_up is not None and self._catching_up.done() and not self._must_read_again()
         except TransactionTrouble as trouble:  # the topic is another one, or missing: the next commit notices it
@@ -226,7 +227,7 @@ class OutputReader:
             return False
 
     def _must_read_again(self) -> bool:
-        """Whether something is committed only for another index yet."""
+        """Whether the last commit of some partition is still for another index."""
         if not self._to_read_again:
             return False
         with mapping_errors("asking for committed offsets", self._client_errors):
@@ -237,12 +238,12 @@ class OutputReader:
         return bool(self._to_read_again)
 
     def _is_of_another_index(self, committed: TopicPartition) -> bool:
-        """Whether a commit is about another index. One without an id is an operator's, who sets offsets."""
+        """Whether a commit was for another index. A commit without an id comes from an operator who sets offsets."""
         return _ids_in(committed)[1] not in {"", self._index_id}
 
     @property
     def partitions(self) -> int:
-        """How many are ours."""
+        """The number of our partitions."""
         return len(self._ours)
 
     def connection(self) -> Connection:
@@ -250,11 +251,11 @@ class OutputReader:
         return self._statistics.connection(joined=self.joined)
 
     def lags(self) -> Mapping[Partition, int]:
-        """Offsets between the committed one and the end, where both are known."""
+        """Offsets between the committed one and the end, for partitions of which both are known."""
         ends = self.connection().ends
         return {each: max(0, ends[each] - at) for each, at in self._committed.copy().items() if each in ends}
 
-    # ---- partitions come and go, inside `consume`
+    # ---- rebalances, inside `consume`
 
     def _callback(self, change: Callback) -> Callback:
         def callback(consumer: Consumer, tps: list[TopicPartition]) -> None:
@@ -275,7 +276,7 @@ class OutputReader:
             topic_id, _, row = _ids_in(tp)
             self.row = max(self.row, min(row, self._most_row))
             self._ours.add(ours(tp))
-            self._next.pop(ours(tp), None)  # of an assignment before this one
+            self._next.pop(ours(tp), None)  # from an earlier assignment
             if tp.offset >= 0 and topic_id not in {"", "-", self._watch.topic_id}:
                 log.warning(
                     "%s[%d]: the topic was created again, and is read from its beginning", tp.topic, tp.partition
@@ -283,8 +284,8 @@ class OutputReader:
                 tp.offset = 0
             elif tp.offset >= 0 and self._is_of_another_index(tp):
                 log.warning(
-                    "%s[%d]: what the group has committed is in another index, or in one that was made again: it is read "
-                    "from its beginning", tp.topic, tp.partition
+                    "%s[%d]: the group's offsets were committed for another index, or this one was created again, so the "
+                    "partition is read from its beginning", tp.topic, tp.partition
                 )  # fmt: skip
                 tp.offset = 0
                 continue
@@ -307,6 +308,6 @@ class OutputReader:
 
 
 def _ids_in(committed: TopicPartition) -> tuple[str, str, int]:
-    """The ids of topic and index, and the dead letters in a row, that were committed with an offset; empty ones and 0."""
+    """The ids of topic and index, and the dead letters in a row, in a commit; empty and 0 if they are missing."""
     topic_id, index_id, row = [*(committed.metadata or "").split(" "), "", "", ""][:3]
     return topic_id, index_id, int(row) if row.isdecimal() else 0

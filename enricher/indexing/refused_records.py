@@ -1,7 +1,7 @@
-"""The indexer's own dead letters: records that the index refuses, with key and value as they are, and the reason.
+"""The indexer's own dead letters: records that the index refuses, with their key, their value and the reason.
 
-They are written before the offsets of their records are committed, at least once: a restart may write one again, with the
-same place of origin.
+They are written before the offsets of their records are committed, at least once: a restart may write one again, which
+names the same place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError, RecoveryExhausted
 from enricher.indexing.bulk_requests import Refusal
-from enricher.worker.articles.headers import time_text
+from enricher.worker.articles.output_headers import time_text
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, close_in_background
@@ -30,7 +30,7 @@ _PORTION = 1_000
 
 
 class RefusedRecords:
-    """Writes to the indexer's dead-letter topic. For one thread. `give_up_s`: for how long no broker may answer."""
+    """Writes to the indexer's dead-letter topic. For one thread. `give_up_s`: for how long it waits for a broker."""
 
     def __init__(self, config: KafkaConfig, topic: str, index_name: str, *, give_up_s: float) -> None:
         self._topic = topic
@@ -53,7 +53,7 @@ class RefusedRecords:
         self._failed: list[tuple[Refusal, KafkaError]] = []
 
     def write(self, refusals: Sequence[Refusal]) -> None:
-        """Write them, and wait until they are written. Raises BrokerError, and RecoveryExhausted at the bound."""
+        """Write dead letters. Blocks until they are written. Raises BrokerError, and RecoveryExhausted at the bound."""
         for begin in range(0, len(refusals), _PORTION):
             self._write(refusals[begin : begin + _PORTION])
 

@@ -48,7 +48,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Product and version of a server, as it says."""
+    """The product and version that a server names."""
 
     product: Product
     version: str
@@ -70,11 +70,11 @@ class SearchIndex:
         self._transport.close()
 
     def server(self) -> Server:
-        """Product and version."""
+        """Ask for product and version."""
         answer = self._ask("GET", "/", "asking the search index for its version")
         version = answer.get("version", {}) if isinstance(answer, dict) else {}
         if not isinstance(version, dict) or "number" not in version:
-            raise BrokerError("index.url: what answers there is neither OpenSearch nor Elasticsearch")
+            raise BrokerError("index.url: the server there is neither OpenSearch nor Elasticsearch")
         is_opensearch = version.get("distribution") == "opensearch"
         return Server("opensearch" if is_opensearch else "elasticsearch", str(version["number"]))
 
@@ -99,7 +99,7 @@ class SearchIndex:
             "resource_already_exists_exception",
             "invalid_index_name_exception",
         }:
-            return False  # the second is what a name says that is an alias
+            return False  # the second error means that the name is an alias
         _require_success(reply, f"creating the index '{self.name}'")
         return True
 
@@ -126,7 +126,7 @@ class SearchIndex:
         self._ask("POST", f"/{self.name}/_refresh", f"refreshing '{self.name}'")
 
     def versions(self) -> Iterator[tuple[str, int]]:
-        """Id and version of every document, in no order, as they were at the last refresh."""
+        """Id and version of every document at the last refresh, in any order."""
         doing = f"reading the versions in '{self.name}'"
         query = {"size": _PAGE, "version": True, "_source": False, "sort": ["_doc"]}
         answer = self._ask("POST", f"/{self.name}/_search", doing, query, scroll=_SCROLL)
@@ -155,7 +155,7 @@ class SearchIndex:
 
 
 def _whole_page(answer: Json) -> list[Json]:
-    """The hits of a page. Raises SearchUnavailable without those of every shard, which the index answers with 200."""
+    """The hits of a page. Raises SearchUnavailable if some shards did not answer, although the status is 200."""
     try:
         hits, is_whole = answer["hits"]["hits"], not answer["timed_out"] and not answer["_shards"]["failed"]
     except (KeyError, TypeError):
@@ -166,7 +166,7 @@ def _whole_page(answer: Json) -> list[Json]:
 
 
 def raise_failure(reply: Reply, doing: str) -> NoReturn:
-    """Raise what a reply without success means. Names the error's type only: its text may repeat what was sent."""
+    """Raise the error that a reply without success means. It names only the type: the text may repeat documents."""
     status, kind = reply.status, _error_type(reply)
     text = f"{doing}: HTTP {status}" + (f", {kind}" if kind else "")
     if status in {401, 403}:

@@ -16,13 +16,15 @@ from enricher.worker.settings import IndexSettings, load_settings
 
 def print_index_template(
     *,
-    install: Annotated[bool, typer.Option("--install", help="Install it, or replace the one of this name.")] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="Install the template, or replace the one of this name.")
+    ] = False,
 ) -> None:
     """Print the index template, settings and mapping, for the index of the settings; --install installs it.
 
-    The template is for indices that are made later: to the mapping of one that exists it changes nothing. Without
-    --install nothing connects, and with index.product=auto the template is that for OpenSearch. What is printed can be
-    edited and installed with any client.
+    The template applies to indices that are created later; an index that exists keeps its mapping. Without --install nothing
+    connects, and with index.product=auto the template is the one for OpenSearch. The printed template can be edited and
+    installed with any client.
 
     Exit code: 0, or 2 for settings, 4 if the index refuses it, 6 if it does not answer.
     """
@@ -43,5 +45,5 @@ def _install(settings: IndexSettings) -> None:
     console.print(f"The index template '{name}' is installed.")
     if has_index:
         console.print(
-            f"The index '{settings.name}' is there already and keeps its mapping; the template counts for new ones."
+            f"The index '{settings.name}' exists already and keeps its mapping; the template applies to new indices."
         )

@@ -1,4 +1,4 @@
-"""The clients of OpenSearch and Elasticsearch behind one Protocol. The only module that knows their libraries.
+"""The clients of OpenSearch and Elasticsearch behind one Protocol. Only this module knows their libraries.
 
 Both balance over the nodes and avoid one that does not answer. Neither repeats a request: `bulk_writer` does, with other
 sizes and pauses, and knows which of the documents are left.
@@ -52,7 +52,7 @@ class Nodes:
 
 def open_transport(product: Product, nodes: Nodes) -> Transport:
     """A client of this product. Connects only with its first request. Raises SettingsError if its package is missing."""
-    # Their log has the bodies of requests at level debug, and what matters of it is in the errors.
+    # At level debug they log the bodies of requests. What matters is in the errors.
     for name in ("opensearch", "opensearchpy.trace", "elastic_transport", "elasticsearch"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -76,7 +76,7 @@ class _OpenSearch:
         self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
     ) -> Reply:
         """Send it; see the Protocol."""
-        headers = {"content-type": content_type}  # as the library writes it: a second one would be refused
+        headers = {"content-type": content_type}  # spelled as in the library, which would else send two headers
         try:
             answer = self._client.transport.perform_request(
                 method, path, params=dict(params), body=body, headers=headers
@@ -118,7 +118,7 @@ class _Elasticsearch:
             answer = self._client.perform_request(method, path, params=dict(params), body=body, headers=headers)
         except self._library.ApiError as error:
             if isinstance(error, self._library.UnsupportedProductError):
-                message = "what answers at index.url is not Elasticsearch: set index.product=opensearch"
+                message = "the server at index.url is not Elasticsearch: set index.product=opensearch"
                 raise BrokerError(message) from error
             return Reply(error.meta.status, error.body)
         except self._library.SerializationError as error:

@@ -39,15 +39,15 @@ def verify_against_topic(
     ] = 60.0,
     also: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC", help="Another topic that is indexed there, as a replay's; may be repeated."),
+        typer.Option(metavar="TOPIC", help="Another indexed topic, such as that of a replay; may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that the index holds the newest version of every document, nothing else, and nothing deleted. Only reads.
 
-    It compares the output topic with the index, so records may be written and indexed meanwhile: what was in the topic at
-    the start must be in the index, and whatever is newer there must be in the topic by the end. Versions are compared, not
-    texts. Documents are named by their ids.
+    It compares the output topic with the index. Records may be written and indexed meanwhile: everything that was in the
+    topic at the start must be in the index, and newer versions in the index must be in the topic by the end. It compares
+    versions, not texts, and names documents by their ids.
 
     Exit code: 0 if the index is right, 8 if not, 2 for settings, 4 for the broker or an index that refuses, 6 if the index
     does not answer. It needs READ on the output topic, on the indexer's dead letters and on its group, and the right to
@@ -59,7 +59,7 @@ def verify_against_topic(
     if as_json:
         write_line(orjson.dumps(as_json_object(report, settings), option=orjson.OPT_INDENT_2))
     else:
-        show(report, settings, data_console())
+        print_report(report, settings, data_console())
     raise typer.Exit(0 if report.holds else BROKEN)
 
 
@@ -78,7 +78,7 @@ def _verify(settings: Settings, also: Sequence[str], wait_s: float) -> IndexRepo
             raise RecoveryExhausted(message) from error
 
 
-def show(report: IndexReport, settings: Settings, console: Console) -> None:
+def print_report(report: IndexReport, settings: Settings, console: Console) -> None:
     """Print a report."""
     table = Table("", "check", "documents", "what must hold, or where it does not")
     for kind, rule in RULES.items():
@@ -98,22 +98,24 @@ def show(report: IndexReport, settings: Settings, console: Console) -> None:
 
 
 def notes(report: IndexReport) -> list[str]:
-    """Sentences about what breaks no rule and should be known."""
+    """Sentences about findings that break no rule and should be known."""
     found = [text.format(count) for kind, text in _NOTES.items() if (count := report.counts.get(kind, 0))]
     if report.behind:
-        found.append(f"the indexers had {report.behind:,} offsets to go: what is missing or older may still come")
+        found.append(
+            f"the indexers had not committed {report.behind:,} offsets: missing or newer versions may still come"
+        )
     if report.without_document:
         found.append(f"{report.without_document:,} records make no document: they have no id or no version")
     if report.in_several_partitions:
         found.append(
-            f"{report.in_several_partitions:,} documents have records in several partitions, which no version orders: is a "
-            "producer's partitioner another one?"
+            f"{report.in_several_partitions:,} documents have records in several partitions, which versions do not order: "
+            "does a producer use another partitioner?"
         )
     return found
 
 
 def as_json_object(report: IndexReport, settings: Settings) -> dict[str, Any]:
-    """A report for machines."""
+    """The object that `--json` prints."""
     return {
         "holds": report.holds,
         "topic": settings.kafka.output_topic,

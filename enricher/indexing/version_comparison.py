@@ -1,6 +1,6 @@
 """Compares the versions that the topic wants with those that the index holds, in a temporary database on disk.
 
-SQLite removes its file when it is closed, or with the process. So memory does not grow with the number of documents.
+So memory does not grow with the number of documents. SQLite removes the file when it is closed or the process ends.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ INSERT INTO wanted VALUES (?, ?, ?, ?, 0) ON CONFLICT (id) DO UPDATE SET
 
 
 class VersionComparison:
-    """Notes what the topic wants up to some offsets, and what the index holds; then says where they differ.
+    """Notes the versions that the topic wants up to some offsets, and those that the index holds; then lists differences.
 
-    Of records behind these offsets, which came while the index was read, it may hold any.
+    The index may or may not hold records after these offsets, which came while it was read.
     """
 
     def __init__(self) -> None:
@@ -81,11 +81,11 @@ class VersionComparison:
         self._insert(_WANT, ((each.id, each.version, each.deleted, each.partition) for each in records))
 
     def hold(self, versions: Iterable[tuple[str, int]], progress: Callable[[int], None] = lambda _held: None) -> None:
-        """Note ids and versions of documents in the index; `progress` gets how many there were so far."""
+        """Note ids and versions of documents in the index. `progress` gets the number of documents so far."""
         self._insert(_HOLD, versions, progress)
 
     def want_later(self, records: Iterable[Wanted]) -> None:
-        """Note what was written behind the first records."""
+        """Note records that were written after the first ones."""
         rows = ((each.id, each.version, each.deleted) for each in records)
         self._insert("INSERT OR IGNORE INTO later VALUES (?, ?, ?)", rows)
 
@@ -94,7 +94,7 @@ class VersionComparison:
         self._insert("INSERT OR IGNORE INTO refused VALUES (?, ?)", ((each.id, each.version) for each in records))
 
     def forgive_below(self, version: int) -> None:
-        """Retention has removed records, so a document below this version may be of one of them."""
+        """Note that retention has removed records, so a document below this version may come from one of them."""
         self._database.execute("INSERT INTO horizon VALUES (?)", (version,))
 
     @property
@@ -122,7 +122,7 @@ class VersionComparison:
         return dict(self._database.execute("SELECT kind, count(*) FROM findings GROUP BY kind"))
 
     def examples(self, kind: Kind, limit: int) -> list[tuple[str, int | None, int | None]]:
-        """Some of them: id, the version that is wanted, and the one that is held."""
+        """Some of these documents: id, the version that is wanted, and the one that is held."""
         query = "SELECT id, wanted, held FROM findings WHERE kind = ? LIMIT ?"
         return list(self._database.execute(query, (kind, limit)))
 

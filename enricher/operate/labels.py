@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from enricher.errors import SettingsError
 from enricher.operate.inspect.follow import TopicReader
 from enricher.worker.articles import record_as_json
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console, remark_console, write_line
 from enricher.worker.heads import KINDS, EntityHead
 from enricher.worker.records import RawRecord

@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from enricher.errors import SettingsError
 from enricher.operate.scaling.backlog import Backlog
 from enricher.operate.scaling.reading import BacklogReader
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.settings import load_settings
 

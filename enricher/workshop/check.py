@@ -33,12 +33,12 @@ from enricher.workshop.arguments import (
     LimitOption,
     UndoOption,
 )
-from enricher.workshop.calibrating import CalibratedOnGold
+from enricher.workshop.calibration import CalibratedOnGold
 from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.gating import Checked, check_variant, reasons_of
-from enricher.workshop.kept import remove_kept
+from enricher.workshop.result_files import remove_results
 from enricher.workshop.tables import verdicts_table
+from enricher.workshop.variant_check import Checked, check_variant, reasons_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ def model_check(
     *,
     gold: GoldOption = None,
     precision: Annotated[
-        Precision, typer.Option(help="Which to check; `auto` takes the fastest first and stops at one that passes.")
+        Precision, typer.Option(help="Which to check; `auto` begins with the fastest and stops at one that passes.")
     ] = "auto",
     device: DeviceOption = "auto",
     limit_points: LimitOption = DEFAULT_LIMIT_POINTS,
@@ -67,12 +67,13 @@ def model_check(
     dry_run: DryRunOption = False,
     undo: UndoOption = False,
 ) -> None:
-    """Measure what a reduced precision loses against fp32, and write the report. Exit code 0 passed, 3 failed.
+    """Measure what a reduced precision loses against fp32, and write the report. Exit code: 0 passed, 3 failed.
 
-    Entities: F1 by exact span. One class per text: macro-F1; several: micro-F1; lines of --gold have "text" and "label" or
-    "labels". Without --gold, the classes that fp32 gives the built-in texts are the truth: that measures agreement, not
-    quality, and 99.5 % of the texts must get the same. Embeddings: every cosine with fp32 at least 0.999, and 99 % of 1,000
-    texts with the same ten nearest, ties aside; lines of --gold need "text" only.
+    Entities are measured by F1 of exact spans; one class per text by macro-F1, several by micro-F1. Lines of --gold for
+    classes have "text" and "label" or "labels". Without --gold, the classes that fp32 gives the built-in texts count as
+    right: that measures agreement, not quality, and 99.5 % of the texts must get the same. For embeddings every cosine with
+    fp32 must be at least 0.999, and 99 % of 1,000 texts must have the same ten nearest, ties aside; lines of --gold need
+    only "text".
 
     Without DIR, the models of all tasks in the settings are checked, or the built-in one. Workers with the same cache use
     the newest report from their next start on; --undo removes those in the cache.
@@ -84,7 +85,7 @@ def model_check(
     for checkpoint in checkpoints:
         in_cache = cache_folder(checkpoint, settings.model.cache_dir)
         if undo:
-            remove_kept(in_cache, "gate-*")
+            remove_results(in_cache, "gate-*")
             continue
         check = partial(
             check_variant,
@@ -93,7 +94,7 @@ def model_check(
             gold=gold_for(checkpoint.head, gold),
             limit_points=limit_points,
             cache_dir=settings.model.cache_dir,
-            keep_in=None if dry_run else out or in_cache,
+            report_folder=None if dry_run else out or in_cache,
             device_id=device_id,
         )
         variants = _variants(checkpoint, kind, precision)
@@ -108,7 +109,7 @@ def model_check(
 
 
 def _checkpoints(settings: Settings, folder: str) -> list[Checkpoint]:
-    """The checkpoint of the folder; without one, those of all tasks in the settings, each once. Raises ModelError."""
+    """The checkpoint of the folder; without a folder, those of all tasks in the settings, each once. Raises ModelError."""
     named = folder != EMBEDDED or not settings.tasks
     sources = [folder] if named else dict.fromkeys(task.source for task in settings.tasks.values())
     return [open_model(source) for source in sources]
@@ -147,7 +148,7 @@ def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> S
     ]
     if all(problems):
         why = "; ".join(f"{variant.name}: {problem}" for variant, problem in zip(reduced, problems, strict=True))
-        message = f"nothing to check on this machine: {why}. A report is made on a machine that runs the variant."
+        message = f"nothing to check on this machine: {why}. Check a variant on a machine that runs it."
         raise ModelError(message)
     return [variant for variant, problem in zip(reduced, problems, strict=True) if problem is None]
 
@@ -165,5 +166,5 @@ def _lines(checked: Checked) -> Iterator[str]:
         yield "  not written (--dry-run)"
         return
     yield f"  report: {escape(str(checked.path))}, and as a page: {escape(checked.path.with_suffix('.html').name)}"
-    then = "serve this precision" if checked.report.passed else "do without this precision"
-    yield f"  Workers that find it {then} from their next start on. To withdraw it: --undo, or remove the file."
+    then = "serve this precision" if checked.report.passed else "do not serve this precision"
+    yield f"  Workers that find the report {then} from their next start on. To withdraw it: --undo, or remove the file."

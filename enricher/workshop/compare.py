@@ -14,8 +14,8 @@ import typer
 from rich.markup import escape
 
 from enricher.errors import SettingsError
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.bounds import FORMS, Bound, require_forward
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
@@ -23,16 +23,17 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
 from enricher.workshop.arguments import JsonOption, ModelArgument, PageOption
-from enricher.workshop.comparison.cells import (
+from enricher.workshop.comparison.figures import (
     CHANGE_COLUMNS,
     COLUMNS,
     COST_COLUMNS,
     change_cells,
+    compare,
     cost_cells,
+    judge,
     row_cells,
 )
-from enricher.workshop.comparison.figures import compare, judge
-from enricher.workshop.comparison.model_answers import answers_written, run_model
+from enricher.workshop.comparison.model_answers import answers_in_records, run_model
 from enricher.workshop.comparison.offset_ranges import ranges_of
 from enricher.workshop.comparison.sampling import (
     articles_behind,
@@ -49,7 +50,7 @@ from enricher.workshop.tables import text_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.build.building import ReaderOf
+    from enricher.worker.build.workers import ReaderOf
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.kafka.reading.ranges import Progress
     from enricher.worker.settings import Settings
@@ -61,15 +62,14 @@ if TYPE_CHECKING:
 CHANGED = 13
 """The exit code if more changes than is allowed."""
 _MOST = 20_000
-_LOWEST = 19
+_LOWEST_PRIORITY = 19
 """Beside a thread of a live worker it gets 15 parts of the processor in 1,039 (Linux, sched_prio_to_weight)."""
-
 
 _Articles = Annotated[Path | None, typer.Option(help="JSON lines, as `enricher enrich` reads them.")]
 _Topic = Annotated[bool, typer.Option("--topic", help="Articles of the input topic, see --from, --to, --max.")]
 _AgainstOutput = Annotated[
     bool,
-    typer.Option("--against-output", help="Compare what is in the output topic with the only model that is named."),
+    typer.Option("--against-output", help="Compare the records in the output topic with the only model that is named."),
 ]
 _Follow = Annotated[
     float | None,
@@ -77,11 +77,15 @@ _Follow = Annotated[
 ]
 _From = Annotated[
     str | None,
-    typer.Option("--from", metavar="WHEN", help=f"The first records from here on: {FORMS}. Default: the last ones."),
+    typer.Option(
+        "--from", metavar="WHEN", help=f"The first records from there on: {FORMS}. Default: the last records."
+    ),
 ]
-_To = Annotated[str | None, typer.Option("--to", metavar="WHEN", help="Records before that: the same forms.")]
+_To = Annotated[str | None, typer.Option("--to", metavar="WHEN", help="Only records before that: the same forms.")]
 _Max = Annotated[int, typer.Option("--max", min=1, max=_MOST, help="Compare at most so many articles.")]
-_Gold = Annotated[Path | None, typer.Option(help="Also measure precision, recall and F1 of both on this.")]
+_Gold = Annotated[
+    Path | None, typer.Option(help="Also measure precision, recall and F1 of both on these labelled texts.")
+]
 _Rename = Annotated[
     list[str] | None, typer.Option(metavar="B=A", help="Label B of the new model is A's label A; may be repeated.")
 ]
@@ -118,8 +122,8 @@ def model_compare(  # noqa: PLR0913  one for each option
 ) -> None:
     """Show what changes when model B replaces model A: findings lost, gained, relabelled and moved, with intervals.
 
-    Exactly one of --articles, --topic, --against-output and --follow says on which articles. Both models run in the worker's
-    pipeline with its settings. From topics, articles are read without joining a group; nothing is committed or written.
+    Exactly one of --articles, --topic, --against-output and --follow names the articles. Both models run in the worker's
+    pipeline with its settings. Topics are read without joining a group; nothing is committed or written.
 
     Exit codes: 0, 13 if more is lost or relabelled than --max-lost and --max-relabelled allow, 1 to 4 for errors.
     """
@@ -132,17 +136,17 @@ def model_compare(  # noqa: PLR0913  one for each option
         topic=topic,
         against_output=against_output,
     )
-    _require_sense(asked, b, gold)
+    _check_arguments(asked, b, gold)
     if asked.follow_s is not None:
-        _give_way()
-    settings, named = load_settings(), _names(rename or [])
+        _lower_priority()
+    settings, renamed = load_settings(), _parse_renames(rename or [])
     if articles is None:
         settings = with_one_input(settings, input_topic)
     models = [_Named(each, open_model(each)) for each in ([a] if b is None else [a, b])]
     require_labels([each.checkpoint.head for each in models])
     scores = _scores(settings, [each.checkpoint for each in models], gold)
     answers, remarks = _answers(settings, asked, models, task)
-    comparison = compare(*answers, named, examples=examples)
+    comparison = compare(*answers, renamed, examples=examples)
     verdict = judge(comparison, max_lost, max_relabelled)
     result = Result(comparison, verdict, scores, (*remarks, *comparison.remarks))
     if page is not None:
@@ -168,7 +172,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The articles that were asked for: exactly one of `articles`, `follow`, `topic` and `against_output` is set."""
+    """The articles that were asked for: exactly one of `articles`, `follow_s`, `topic` and `against_output` is set."""
 
     articles: Path | None
     follow_s: float | None
@@ -181,14 +185,14 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A model as the command line names it, opened before anything is read, so that a wrong one is an error at once."""
+    """A model with its name on the command line. It is opened before anything is read, so that errors come early."""
 
     source: str
     checkpoint: Checkpoint
 
 
-def _require_sense(asked: _Asked, b: str | None, gold: Path | None) -> None:
-    """Raise SettingsError for arguments that do not go together."""
+def _check_arguments(asked: _Asked, b: str | None, gold: Path | None) -> None:
+    """Raise SettingsError for arguments that contradict each other."""
     sources = [asked.articles is not None, asked.follow_s is not None, asked.topic, asked.against_output]
     message = None
     if sum(sources) != 1:
@@ -204,8 +208,8 @@ def _require_sense(asked: _Asked, b: str | None, gold: Path | None) -> None:
     require_forward(asked.begin, asked.end, datetime.now(UTC))
 
 
-def _names(rename: Sequence[str]) -> dict[str, str]:
-    """Labels of B and A's names for them. Raises SettingsError."""
+def _parse_renames(rename: Sequence[str]) -> dict[str, str]:
+    """A's labels by B's names for them. Raises SettingsError."""
     pairs = [each.partition("=") for each in rename]
     if wrong := [each for each, pair in zip(rename, pairs, strict=True) if not (pair[0] and pair[2])]:
         raise SettingsError(f"--rename {wrong[0]}: write B=A, the label of the new model and that of the other")
@@ -222,7 +226,7 @@ def _scores(settings: Settings, checkpoints: Sequence[Checkpoint], gold: Path | 
 def _answers(
     settings: Settings, asked: _Asked, models: Sequence[_Named], task: str | None
 ) -> tuple[tuple[Answers, Answers], Sequence[str]]:
-    """The answers of both about the same articles, and remarks on these. Raises FatalError."""
+    """The answers of both about the same articles, and remarks on the articles. Raises FatalError."""
     with Ticker(remark_console()) as ticker:
         sample, written = _sample(settings, asked, ticker.show_step)
     if not sample.records:
@@ -234,12 +238,12 @@ def _answers(
         remark_console().print(escape(f"{each.source}: {len(sample.records):,} articles ..."))
         ran.append(run_model(settings, each.checkpoint, each.source, sample.records, reader))
     if written is not None:
-        ran.insert(0, answers_written(written.records, sample.records, models[0].checkpoint.head.kind, task))
+        ran.insert(0, answers_in_records(written.records, sample.records, models[0].checkpoint.head.kind, task))
     return (ran[0], ran[1]), sample.remarks
 
 
 def _sample(settings: Settings, asked: _Asked, progress: Progress) -> tuple[Sample, Written | None]:
-    """The articles, and what workers wrote about them if that is asked for."""
+    """The articles, and with `--against-output` the records that workers wrote about them."""
     if asked.articles is not None:
         return file_sample(asked.articles, asked.most), None
     config = kafka_config(settings)
@@ -254,10 +258,10 @@ def _sample(settings: Settings, asked: _Asked, progress: Progress) -> tuple[Samp
     return articles_behind(config, written, progress), written
 
 
-def _give_way() -> None:
-    """Take the processor only when nobody else wants it: live workers may be on this machine. Later threads inherit that."""
+def _lower_priority() -> None:
+    """Leave the processor to live workers on this machine. Threads that start later inherit the priority."""
     if nice := getattr(os, "nice", None):  # not on Windows
-        nice(_LOWEST)
+        nice(_LOWEST_PRIORITY)
 
 
 def _print(result: Result) -> None:

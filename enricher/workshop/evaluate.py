@@ -1,4 +1,4 @@
-"""`enricher model evaluate`: how well a model finds what people have labelled."""
+"""`enricher model evaluate`: how well a model finds the labels that people gave."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model_evaluate(
     """Measure precision, recall and F1 of a model on labelled texts, by label and by length.
 
     An entity counts if start, end and label are all equal. Each figure has a 95 % interval, from a bootstrap over the texts
-    that is the same each time. Entities whose label no text of the gold set has are not judged.
+    that gives the same result each time. Entities are not judged if no text of the gold set has their label.
     """
     checkpoint = open_model(model)
     evaluation = measure(checkpoint, gold_of([checkpoint.head], gold), device, precision)

@@ -1,6 +1,6 @@
-"""Whether early batches pay on a device: the worker's own scheduler, simulated with the device's measured costs. Pure.
+"""Finds out whether early batches pay on a device: simulates the worker's scheduler with the device's costs. Pure.
 
-Traffic is headlines that come at random: in the shortest windows the fixed cost of a run weighs most.
+The simulated traffic is headlines at random times: in the shortest windows the fixed cost of a run weighs most.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from enricher.workshop.simulator import Arrival, EngineModel, Simulation
 CANDIDATES = (0.4, 0.25, 0.15, 0.08, 0.04, 0.02)
 LOW, HALF = 0.1, 0.5
 MOST_COST = 1.02
-"""At half load, a window may cost this much of what it costs without early batches."""
+"""The most that a window may cost at half load, relative to its cost without early batches."""
 LEAST_GAIN = 0.9
-"""Less of a difference at low load is not worth it."""
+"""The latency at low load must fall at least to this share of the latency without early batches."""
 _LENGTHS_TOKENS = (8, 48)
 _WARM_UP_S = 3.0
-"""The time before measurements count: the average of the load is over about a second."""
+"""The time before measurements count. The load is averaged over about a second."""
 _WINDOWS, _SHORTEST_S, _LONGEST_S = 10_000, 2.0, 60.0
 _LEAST_WINDOWS = 200
-"""Fewer say nothing, however slow the machine is and however long they take to come."""
+"""Fewer windows show nothing, so a slow machine is simulated for longer."""
 
 
 def early_overhead(rules: BatchRules, engine: EngineModel) -> tuple[float, tuple[FreshnessRow, ...]]:
-    """The recommended setting, and what was simulated for it: without early batches, and with them.
+    """The recommended setting, and the simulated rows without early batches and with them.
 
-    The largest that costs at most `MOST_COST` at half load; 0 if there is none, or if it is not fresher at low load. Then
-    the rows show the last one that was tried.
+    It is the largest share that costs at most `MOST_COST` at half load; 0 if there is none, or if it is not fresher at low
+    load. Then the rows show the last share that was tried.
     """
     late = replace(rules, early_overhead=0.0)
     half = simulate(late, engine, HALF)
@@ -50,7 +50,7 @@ def early_overhead(rules: BatchRules, engine: EngineModel) -> tuple[float, tuple
 
 
 def simulate(rules: BatchRules, engine: EngineModel, load: float) -> FreshnessRow:
-    """Simulate windows that come at random, at this share of the capacity."""
+    """Simulate windows that come at random times, at this share of the capacity."""
     per_s = load * engine.capacity_tokens_per_s(rules.max_batch_tokens) / (sum(_LENGTHS_TOKENS) / 2)
     measured_s = max(_LEAST_WINDOWS / per_s, min(_LONGEST_S, max(_SHORTEST_S, _WINDOWS / per_s)))
     scheduler = (ArrivalScheduler if engine.packs else LengthBucketScheduler)(rules)

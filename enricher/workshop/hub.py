@@ -1,6 +1,6 @@
-"""A hub id -> a folder in the hub client's own cache. Downloads only safetensors, configuration and tokenizer files.
+"""Downloads a model by its hub id into the hub client's cache: only safetensors, configuration and tokenizer files.
 
-Nothing that runs code when opened is downloaded: no pickle, no Python file. Offline, the client's cache is enough.
+It downloads nothing that runs code when it is opened: no pickle, no Python file. Offline, the client's cache is enough.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ ALLOWED = (
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedModel:
+class ModelFolder:
     """A folder with a model, and its commit if it came from the hub."""
 
     folder: Path
     revision: str | None = None
 
 
-def fetch(source: str, revision: str | None) -> FetchedModel:
+def fetch(source: str, revision: str | None) -> ModelFolder:
     """The folder `source`, or for a hub id the hub's copy of it. Blocks for a download. Raises ModelError."""
     if Path(source).exists() or not _HUB_ID.fullmatch(source):
-        return FetchedModel(Path(source))
+        return ModelFolder(Path(source))
     from huggingface_hub import snapshot_download  # noqa: PLC0415  an HTTP client, which a folder does not need
 
     try:
@@ -49,11 +49,12 @@ def fetch(source: str, revision: str | None) -> FetchedModel:
     except Exception as error:  # errors of the hub's client, its HTTP client and the system share no base class
         message = (
             f"{source} is not a folder here and cannot be fetched from the hub: {_first_line(error)}. Without a network, "
-            f"name a folder (`hf download {source} --local-dir FOLDER` makes one elsewhere), or copy the hub's cache."
+            f"name a folder (`hf download {source} --local-dir FOLDER` makes one on another machine), or copy the hub's "
+            f"cache."
         )
         raise ModelError(message) from error
     # The client's cache keeps one folder per commit, named after it.
-    return FetchedModel(Path(folder), revision=Path(folder).name)
+    return ModelFolder(Path(folder), revision=Path(folder).name)
 
 
 def _first_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from enricher.worker.inference.run.selection import choose, missed_target, obsta
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import DeviceOption
-from enricher.workshop.calibrating import lines_about
+from enricher.workshop.calibration import recipe_lines
 from enricher.workshop.manifest import problems_of_manifest
 from enricher.workshop.sharing import head_facts, passes_of_sources, passes_of_tasks, print_passes
 
@@ -45,8 +45,9 @@ def model_inspect(
 ) -> None:
     """Show a model: kind of its head, sizes, labels, digests, which precisions this machine runs, and their gate reports.
 
-    Of several models: which share a pass, because their encoders and tokenizers are bit-identical, and in what the others
-    differ first. Without SOURCE, but with tasks in the settings: the passes of a worker with these settings.
+    For several models it shows which of them share a pass, because their encoders and tokenizers are bit-identical, and the
+    first difference of the others. Without SOURCE, but with tasks in the settings, it shows the passes of a worker with
+    these settings.
     """
     settings = load_settings()
     if not sources and settings.tasks:
@@ -92,12 +93,12 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _recipe(checkpoint: Checkpoint) -> str | None:
-    """Says what int8 was calibrated on, and what it does not quantise; None without a recipe."""
+    """The texts that int8 was calibrated on, and what it does not quantise; None without a recipe."""
     try:
         recipe = read_recipe(checkpoint.folder)
     except ModelError as error:
         return str(error)
-    return None if recipe is None else "\n".join(lines_about(recipe))
+    return None if recipe is None else "\n".join(recipe_lines(recipe))
 
 
 def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`manifest.json` of a prepared folder: what it was made from, and the digest of every file in it."""
+"""`manifest.json` of a prepared folder: its source, and the digest of every file in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 class FileEntry(BaseModel):
-    """One file: sha256 (hex) and size."""
+    """The sha256 (hex) and the size of one file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,7 +23,7 @@ class FileEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The file, which `enricher model prepare` writes last."""
+    """The content of the manifest, which `enricher model prepare` writes last."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,12 +46,12 @@ def entries_of(folder: Path) -> dict[str, FileEntry]:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it after all other files."""
+    """Write the manifest. Call it after all other files are written."""
     (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def problems_of_manifest(folder: Path) -> list[str] | None:
-    """The files that are missing or differ; None without a manifest. Raises ModelError for a broken one."""
+    """The files that are missing or differ; None without a manifest. Raises ModelError for a broken manifest."""
     path = folder / MANIFEST_FILE
     if not path.is_file():
         return None

@@ -1,6 +1,6 @@
-"""`enricher model prepare`: any checkpoint -> a self-contained folder that a worker runs.
+"""`enricher model prepare`: makes of any checkpoint a self-contained folder that a worker runs.
 
-It includes what the gate reports, and for int8 the recipe of its calibration.
+The folder includes the gate's reports, and for int8 the recipe of its calibration.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from enricher.worker.inference.run.selection import (
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.runtime.devices import parse_device
 from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
-from enricher.workshop.calibrating import (
+from enricher.workshop.calibration import (
     CalibratedOnGold,
     Texts,
     make_recipe,
     read_texts,
-    refuse_own_texts,
+    refuse_calibration_texts,
     windows_of,
 )
 from enricher.workshop.gate.kinds import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.gating import check_variant, reasons_of
 from enricher.workshop.hub import fetch
 from enricher.workshop.manifest import Manifest, entries_of, write_manifest
-from enricher.workshop.prepared_folder import copy_files, replacing
+from enricher.workshop.prepared_folder import copy_files, replacement_of
 from enricher.workshop.tables import verdicts_table
+from enricher.workshop.variant_check import check_variant, reasons_of
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -99,16 +99,16 @@ def model_prepare(  # noqa: PLR0913  the options of the command
         int | None,
         typer.Option(
             min=0,
-            help="Seed of the calibration; the same texts and seed, the same int8 on this kind of machine. Default: 0.",
+            help="Seed of the calibration. The same texts and seed give the same int8 on this kind of machine. Default: 0.",
         ),
     ] = None,
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
 
-    SOURCE has a head of any kind: entities, classes, or embeddings. Only models for entities have int8.
+    The head of SOURCE may be of any kind. Only models for entities have int8.
 
-    Where the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate
-    nor --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next, and
+    If the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate nor
+    --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next precision, and
     `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
     """
     console, device_id = remark_console(), parse_device(device).index
@@ -122,12 +122,12 @@ def model_prepare(  # noqa: PLR0913  the options of the command
         raise ModelError(message)
     texts = _texts(original, request, console)
     windows = [] if texts is None else windows_of(original, texts, seed=seed or 0)
-    with replacing(out.absolute()) as folder:
+    with replacement_of(out.absolute()) as folder:
         copy_files(original, folder, lambda path: console.print(f"copying {path.name}"))
         checkpoint = open_model(folder)
         if texts is not None:
             make_recipe(checkpoint, texts, windows, seed=seed or 0, scratch=folder.parent)
-        variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
+        variant = _choose_variant(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
     path = out.absolute()
     needs_task = not KINDS[original.head.kind].serves_alone
@@ -137,7 +137,7 @@ def model_prepare(  # noqa: PLR0913  the options of the command
 
 
 def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts | None:
-    """The texts to calibrate on; None if nothing is to be calibrated. Raises SettingsError, ModelError, FatalError."""
+    """The texts to calibrate on; None if nothing must be calibrated. Raises SettingsError, ModelError, FatalError."""
     for named in variants_for(request.device):
         if named.precision == request.precision and (problem := why_unquantised([checkpoint], named)):
             raise ModelError(f"precision {request.precision} is refused: {problem}. Choose another --precision.")
@@ -165,14 +165,14 @@ def _calibrated_on(checkpoint: Checkpoint, variant: Variant, gold: GoldSet) -> C
     recipe = recipe_for(checkpoint, variant)
     try:
         if recipe is not None:
-            refuse_own_texts(recipe, gold)
+            refuse_calibration_texts(recipe, gold)
     except CalibratedOnGold as error:
         return error
     return None
 
 
 def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | ModelError:
-    """Why --calibrate and --seed have nothing to do."""
+    """The error if --calibrate or --seed is given, but no int8 can be calibrated."""
     if request.precision not in {"auto", "int8"}:
         return SettingsError(f"--calibrate and --seed are for int8, and --precision is {request.precision}")
     quantised = [each for each in variants_for(request.device) if each.quantised]
@@ -183,8 +183,8 @@ def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | Model
     )
 
 
-def _proven(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Console) -> Variant:
-    """The variant that a worker will take, with its graph built; checks what has no report. Raises ModelError."""
+def _choose_variant(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Console) -> Variant:
+    """The variant that a worker will take. Builds its graph, and checks variants without a report. Raises ModelError."""
     for variant in _candidates(checkpoint, request):
         if request.precision == "auto" and (missed := missed_target(checkpoint, variant)):
             console.print(f"not {variant.name}: {missed}")
@@ -201,7 +201,7 @@ def _proven(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Co
             gold=request.gold,
             limit_points=request.limit_points,
             cache_dir=graphs,
-            keep_in=checkpoint.folder,
+            report_folder=checkpoint.folder,
             device_id=request.device_id,
         ).report
         remark_table(verdicts_table([report]))
@@ -213,13 +213,13 @@ def _proven(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Co
     console.print(f"building the graph of {chosen.name}")
     kept = prepare_variant(checkpoint, chosen, request.device, cache_dir=graphs).onnx_path.parent
     for other in graphs.iterdir():
-        if other != kept:  # the gate built the graph of fp32 too, which the folder need not carry
+        if other != kept:  # the gate built the graph of fp32 too, which the folder does not need
             shutil.rmtree(other)
     return chosen
 
 
 def _candidates(checkpoint: Checkpoint, request: _Request) -> Sequence[Variant]:
-    """The variants to try, fastest first; what this machine cannot run it cannot check either."""
+    """The variants to try, fastest first, without those that this machine cannot run and so cannot check."""
     named = request.precision != "auto"
     asked = [named_variant(checkpoint, request.device, request.precision)] if named else variants_for(request.device)
     return [each for each in asked if (why_unquantised([checkpoint], each) or problem_of(checkpoint, each)) is None]

@@ -1,4 +1,4 @@
-"""The files of a prepared folder: which are copied, and how the folder replaces an older one."""
+"""Copies the files of a prepared folder, and replaces an older folder by it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from enricher.workshop.manifest import MANIFEST_FILE
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
 
-_BESIDES = ("enricher.json", RECIPE_FILE, "README.md", "LICENSE*", "gate-*.json", "gate-*.html")
-"""Copied too if present: advice on windows, the recipe of int8, origin and licence, reports."""
+_OPTIONAL_FILES = ("enricher.json", RECIPE_FILE, "README.md", "LICENSE*", "gate-*.json", "gate-*.html")
+"""Files that are copied if they exist: advice on windows, the recipe of int8, origin and licence, reports."""
 
 
 def files_of(checkpoint: Checkpoint) -> list[Path]:
-    """Configuration, weights or graph, tokenizer, and `_BESIDES`; no other file of the folder."""
+    """Configuration, weights or graph, tokenizer, and `_OPTIONAL_FILES`; no other file of the folder."""
     folder = checkpoint.folder
     tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-    besides = [path for pattern in _BESIDES for path in sorted(folder.glob(pattern)) if path.is_file()]
-    return [*checkpoint.files, *tokenizer, *besides]
+    optional = [path for pattern in _OPTIONAL_FILES for path in sorted(folder.glob(pattern)) if path.is_file()]
+    return [*checkpoint.files, *tokenizer, *optional]
 
 
-def copy_files(checkpoint: Checkpoint, folder: Path, copying: Callable[[Path], None]) -> None:
-    """Copy those files, with links resolved; calls `copying` before each. Raises ModelError if the disk is full.
+def copy_files(checkpoint: Checkpoint, folder: Path, on_copy: Callable[[Path], None]) -> None:
+    """Copy the files, with links resolved; calls `on_copy` before each. Raises ModelError if the disk is full.
 
-    Nobody may read a copy who may not read the original.
+    A copy may be read only by those who may read the original.
     """
     for path in files_of(checkpoint):
         target = folder / path.relative_to(checkpoint.folder)
-        copying(path)
+        on_copy(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
@@ -48,8 +48,8 @@ def copy_files(checkpoint: Checkpoint, folder: Path, copying: Callable[[Path], N
 
 
 @contextlib.contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """A temporary folder of the same name, which replaces `out` if the body succeeds. Raises ModelError.
+def replacement_of(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder of the same name, which replaces `out` if the body succeeds. Raises ModelError.
 
     Only an empty folder, or one that was prepared before, is replaced.
     """
@@ -63,7 +63,7 @@ def replacing(out: Path) -> Iterator[Path]:
         message = f"{out} cannot be written: {error.strerror}"
         raise ModelError(message) from error
     try:
-        # It has its final name already, because the name of the folder is the name of the model.
+        # It has its final name already, because a model is named after its folder.
         (aside / out.name).mkdir()
         yield aside / out.name
         _put_in_place(aside, out)

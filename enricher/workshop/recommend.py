@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from enricher.worker.inference.run.tuning import TuningRow
 
 NEARLY_AS_FAST = 0.97
-"""Two measurements of one cell differ by 3 %. Of all cells that are this close to the fastest, the smallest batch is taken:
-it returns sooner, and fills sooner under low load."""
+"""Two measurements of one cell differ by 3 %. Of all cells that are this close to the fastest, the one with the smallest
+batch is taken: it returns sooner, and fills sooner under low load."""
 LEAST_EDGE_TOKENS = 16
 
 
@@ -27,10 +27,10 @@ def why_not_fastest(measurements: Sequence[TuningRow], best: TuningRow) -> str |
     if best.tokens_per_s >= fastest.tokens_per_s:
         return None
     if fastest.length_tokens != best.length_tokens:
-        length = (
-            f"on windows of {fastest.length_tokens} tokens; a long article is cut into windows of {best.length_tokens}"
+        return (
+            f"The fastest row is on windows of {fastest.length_tokens} tokens; the advice is for windows of "
+            f"{best.length_tokens}, into which long articles are cut."
         )
-        return f"The fastest row is {length}, for which the advice is."
     lead = 100 * (fastest.tokens_per_s / best.tokens_per_s - 1)
     return (
         f"The fastest row, {fastest.batch_tokens} tokens and {fastest.concurrency} at once, is {lead:.1f} % faster, no more "
@@ -39,9 +39,9 @@ def why_not_fastest(measurements: Sequence[TuningRow], best: TuningRow) -> str |
 
 
 def overhead_tokens(measurements: Sequence[TuningRow], concurrency: int) -> int:
-    """The fixed cost of a run, in tokens: time over tokens is a line, extended to where it meets zero.
+    """The fixed cost of a run, in tokens: the line of time over tokens is extended to where the time is zero.
 
-    Least squares over batches of the shortest length; 0 if the line says less.
+    The line is a least-squares fit over batches of the shortest length. A negative cost counts as 0.
     """
     shortest = min(each.length_tokens for each in measurements)
     mine = [each for each in measurements if (each.concurrency, each.length_tokens) == (concurrency, shortest)]
@@ -53,10 +53,10 @@ def overhead_tokens(measurements: Sequence[TuningRow], concurrency: int) -> int:
 
 
 def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
-    """Edges up to the longest window. On average a window is padded by half a step; each bucket adds a run.
+    """Edges up to the longest window. On average a window is padded by half a step, and each bucket adds a run.
 
-    Steps of 8 tokens if runs are cheap, else of 16, to which some variants round anyway; of 32 beyond 256 tokens, where a
-    padded token is a smaller share.
+    Steps are 8 tokens if runs are cheap, else 16, to which some variants round anyway. Beyond 256 tokens, where a padded
+    token is a smaller share, they are 32.
     """
     step = 8 if overhead < LEAST_EDGE_TOKENS // 2 else 16
     short = range(LEAST_EDGE_TOKENS, min(window_tokens, 256) + 1, step)

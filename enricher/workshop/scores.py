@@ -1,4 +1,4 @@
-"""A model against a gold set: precision, recall and F1, by label and by length, with the runs and readers of the gate."""
+"""Scores a model on a gold set: precision, recall and F1, by label and by length, with the runs and readers of the gate."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from enricher.worker.heads import EntityHead
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, class_counts
-from enricher.workshop.gate.gold import read_gold
-from enricher.workshop.gate.gold_classes import read_classes
+from enricher.workshop.gate.gold import read_classes, read_gold
 from enricher.workshop.gate.kinds import YARDSTICKS
 from enricher.workshop.gate.measure import length_buckets
 from enricher.workshop.gate.runs import tokenize_texts
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
     from enricher.worker.heads import HeadSpec
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.workshop.gate.gold import GoldSet, GoldText
-    from enricher.workshop.gate.rows import RowsRun
-    from enricher.workshop.gate.runs import Progress, VariantRun
+    from enricher.workshop.gate.runs import Progress, RowsRun, VariantRun
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The scores of one model on one gold set. `not_judged`: labels that the model gave and no gold text has."""
+    """The scores of one model on one gold set. `not_judged`: labels that the model gave, but no gold text has."""
 
     model_name: str
     model_digest: str
@@ -51,12 +49,12 @@ class Evaluation:
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """All, the overall one first."""
+        """All scores, the overall one first."""
         return (self.overall, *self.by_label, *self.by_length)
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences about what a reader might overlook."""
+        """Sentences about facts that a reader might overlook."""
         remarks = []
         if self.not_judged:
             remarks.append(f"Not judged, because no text of the gold set has the label: {', '.join(self.not_judged)}.")
@@ -68,7 +66,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counts:
     overall: CountArray
     by_label: dict[str, CountArray]
     not_judged: tuple[str, ...] = ()
@@ -88,13 +86,13 @@ def score_cells(each: Score) -> list[str]:
 
 
 def gold_of(heads: Sequence[HeadSpec], path: Path) -> GoldSet:
-    """The gold set for heads of one kind, whose labels must each be known to one of them. Raises FatalError."""
+    """The gold set for heads of one kind. At least one of them must know each of its labels. Raises FatalError."""
     require_labels(heads)
     return _MEASURES[heads[0].kind].gold(heads, path)
 
 
-def labels_found(head: HeadSpec) -> tuple[str, ...]:
-    """The labels of its findings, each once: of entities without their positions."""
+def labels_of_findings(head: HeadSpec) -> tuple[str, ...]:
+    """The labels of a head's findings, each once; those of entities are without the prefixes of IOB2."""
     return _MEASURES[head.kind].labels(head)
 
 
@@ -102,10 +100,9 @@ def require_labels(heads: Sequence[HeadSpec]) -> None:
     """Raise SettingsError for a head whose findings have no labels, or if the heads are of several kinds."""
     kinds = [head.kind for head in heads]
     if other := [kind for kind in kinds if kind not in _MEASURES]:
-        message = (
-            f"the model is for {other[0]}: only entities and classes are measured. `enricher model check` has vectors"
+        raise SettingsError(
+            f"the model is for {other[0]}: only entities and classes are measured. `enricher model check` compares vectors"
         )
-        raise SettingsError(message)
     if len(set(kinds)) > 1:
         raise SettingsError(f"the models find different things ({', '.join(kinds)}), so nothing can be compared")
 
@@ -135,22 +132,22 @@ def evaluate(model: PreparedModel, gold: GoldSet, progress: Progress) -> Evaluat
     )
 
 
-def _count_entities(_head: HeadSpec, gold: Sequence[GoldText], run: VariantRun) -> _Counted:
-    """Exact spans. As in the gate, entities with labels that the gold set does not have are not judged."""
+def _count_entities(_head: HeadSpec, gold: Sequence[GoldText], run: VariantRun) -> _Counts:
+    """Count exact spans. As in the gate, entities with labels that the gold set does not have are not judged."""
     expected = [text.entities for text in gold]
     known, given = labels_of(expected), labels_of(run.entities)
     judged = [[span for span in spans if span.label in known] for spans in run.entities]
     by_label = {label: count_by_text(judged, expected, label) for label in known}
-    return _Counted(count_by_text(judged, expected), by_label, tuple(sorted({*given} - {*known})))
+    return _Counts(count_by_text(judged, expected), by_label, tuple(sorted({*given} - {*known})))
 
 
-def _count_classes(head: HeadSpec, gold: Sequence[GoldText], run: RowsRun) -> _Counted:
+def _count_classes(head: HeadSpec, gold: Sequence[GoldText], run: RowsRun) -> _Counts:
     scale = ClassScale(head, 0.0)
-    chosen, truth = scale.chosen(run.rows), scale.truth(gold)
+    given, truth = scale.classes_of(run.rows), scale.truth(gold)
     assert truth is not None, "every text was read with its classes"
-    counts = {label: class_counts(chosen[:, at], truth[:, at]) for at, label in enumerate(head.labels)}
+    counts = {label: class_counts(given[:, at], truth[:, at]) for at, label in enumerate(head.labels)}
     overall: CountArray = np.sum([*counts.values()], axis=0)
-    return _Counted(overall, {label: each for label, each in counts.items() if each.any()})
+    return _Counts(overall, {label: each for label, each in counts.items() if each.any()})
 
 
 def _entity_gold(heads: Sequence[HeadSpec], path: Path) -> GoldSet:
@@ -163,7 +160,7 @@ class _Measure:
 
     gold: Callable[[Sequence[HeadSpec], Path], GoldSet]
     labels: Callable[[HeadSpec], tuple[str, ...]]
-    count: Callable[[HeadSpec, Sequence[GoldText], Any], _Counted]
+    count: Callable[[HeadSpec, Sequence[GoldText], Any], _Counts]
 
 
 _MEASURES = {

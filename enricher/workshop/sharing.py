@@ -1,4 +1,4 @@
-"""The part of `enricher model inspect` about several models: their heads, and which of them share a pass."""
+"""The part of `enricher model inspect` for several models: their heads, and which of them share a pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.errors import ModelError
-from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.sharing import encoder_digest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The findings of the head in words, and the digest of the encoder below it; None for what this kind does not have."""
+    """Facts about the head, None where its kind has no such fact, and the digests of the model and of its encoder."""
     head = checkpoint.head
     return {
         "kind": head.kind,
@@ -72,7 +72,7 @@ def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | N
 
 
 def _choice(checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, cache_dir: Path) -> dict[str, Any]:
-    """The variant that serves these heads together, and the reasons against faster ones."""
+    """The variant that serves these heads together, and why faster ones do not."""
     try:
         choice = choose_for(checkpoints, device, precision, cache_dir=cache_dir)
     except ModelError as error:
@@ -82,7 +82,7 @@ def _choice(checkpoints: Sequence[Checkpoint], device: Device, precision: Precis
 
 
 def print_passes(shown: dict[str, Any]) -> None:
-    """Both tables, for people."""
+    """Print the models as a table, and the passes as lines."""
     console = data_console()
     models = Table("model", "kind", "finds", "digest", "encoder")
     for each in shown["models"]:

@@ -1,7 +1,7 @@
 """The worker's scheduler on a simulated engine: time jumps from event to event, so hours pass in seconds.
 
-Deterministic: the same arrivals give the same runs. What follows from the runs is for the caller: `freshness` asks whether
-early batches pay, and `scripts/bench batching` compares the scheduler with other orders.
+The same arrivals give the same runs. The caller draws conclusions: `freshness` asks whether early batches pay, and
+`scripts/bench batching` compares the scheduler with other orders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ARTICLES = Partition("simulated", 0)
 
 
 class Scheduler(Protocol):
-    """A scheduler of the worker, or one to compare it with: puts windows into batches."""
+    """Puts windows into batches: a scheduler of the worker, or one to compare it with."""
 
     @property
     def queued_tokens(self) -> int:
@@ -124,7 +124,7 @@ class Simulation:
     """One scheduler, one engine, one stream of articles.
 
     `max_queued_tokens`: articles are admitted while fewer tokens wait, as in the worker, and count as arrived then.
-    `admitted`: called with the windows of each article. An article's number is the offset of its record.
+    `on_admitted`: called with the windows of each article. An article's number is the offset of its record.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class Simulation:
         arrivals: Iterable[Arrival],
         *,
         max_queued_tokens: float = inf,
-        admitted: Callable[[Sequence[Window]], None] = lambda _windows: None,
+        on_admitted: Callable[[Sequence[Window]], None] = lambda _windows: None,
     ) -> None:
         self._scheduler, self._engine = scheduler, engine
         self._threads, self._load = Threads(engine.concurrency), Load(engine.concurrency, 0.0)
         self._arrivals = iter(arrivals)
         self._next = next(self._arrivals, None)
         self._max_queued_tokens = max_queued_tokens
-        self._admitted = admitted
+        self._on_admitted = on_admitted
         self._articles = 0
 
     def runs(self, *, drain: bool = True) -> Iterator[Run]:
@@ -151,7 +151,7 @@ class Simulation:
             while self._has_room and self._next and self._next.at_s <= now_s:
                 arrived_s = self._next.at_s if self._max_queued_tokens == inf else now_s
                 windows = windows_of(self._next.lengths_tokens, arrived_s, self._articles)
-                self._admitted(windows)
+                self._on_admitted(windows)
                 self._scheduler.add(windows)
                 self._articles += 1
                 self._next = next(self._arrivals, None)
@@ -168,7 +168,7 @@ class Simulation:
             if next_s is None:
                 return
             next_s = max(now_s, next_s)
-            # Only the device is simulated, so the loop is taken to have waited all the time.
+            # Only the device is simulated, so the loop counts as waiting all the time.
             self._load.note(next_s, running=running, waited_s=next_s - now_s)
             now_s = next_s
 
@@ -177,13 +177,13 @@ class Simulation:
         return self._scheduler.queued_tokens < self._max_queued_tokens
 
     def _moments(self, now_s: float) -> Iterator[float]:
-        """Times of the next possible events: like the worker's loop, a turn after each arrival and each batch."""
+        """Times of the next possible events. Like the worker's loop, it makes a turn after each arrival and each batch."""
         if self._next and self._has_room:
             yield self._next.at_s
         end_s = self._threads.next_end_s(now_s)
         if end_s is not None and (self._scheduler.queued_tokens or self._next):
             yield end_s
-        # While all threads are busy nothing is due before one is free.
+        # While all threads are busy, nothing is due before one is free.
         if self._threads.next_free_s <= now_s and (due_s := self._scheduler.next_due_s()) is not None:
             yield due_s
 

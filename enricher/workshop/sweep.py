@@ -1,4 +1,4 @@
-"""Measures one variant: tokens per batch x window length x concurrency. Recommends nothing: that is recommend.py's job.
+"""Measures one variant: tokens per batch x window length x concurrency. `recommend` draws the conclusions.
 
 Windows are real text, all of one length, so nothing is padded. Cells are measured in rounds, one after the other, so that
 other work on the machine affects all of them alike. The median counts.
@@ -54,9 +54,9 @@ class Sweep:
 
         A row has the medians of a cell over all rounds.
         """
-        taken: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
+        figures: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
         for done, (_, cell) in enumerate(itertools.product(range(self.rounds), cells), start=1):
-            taken[cell].append(self._measure(engines(cell.concurrency), cell, text_ids))
+            figures[cell].append(self._measure(engines(cell.concurrency), cell, text_ids))
             self.progress(cell, done, self.rounds * len(cells))
         return [
             TuningRow(
@@ -65,11 +65,11 @@ class Sweep:
                 tokens_per_s=statistics.median(rate for rate, _ in rounds),
                 batch_ms=statistics.median(batch_ms for _, batch_ms in rounds),
             )
-            for cell, rounds in taken.items()
+            for cell, rounds in figures.items()
         ]
 
     def _measure(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
-        """Tokens per second, and milliseconds from handing a batch to a thread until its labels are back.
+        """Tokens per second, and milliseconds from handing a batch to a thread until its labels have returned.
 
         All threads are busy for `seconds_per_cell`.
         """

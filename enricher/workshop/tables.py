@@ -30,7 +30,7 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def verdicts_table(reports: Sequence[GateReport]) -> Table:
-    """A line per set of texts of each report. All reports are on one model."""
+    """A row for each report and set of texts. All reports are about one model."""
     table = Table("variant", "text", *_COLUMNS[_kind(reports[0])], "verdict")
     for report in reports:
         verdict = "[green]passed[/]" if report.passed else "[bold red]failed[/]"

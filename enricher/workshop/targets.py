@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enricher.errors import SettingsError
-from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_pass
 from enricher.worker.inference.run.sharing import windows_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One pass. `name` is for people; `window_tokens` is the longest window, if its tasks or settings say so."""
+    """One pass. `name` is for people. `window_tokens`: the longest window, if its tasks or the settings name it."""
 
     name: str
     checkpoints: Sequence[Checkpoint]
@@ -28,7 +28,7 @@ class Target:
     window_tokens: int | None
 
     def prepare(self, device: str, settings: Settings) -> PreparedModel:
-        """Its graph. Raises ModelError."""
+        """Prepare the graph of the pass. Raises ModelError."""
         return prepare_pass(
             self.checkpoints,
             device=device,
@@ -39,9 +39,9 @@ class Target:
 
 
 def targets(source: str | None, task: str | None, precision: Precision, settings: Settings) -> list[Target]:
-    """The model in `source`; without one, the pass with `task`, else those of all tasks, else the built-in model.
+    """The model in `source`; without one the pass with `task`, the passes of all tasks, or the built-in model.
 
-    A precision other than `auto` goes before those of the settings. Raises ModelError, SettingsError.
+    A precision other than `auto` replaces those of the settings. Raises ModelError, SettingsError.
     """
     if source is not None and task is not None:
         raise SettingsError("--task is for the tasks in the settings: leave out DIR, or --task")

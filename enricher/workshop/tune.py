@@ -1,4 +1,4 @@
-"""`enricher model tune`: how large batches should be and how many run at once, measured on this machine."""
+"""`enricher model tune`: measures on this machine how large batches should be and how many should run at once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.workshop.kept import keep, remove_kept
-from enricher.workshop.pages.tuning import COLUMNS, cells_of, tuning_page
+from enricher.workshop.pages.tuning_page import COLUMNS, cells_of, tuning_page
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
+from enricher.workshop.result_files import remove_results, write_result
 from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
 from enricher.workshop.targets import Target, targets
@@ -59,16 +59,18 @@ def model_tune(  # noqa: PLR0913  the options of the command
     ] = None,
     *,
     task: Annotated[
-        str | None, typer.Option(help="A task of the settings: only the pass that it is in, with all heads.")
+        str | None, typer.Option(help="A task of the settings: measure only the pass that it is in, with all heads.")
     ] = None,
     device: DeviceOption = "auto",
     precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: the worker's choice.")] = "auto",
     concurrency: Annotated[
-        list[int] | None, typer.Option(min=1, max=64, help="Runs at once to try; may be repeated.")
+        list[int] | None, typer.Option(min=1, max=64, help="How many runs at once to try; may be repeated.")
     ] = None,
-    batch_tokens: Annotated[list[int] | None, typer.Option(min=16, help="Batches to try; may be repeated.")] = None,
+    batch_tokens: Annotated[
+        list[int] | None, typer.Option(min=16, help="Tokens per batch to try; may be repeated.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds per combination and round.")] = 0.4,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds over all combinations; the medians count.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds over all combinations; the medians count.")] = 3,
     force: Annotated[
         bool, typer.Option("--force", help="Write the result although other work kept the machine busy.")
     ] = False,
@@ -84,18 +86,18 @@ def model_tune(  # noqa: PLR0913  the options of the command
     chosen = targets(folder, task, precision, settings)
     for each in chosen:
         if undo:
-            remove_kept(cache_folder(each.checkpoints[0], settings.model.cache_dir), "tuning-*")
+            remove_results(cache_folder(each.checkpoints[0], settings.model.cache_dir), "tuning-*")
             continue
         if len(chosen) > 1:
             remark_console().print(escape(f"the pass of {each.name}:"))
         tuning = _measure(each, settings, device, _Asked(concurrency, batch_tokens, seconds, rounds))
         _print(tuning)
-        _keep(tuning, cache_folder(each.checkpoints[0], settings.model.cache_dir), dry_run=dry_run, force=force)
+        _write(tuning, cache_folder(each.checkpoints[0], settings.model.cache_dir), dry_run=dry_run, force=force)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The values that are tried, and how long."""
+    """The options: values to try, and how long to measure."""
 
     concurrency: Sequence[int] | None
     batch_tokens: Sequence[int] | None
@@ -104,7 +106,7 @@ class _Asked:
 
 
 def _measure(target: Target, settings: Settings, device: str, asked: _Asked) -> Tuning:
-    load = _load_average()
+    load = _load_average()  # before our own work
     model = target.prepare(device, settings)
     tokenizer = ArticleTokenizer(model.checkpoint)
     window_tokens = _window_tokens(model, tokenizer, target.window_tokens)
@@ -117,8 +119,8 @@ def _measure(target: Target, settings: Settings, device: str, asked: _Asked) -> 
     return _tuning(model, window_tokens, measurements, load)
 
 
-def _keep(tuning: Tuning, in_cache: Path, *, dry_run: bool, force: bool) -> None:
-    """Write it, unless it was not asked for or other work disturbed it."""
+def _write(tuning: Tuning, in_cache: Path, *, dry_run: bool, force: bool) -> None:
+    """Write the tuning, unless this is a dry run, or other work disturbed the measurement and `force` is off."""
     console = remark_console()
     busy = tuning.load_before is not None and tuning.load_before > tuning.cores / 2
     if busy:
@@ -128,7 +130,7 @@ def _keep(tuning: Tuning, in_cache: Path, *, dry_run: bool, force: bool) -> None
     if dry_run or (busy and not force):
         console.print(f"not written ({'--dry-run' if dry_run else 'to write it anyway: --force'})")
         return
-    path = keep(in_cache, lambda folder: write_tuning(folder, tuning), tuning_page(tuning), "the tuning")
+    path = write_result(in_cache, lambda folder: write_tuning(folder, tuning), tuning_page(tuning), "the tuning")
     console.print(f"written, also as a page: {escape(str(path))}")
     console.print(
         "On machines like this one, workers with this cache use it from their next start on. To remove it: --undo"
@@ -138,7 +140,7 @@ def _keep(tuning: Tuning, in_cache: Path, *, dry_run: bool, force: bool) -> None
 def _cells(
     device: Device, window_tokens: int, concurrency: Sequence[int] | None, batch_tokens: Sequence[int] | None
 ) -> list[Cell]:
-    """Every combination worth a try. A batch smaller than a window is one window, and one such cell is enough."""
+    """The combinations to measure. Batches smaller than a window are one window each, so one such cell is enough."""
     counts = sorted(set(concurrency or (1, default_concurrency(device))))
     lengths = [*[length for length in _LENGTHS_TOKENS if length < window_tokens][-2:], window_tokens]
     combinations = itertools.product(counts, lengths, sorted(set(batch_tokens or _BATCH_TOKENS[device])))
@@ -147,7 +149,7 @@ def _cells(
 
 
 def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int], OnnxEngine]:
-    """Opens the engine for each concurrency once."""
+    """A function that opens the engine for each concurrency once."""
 
     @cache
     def engine(concurrency: int) -> OnnxEngine:
@@ -157,7 +159,7 @@ def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int
 
 
 def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer, of_task: int | None) -> int:
-    """The length of a worker's windows: the settings, those of the task first, else the model's advice."""
+    """The length of a worker's windows: from the task, else from the settings, else from the model's advice."""
     advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
     own = of_task or load_settings(tell_files=False).batching.max_window_tokens
     return min(own or advised, tokenizer.max_window_tokens)
@@ -200,7 +202,7 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
 
 
 def _engine_model(model: PreparedModel, best: TuningRow, overhead: int) -> EngineModel:
-    """The recommended batch's time, divided into the fixed part and the tokens."""
+    """An engine on which the recommended batch takes the measured time, part of it fixed."""
     tokens_per_s = (best.windows * best.length_tokens + overhead) / (best.batch_ms / 1000)
     return EngineModel(best.concurrency, tokens_per_s, overhead, padding_cost=0.0 if model.variant.packs else 1.0)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.worker.build.tasks import Pass, Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import Pass, Tasks, load_tasks
 from enricher.worker.heads import NER, EntityHead
 from enricher.worker.records import TaskCard
 
 if TYPE_CHECKING:
-    from enricher.worker.build.model import Model
+    from enricher.worker.build.loaded_model import Model
     from enricher.worker.records import ModelCard
     from enricher.worker.settings import Settings
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, articles, decode_article
+from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article, json_articles
 from enricher.worker.records import Article
 
 LIMIT_CHARS = 1000
@@ -42,7 +42,7 @@ def test_a_value_above_the_limit_is_refused_before_it_is_parsed(monkeypatch: pyt
     """The reason says both sizes. At the limit it is read."""
     value = article()
     assert decode(value) == decode_article(value, max_value_bytes=len(value), max_article_chars=LIMIT_CHARS)
-    monkeypatch.setattr(articles, "orjson", None)
+    monkeypatch.setattr(json_articles, "orjson", None)
     with pytest.raises(InvalidArticle, match=f"value has {len(value)} bytes, at most {len(value) - 1} are allowed"):
         decode_article(value, max_value_bytes=len(value) - 1, max_article_chars=LIMIT_CHARS)
 

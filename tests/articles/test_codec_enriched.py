@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from support.plain_records import plain_record
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import ArticleReader, as_line, bare, encode_record, write_entities
-from enricher.worker.articles.enriched import MAX_DOCUMENT_LEVELS, repeatable
+from enricher.worker.articles import ArticleReader, as_line, encode_record, without_repeats, write_entities
+from enricher.worker.articles.enriched import MAX_DOCUMENT_LEVELS, limit_levels
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
 
 
@@ -130,7 +130,7 @@ def test_whole_article_stands_behind_everything_that_was_there_before() -> None:
 def test_bare_article_leaves_the_id_and_what_offsets_need() -> None:
     """The separator stays: without it, nobody could join the paragraphs that the offsets count in."""
     record = with_article(stored_record(), further=b'{"section":"news"}', body_separator="\n\n", document=b"{}")
-    written = orjson.loads(encode_record(replace(record, article=bare(record.article))))
+    written = orjson.loads(encode_record(replace(record, article=without_repeats(record.article))))
     assert list(written) == ["schema_version", "id", "body_separator", "entities", "model", "coverage"]
     assert written["entities"] == list(record.entities)
 
@@ -186,12 +186,12 @@ def nested(levels: int) -> bytes:
 def test_document_that_consumers_could_not_parse_is_refused(record: EnrichedRecord, padding: bytes) -> None:
     """At the bound, any parser reads the record; above it the article is a dead letter. Wide documents are no deep ones."""
     deepest = nested(MAX_DOCUMENT_LEVELS).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
-    assert repeatable(deepest) is deepest
+    assert limit_levels(deepest) is deepest
     written = encode_record(with_article(record, document=deepest))
     assert json.loads(written)["id"] == orjson.loads(written)["id"] == "a-1"
     deeper = nested(MAX_DOCUMENT_LEVELS + 1).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
     with pytest.raises(InvalidArticle, match=f"more than {MAX_DOCUMENT_LEVELS} levels"):
-        repeatable(deeper)
+        limit_levels(deeper)
 
 
 def test_reader_keeps_documents_that_can_be_repeated() -> None:

@@ -20,7 +20,7 @@ from enricher.worker.articles import ArticleReader, FieldMapping, encode_record,
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.optional import MAX_CHARS, OPTIONAL_FIELDS, optional_texts
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.progress import describe
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import Article, Coverage, Partition, RawRecord

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, finder, parse_pointer, put
+from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, finder, parse_pointer, replace_at
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["0", "1", "01", "-", "~1", "/"]
@@ -140,5 +140,5 @@ def test_a_value_is_replaced_where_it_is_found() -> None:
     """In objects and lists, at any depth."""
     document: dict[str, Any] = {"id": 1, "a": [{"b": "x"}, "y"]}
     for pointer in ("/id", "/a/0/b", "/a/1"):
-        put(document, parse_pointer(pointer), pointer)
+        replace_at(document, parse_pointer(pointer), pointer)
     assert {"id": "/id", "a": [{"b": "/a/0/b"}, "/a/1"]} == document

@@ -27,7 +27,7 @@ from enricher.worker.articles import (
     encode_record,
     record_as_json,
     record_writer,
-    write_found,
+    serialise_findings,
 )
 from enricher.worker.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
 from enricher.worker.heads.embedding import write_embeddings
@@ -66,7 +66,7 @@ def test_a_record_of_tasks_says_in_every_format_what_its_json_says(
     output_format: RecordFormat, record: EnrichedRecord
 ) -> None:
     """Also if its vectors were written beforehand; numbers have the same digits, so both texts parse to equal values."""
-    value = written(write_found(record), output_format)
+    value = written(serialise_findings(record), output_format)
     assert written(record, output_format) == value
     read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
     assert orjson.loads(encode_record(record)) == read
@@ -161,7 +161,7 @@ def test_a_record_without_tasks_is_what_it_was(
     article = Article("a", "", "Oslo", metadata, further, separator, document)
     entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=score)
     record = plain_record(article, [entity], Coverage(3, 1, truncated=False))
-    assert before(record, CARD) == encode_record(record) == encode_record(write_found(record))
+    assert before(record, CARD) == encode_record(record) == encode_record(serialise_findings(record))
 
 
 # Of the version before there were tasks.
@@ -219,7 +219,7 @@ def test_a_vector_that_cannot_be_written_is_a_dead_letter(
 ) -> None:
     """It names the task; the record is kept as it is until then, and the largest float16 is written."""
     vector = np.array([0.5, value], np.float32)
-    record = write_found(replace(record_of_tasks(), findings={"embeddings": [Embedding(card, vector)]}))
+    record = serialise_findings(replace(record_of_tasks(), findings={"embeddings": [Embedding(card, vector)]}))
     with pytest.raises(InvalidArticle) as refused:
         written(record, output_format)
     assert (said, "publish") == (str(refused.value), refused.value.stage)
@@ -255,7 +255,7 @@ def test_a_record_that_vectors_make_too_large_says_so(output_format: RecordForma
     size = text if output_format == "json" else vector_bytes
     large = record_of_tasks()
     large = replace(large, findings={**large.findings, "embeddings": [Embedding(SIMILAR, vector)]})
-    for record in (large, write_found(large)):
+    for record in (large, serialise_findings(large)):
         letter = letter_of(record, 8192, output_format)
         assert letter is not None
         assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)

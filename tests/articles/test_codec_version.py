@@ -14,8 +14,8 @@ from support.plain_records import plain_record
 
 from enricher.errors import FatalError
 from enricher.worker.articles import Encoder, encode_record, record_writer
-from enricher.worker.build.building import read_with
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
+from enricher.worker.build.workers import read_function
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,
@@ -158,6 +158,6 @@ def test_the_reader_of_a_worker_notes_the_version_if_records_are_to_have_it(arti
         settings = Settings.model_validate(
             {"kafka": {"epoch": 1}, "model": {"generation": 2}, "output": {"version": on, "article": article}}
         )
-        found = read_with(settings, line_reader(settings), by_language=by_language)(raw)
+        found = read_function(settings, line_reader(settings), by_language=by_language)(raw)
         assert (wanted, "nb" if by_language else None) == (found.version, found.language)
         assert {} == found.metadata if article == "none" else {"language": "nb"} == found.metadata

@@ -30,7 +30,7 @@ from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.operate.doctor.keys import key_findings
 from enricher.operate.topics.admin import Admin, ClusterView
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import ArticleSettings, load_settings
 from tools.kafka import Cluster
 from tools.waiting import wait_until

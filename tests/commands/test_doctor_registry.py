@@ -11,7 +11,7 @@ from support.schema_registry import Behaviour, Registry, drip, hang_up, serving,
 from enricher.operate.doctor import registry as checks
 from enricher.operate.doctor.findings import Finding, exit_code
 from enricher.worker.articles import record_writer
-from enricher.worker.build.record_schema import subject_of
+from enricher.worker.build.record_writer import subject_of
 from enricher.worker.records import Headers, Partition, RawRecord
 from enricher.worker.settings import load_settings
 

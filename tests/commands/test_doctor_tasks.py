@@ -15,7 +15,7 @@ from enricher.operate.doctor.models import model_findings
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.worker.settings import load_settings
-from enricher.workshop.gate import verdict_rows
+from enricher.workshop.gate import verdict
 
 LABELS = ("economy", "politics", "sports")
 
@@ -89,7 +89,7 @@ def test_the_report_that_keeps_a_pass_in_fp32_is_told(
         "LEAST_SAME_TEN": 0.0,
         "MOST_TYPICAL_COSINE": 1.0,
     }.items():
-        monkeypatch.setattr(verdict_rows, name, value)
+        monkeypatch.setattr(verdict, name, value)
     gold = tmp_path / "gold.jsonl"
     gold.write_text("".join(json.dumps({"text": f"Match {n}.", "label": LABELS[n % 3]}) + "\n" for n in range(12)))
     monkeypatch.delenv("ENRICHER_TASKS")

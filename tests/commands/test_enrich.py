@@ -15,7 +15,7 @@ from commands.cli_runner import article, json_lines, run
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.settings import load_settings
 

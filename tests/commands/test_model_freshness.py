@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.workshop.freshness import CANDIDATES, HALF, LOW, MOST_COST, early_overhead, simulate
 from enricher.workshop.simulator import EngineModel

@@ -26,8 +26,8 @@ from enricher.worker.inference.checkpoint.gate_report import GateReport
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
 from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
-from enricher.workshop import calibrating
-from enricher.workshop.calibrating import DEFAULT_TEXTS, read_texts, windows_of
+from enricher.workshop import calibration
+from enricher.workshop.calibration import DEFAULT_TEXTS, read_texts, windows_of
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.manifest import Manifest
 
@@ -42,7 +42,7 @@ def skill_is_not_needed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("enricher.workshop.gate.verdict.LEAST_REFERENCE_F1", 0.0)
         patch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
-        patch.setattr(calibrating, "DEFAULT_TARGET", 0.0)
+        patch.setattr(calibration, "DEFAULT_TARGET", 0.0)
         yield
 
 
@@ -167,7 +167,7 @@ def test_auto_calibrates_on_the_sample_articles_and_says_when_they_are_not_enoug
     source: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An option for other languages and domains is named."""
-    monkeypatch.setattr(calibrating, "MOST_TOKENS", 20_000)  # the small model has a token for each letter
+    monkeypatch.setattr(calibration, "MOST_TOKENS", 20_000)  # the small model has a token for each letter
     out = tmp_path / "out"
     result = prepare(source, out, gold, precision="auto")
     assert result.exit_code == 0, (result.output, result.exception)
@@ -247,8 +247,10 @@ def test_auto_does_not_take_int8_that_missed_the_target(
     source: Path, gold: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And says what was wanted and reached; `inspect` too, and a named precision serves if it passes its gate."""
-    monkeypatch.setattr(calibrating, "DEFAULT_TARGET", 1.01)
-    monkeypatch.setattr("enricher.workshop.quantisation.keeping.HIGHEST_KEPT", 0.1)  # the search would find nothing
+    monkeypatch.setattr(calibration, "DEFAULT_TARGET", 1.01)
+    monkeypatch.setattr(
+        "enricher.workshop.quantisation.kept_products.HIGHEST_KEPT", 0.1
+    )  # the search would find nothing
     out = tmp_path / "out"
     result = prepare(source, out, gold, "--calibrate", texts, precision="auto")
     assert result.exit_code == 0, (result.output, result.exception)
@@ -310,7 +312,7 @@ def test_no_more_is_tokenised_than_needed(
     """However long the articles are, so that memory is bounded."""
     checkpoint, ours = Checkpoint.open(source), read_texts(texts, read_gold(gold), seed=0)
     every = windows_of(checkpoint, ours, seed=0)
-    monkeypatch.setattr(calibrating, "MOST_TOKENS", sum(each.length_tokens for each in every) // 2)
+    monkeypatch.setattr(calibration, "MOST_TOKENS", sum(each.length_tokens for each in every) // 2)
     part = windows_of(checkpoint, ours, seed=0)
     assert ARTICLES == len({id(each.ticket) for each in every})
     assert len({id(each.ticket) for each in part}) < ARTICLES

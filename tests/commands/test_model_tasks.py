@@ -20,7 +20,7 @@ from enricher.worker.inference.checkpoint.gate_report import GateReport
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.workshop import tune
-from enricher.workshop.gate import verdict_rows
+from enricher.workshop.gate import verdict
 from enricher.workshop.pages.gate import gate_page
 
 LABELS = ("economy", "politics", "sports")
@@ -163,10 +163,10 @@ def test_check_measures_vectors_on_texts_alone_and_inspect_then_says_that_they_m
     folders: dict[str, Path], labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pass shared with a head that has not passed serves fp32, and says about which model the reason is."""
-    monkeypatch.setattr(verdict_rows, "NEIGHBOURS_OF", 12)
-    monkeypatch.setattr(verdict_rows, "LEAST_COSINE", 0.9)
-    monkeypatch.setattr(verdict_rows, "LEAST_SAME_TEN", 0.0)
-    monkeypatch.setattr(verdict_rows, "MOST_TYPICAL_COSINE", 1.0)
+    monkeypatch.setattr(verdict, "NEIGHBOURS_OF", 12)
+    monkeypatch.setattr(verdict, "LEAST_COSINE", 0.9)
+    monkeypatch.setattr(verdict, "LEAST_SAME_TEN", 0.0)
+    monkeypatch.setattr(verdict, "MOST_TYPICAL_COSINE", 1.0)
     arguments = ("--gold", labelled, "--precision", "bf16", "--device", "cpu")
     result = run_model("check", folders["vectors"], *arguments, cache_dir=tmp_path)
     assert result.exit_code == 0, (result.output, result.exception)

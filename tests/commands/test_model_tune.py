@@ -11,7 +11,7 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
-from enricher.worker.build.model import batch_rules
+from enricher.worker.build.loaded_model import batch_rules
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.tuning import Tuning, TuningRow
 from enricher.worker.records import Batch
@@ -42,7 +42,7 @@ def test_why_the_fastest_row_is_not_advised_is_said() -> None:
     """It is of shorter windows, or larger and hardly faster; nothing is said where it is advised."""
     small, large, short = measured(2, 128, 256, 980), measured(2, 128, 512, 1_000), measured(2, 64, 512, 2_000)
     assert "512 tokens and 2 at once, is 2.0 % faster" in str(why_not_fastest([small, large], small))
-    assert "on windows of 64 tokens; a long article" in str(why_not_fastest([small, short], small))
+    assert "on windows of 64 tokens; the advice is for windows of 128" in str(why_not_fastest([small, short], small))
     assert why_not_fastest([small, large], large) is None
 
 

@@ -16,7 +16,7 @@ from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsErr
 from enricher.operate.publish.command import _Sending
 from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
 from enricher.worker.articles import FieldMapping
-from enricher.worker.build.reading import line_mapping, line_reader
+from enricher.worker.build.article_readers import line_mapping, line_reader
 from enricher.worker.settings import Settings, load_settings
 
 if TYPE_CHECKING:

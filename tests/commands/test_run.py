@@ -15,7 +15,7 @@ from support.patience import PATIENCE_S
 
 from enricher.errors import SettingsError
 from enricher.worker.commands.run import share
-from enricher.worker.commands.run.parent import RunOptions, command_of, summary_of
+from enricher.worker.commands.run.parent import RunOptions, child_command, child_summary
 from enricher.worker.commands.run.share import Share
 from enricher.worker.settings import Settings, load_settings
 
@@ -63,11 +63,11 @@ def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) ->
     """It gets its number and the parent's options, and writes its counts to its own file."""
     monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
     assert [sys.executable, "-m", "enricher", "run", "--process", "1/4", "--report-every-s", "10.0"] == list(
-        command_of(Share(1, 4), PLAIN)
+        child_command(Share(1, 4), PLAIN)
     )
     monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
     everything = RunOptions(until_caught_up=True, summary=Path("out") / "counts.json", report_every_s=2.5)
-    expected = command_of(Share(0, 2), everything)
+    expected = child_command(Share(0, 2), everything)
     assert [sys.executable, "-m", "enricher", "--quiet", "run", "--process", "0/2"] == list(expected[:7])
     assert ["--report-every-s", "2.5", "--until-caught-up", "--summary", str(Path("out") / "counts-0.json")] == list(
         expected[7:]
@@ -76,7 +76,7 @@ def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_each_child_writes_its_counts_to_a_file_of_its_own() -> None:
     """The name is that of --summary with the child's number."""
-    assert Path("a.b/counts-3") == summary_of(Path("a.b/counts"), 3)
+    assert Path("a.b/counts-3") == child_summary(Path("a.b/counts"), 3)
 
 
 @pytest.mark.parametrize("text", ["1", "2/2", "-1/2", "a/b", "0/", ""])

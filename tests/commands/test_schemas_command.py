@@ -60,7 +60,7 @@ def test_register_sets_the_compatibility_only_if_asked(fake: Registry) -> None:
     assert 0 == done.exit_code, done.output
     assert [("PUT", "/config/entities-value"), ("POST", "/subjects/entities-value/versions")] == fake.changes
     assert (
-        "now FORWARD_TRANSITIVE (who reads with the old schema reads what is written with the new one), was BACKWARD"
+        "now FORWARD_TRANSITIVE (readers with the old schema can read what is written with the new one), was BACKWARD"
         in (done.stdout)
     )
     assert "registered: version 1, id 17" in done.stdout
@@ -150,7 +150,7 @@ def test_check_asks_the_registry_with_our_schema(fake: Registry, *, says_why: bo
     assert ("BACKWARD", False) == (verdict["compatibility"], verdict["compatible"])
     assert ([reason] if says_why else []) == verdict["violations"]
     assert (reason in shown.stdout, "gives no reasons" in shown.stdout) == (says_why, not says_why)
-    assert "who reads with the new schema reads what was written with the old one" in shown.stdout
+    assert "readers with the new schema can read what was written with the old one" in shown.stdout
     assert [] == fake.changes
 
 

@@ -14,7 +14,7 @@ import pytest
 from support.task_records import record_of_tasks
 
 from enricher.errors import FatalError, SettingsError
-from enricher.worker.articles.enriched import encode_record, write_found
+from enricher.worker.articles.enriched import encode_record, serialise_findings
 from enricher.worker.articles.formats.record_values import json_of, record_values
 from enricher.worker.files import parquet_output
 from enricher.worker.files.exchange import Answer
@@ -57,7 +57,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 def test_records_of_every_kind_of_task_are_as_in_json(tmp_path: Path) -> None:
     """Vectors, halves, texts of JSON and nulls come back byte for byte."""
-    found = write_found(record_of_tasks())
+    found = serialise_findings(record_of_tasks())
     written = ParquetOutput(tmp_path / "a", group_ends=[1], identity={})
     written.write([Answer(0, record_values(found))])
     written.finish()

@@ -9,8 +9,8 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.model import window_cutter
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_model import window_cutter
+from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for
 from enricher.worker.settings import Settings
 from tools.only_task import load_model

@@ -15,12 +15,12 @@ from enricher.worker.inference.checkpoint.gate_report import GateReport, read_re
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS
-from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.kinds import Measured
 from enricher.workshop.gate.measure import compare
+from enricher.workshop.gate.quality_gate import Gate
 from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenize_texts
-from enricher.workshop.gate.verdict import GateVerdict, judge
-from enricher.workshop.kept import keep
+from enricher.workshop.gate.verdict import GateVerdict, judge_entities
+from enricher.workshop.result_files import write_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +99,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
         sentences.not_finite_reference,
         sentences.not_finite_reduced,
     )
-    verdict = judge([sentences], twin.compositions, "padded-twin", LIMIT_POINTS)
+    verdict = judge_entities([sentences], twin.compositions, "padded-twin", LIMIT_POINTS)
     assert (f"sentences: {2 * run.windows} logits or scores of the variant are NaN or infinite",) == verdict.reasons
 
 
@@ -123,12 +123,12 @@ def test_a_report_that_cannot_be_written_is_a_model_error(twin: GateReport, tmp_
     """As in a container whose file system is read-only."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ModelError, match=r"the report cannot be written: .*model\.cache_dir"):
-        keep(tmp_path / "file" / "reports", lambda folder: write_report(folder, twin), "", "the report")
+        write_result(tmp_path / "file" / "reports", lambda folder: write_report(folder, twin), "", "the report")
 
 
 def judged(report: GateReport, limit_points: float) -> GateVerdict:
     """The verdict on a report's own figures."""
-    return judge(report.comparisons, report.compositions, "padded-twin", limit_points)
+    return judge_entities(report.comparisons, report.compositions, "padded-twin", limit_points)
 
 
 def test_a_gold_set_of_few_entities_cannot_tell_a_small_loss(twin: GateReport) -> None:
@@ -174,8 +174,8 @@ def test_one_composition_of_batches_that_loses_fails(twin: GateReport) -> None:
     of_twin = [
         each if each.variant != "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)
     ]
-    assert judge(twin.comparisons, of_fp32, "padded-twin", LIMIT_POINTS).passed
-    assert not judge(twin.comparisons, of_twin, "padded-twin", LIMIT_POINTS).passed
+    assert judge_entities(twin.comparisons, of_fp32, "padded-twin", LIMIT_POINTS).passed
+    assert not judge_entities(twin.comparisons, of_twin, "padded-twin", LIMIT_POINTS).passed
 
 
 def test_a_loss_of_exactly_the_limit_passes_and_more_does_not(twin: GateReport) -> None:
@@ -185,7 +185,7 @@ def test_a_loss_of_exactly_the_limit_passes_and_more_does_not(twin: GateReport) 
             changed = list(twin.comparisons)
             overall = changed[number].overall.model_copy(update={"delta_points": delta_points})
             changed[number] = changed[number].model_copy(update={"overall": overall})
-            assert passes == judge(changed, twin.compositions, "padded-twin", LIMIT_POINTS).passed
+            assert passes == judge_entities(changed, twin.compositions, "padded-twin", LIMIT_POINTS).passed
 
 
 def test_labels_that_depend_on_the_batch_fail_a_variant_and_fp32_is_not_judged(twin: GateReport) -> None:
@@ -195,11 +195,11 @@ def test_labels_that_depend_on_the_batch_fail_a_variant_and_fp32_is_not_judged(t
         update = {"equal_labels": 1 - share, "changed_labels": 7}
         return [each.model_copy(update=update if each.variant == variant else {}) for each in twin.compositions]
 
-    verdict = judge(twin.comparisons, changed("padded-twin", 0.004), "padded-twin", LIMIT_POINTS)
+    verdict = judge_entities(twin.comparisons, changed("padded-twin", 0.004), "padded-twin", LIMIT_POINTS)
     assert not verdict.passed
     assert "7 labels (0.40 %) depend on the other windows of their batch, and 0.1 % may" in verdict.reasons[0]
-    assert judge(twin.comparisons, changed("padded-twin", 0.0005), "padded-twin", LIMIT_POINTS).passed
-    assert judge(twin.comparisons, changed("padded-fp32", 0.004), "padded-twin", LIMIT_POINTS).passed
+    assert judge_entities(twin.comparisons, changed("padded-twin", 0.0005), "padded-twin", LIMIT_POINTS).passed
+    assert judge_entities(twin.comparisons, changed("padded-fp32", 0.004), "padded-twin", LIMIT_POINTS).passed
 
 
 def test_the_damaged_variant_is_not_the_twin() -> None:

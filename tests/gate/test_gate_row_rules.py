@@ -14,10 +14,9 @@ from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, Vect
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldText
 from enricher.workshop.gate.kinds import gold_for
-from enricher.workshop.gate.rows import RowsRun
+from enricher.workshop.gate.runs import RowsRun
 from enricher.workshop.gate.vectors import compare_vectors, same_nearest
-from enricher.workshop.gate.verdict import GateVerdict
-from enricher.workshop.gate.verdict_rows import judge_classes, judge_vectors
+from enricher.workshop.gate.verdict import GateVerdict, judge_classes, judge_vectors
 
 LABELS = ("economy", "politics", "sports")
 SINGLE = HeadSpec("classification", LABELS, multi_label=False, reads="first", normalised=False, dimensions=3)

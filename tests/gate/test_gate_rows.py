@@ -18,11 +18,11 @@ from enricher.worker.inference.checkpoint.gate_report import GateReport, read_re
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
-from enricher.workshop.gate import verdict_rows
-from enricher.workshop.gate.check import Gate
+from enricher.workshop.gate import verdict
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.kinds import gold_for
-from enricher.workshop.gate.rows import RowsRunner
+from enricher.workshop.gate.quality_gate import Gate
+from enricher.workshop.gate.runs import RowsRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class Leaky(Twin):
 def _few_neighbours() -> Iterator[None]:
     """As many texts as the small gold set has are enough."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verdict_rows, "NEIGHBOURS_OF", SENTENCES)
+        patch.setattr(verdict, "NEIGHBOURS_OF", SENTENCES)
         yield
 
 

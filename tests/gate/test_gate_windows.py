@@ -9,7 +9,7 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import SettingsError
-from enricher.worker.build.model import window_cutter
+from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer

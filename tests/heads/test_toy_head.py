@@ -15,8 +15,7 @@ from commands.model_app import tiny_model
 from support.heads import class_model
 
 from enricher.worker.heads import KINDS
-from enricher.worker.heads.head import Head, HeadSettings
-from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.head import Head, Languages, Threshold
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import OwnedRow, Part, TaskCard, TaskKind
 
@@ -48,11 +47,11 @@ class CountHead(Head):
         return "how many tokens there are"
 
     @classmethod
-    def serving(
-        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> CountHead:
         """The head of a task."""
-        del spec, settings, several
+        del spec, threshold, several
         return cls(task, languages=languages)
 
     def find(self, part: Part, answers: list[OwnedRow]) -> list[dict[str, Any]]:

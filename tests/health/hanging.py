@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
 from enricher.worker.records import Batch, BatchResult
@@ -32,7 +32,7 @@ SILENT_S, LATER_S = 5.0, 4.0
 
 def main(folder: Path) -> None:
     """Install the gates, and run the command line."""
-    load, command_of = work.load_tasks, parent.command_of  # type: ignore[attr-defined]
+    load, child_command = work.load_tasks, parent.child_command  # type: ignore[attr-defined]
 
     class HangingEngine(StubEngine):
         """Waits before it runs."""
@@ -51,13 +51,13 @@ def main(folder: Path) -> None:
         return tasks_of(settings, stub_model(HangingEngine()))
 
     def hanging_child(share: Share, options: parent.RunOptions) -> Sequence[str]:
-        python, _, _, *arguments = command_of(share, options)
+        python, _, _, *arguments = child_command(share, options)
         return [python, __file__, str(folder), *arguments]
 
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
     work.load_tasks = slow_load  # type: ignore[attr-defined]
-    parent.command_of = hanging_child
-    parent._SILENT_S, parent._LATER_S = SILENT_S, LATER_S
+    parent.child_command = hanging_child
+    parent._SILENT_S, parent._KILL_MARGIN_S = SILENT_S, LATER_S
     cli.main()
 
 

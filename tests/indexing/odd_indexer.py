@@ -20,13 +20,13 @@ _VERSION = rb',"version":\d+,"version_type":"external_gte"'
 
 
 def _without_versions(of_lines: bytes) -> None:
-    as_shipped = bulk_requests.lines_of
+    as_shipped = bulk_requests.bulk_lines
 
-    def lines_of(documents: Iterable[Document]) -> bytes:
+    def bulk_lines(documents: Iterable[Document]) -> bytes:
         return re.sub(of_lines + _VERSION, lambda found: found[1], as_shipped(documents))
 
-    assert hasattr(bulk_writer, "lines_of"), "requests are made in another way now"
-    vars(bulk_writer)["lines_of"] = lines_of
+    assert hasattr(bulk_writer, "bulk_lines"), "requests are made in another way now"
+    vars(bulk_writer)["bulk_lines"] = bulk_lines
 
 
 def _commits_first() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.indexing.bulk_requests import items_in, lines_of, refusal_of, verdict_on
+from enricher.indexing.bulk_requests import bulk_lines, items_in, refusal_of, verdict_on
 from enricher.indexing.bulk_size import BulkSize, request_bytes
 from enricher.indexing.index_documents import Document, Origin
 from enricher.worker.records import Partition, RawRecord
@@ -22,7 +22,7 @@ def document(key: str = "a", body: bytes | None = b'{"number":1}', version: int 
 
 def test_every_action_has_its_version() -> None:
     """Deletions too."""
-    lines = [orjson.loads(line) for line in lines_of([document("a"), document("b", None, 9)]).splitlines()]
+    lines = [orjson.loads(line) for line in bulk_lines([document("a"), document("b", None, 9)]).splitlines()]
     given = {"version_type": "external_gte"}
     assert [
         {"index": {"_id": "a", "version": 7, **given}},

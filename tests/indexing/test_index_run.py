@@ -14,4 +14,4 @@ def test_several_input_topics_are_refused_with_the_reason_and_what_to_do(command
     refused = run("index", command, env={"ENRICHER_KAFKA__INPUT_TOPICS": '{"articles.now": 0.8, "articles": 0.2}'})
     assert isinstance(refused.exception, SettingsError)
     assert "comparable only within one" in str(refused.exception)
-    assert "an index (index.name) of its own" in str(refused.exception)
+    assert "its own workers, output topic and index (index.name)" in str(refused.exception)

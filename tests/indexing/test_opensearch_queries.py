@@ -16,7 +16,7 @@ from support.operating import commit, write
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
-from enricher.indexing.bulk_requests import lines_of
+from enricher.indexing.bulk_requests import bulk_lines
 from enricher.indexing.index_documents import Document, DocumentMaker
 from enricher.worker.records import Partition, RawRecord
 from tools import ARTICLES, ROOT
@@ -55,7 +55,7 @@ class Index:
     def write(self, documents: Iterable[Document]) -> None:
         """Index documents as the indexer does."""
         headers = {"Content-Type": "application/x-ndjson"}
-        answer = self._client.post(f"/{self.name}/_bulk?refresh=true", content=lines_of(documents), headers=headers)
+        answer = self._client.post(f"/{self.name}/_bulk?refresh=true", content=bulk_lines(documents), headers=headers)
         assert not answer.json()["errors"], answer.text[:1000]
 
     def search(self, query: Any) -> Any:  # noqa: ANN401  JSON

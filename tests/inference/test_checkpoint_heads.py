@@ -99,8 +99,8 @@ def test_one_label_may_hold_or_not(folder: Callable[[HeadName], Path]) -> None:
 @pytest.mark.parametrize(
     ("head", "changes", "reason"),
     [
-        ("single", {"problem_type": "regression"}, "it has 4 labels: a head with one number"),
-        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "what its head gives is not clear"),
+        ("single", {"problem_type": "regression"}, "it has 4 labels; only a head with one number"),
+        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "the meaning of its output is not clear"),
         ("single", {"id2label": {}}, "id2label must name every label"),
         ("single", {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
         ("single", {"id2label": {"0": "sport", "1": "sport"}}, "each once"),
@@ -121,7 +121,7 @@ def test_a_configuration_that_means_something_else_is_refused(
     [
         (POOLING, {"pooling_mode_max_tokens": True}, "its pooling is mean and max_tokens"),
         (POOLING, {MODES: False}, "its pooling is not named"),
-        (POOLING, {MODES: False, "pooling_mode_lasttoken": True}, "its pooling is lasttoken; only the mean"),
+        (POOLING, {MODES: False, "pooling_mode_lasttoken": True}, "its pooling is lasttoken; supported is either the mean"),
         (POOLING, {MODES: False, "pooling_mode": "weightedmean"}, "its pooling is weightedmean"),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
         (
@@ -143,11 +143,11 @@ def test_pooling_that_is_not_built_is_refused(
 @pytest.mark.parametrize(
     ("kinds", "paths", "reason"),
     [
-        (["Transformer", "Pooling", "Dense"], None, "a Dense layer behind pooling is not"),
-        (["Transformer", "Pooling", "Dense", "Normalize"], None, "a Dense layer behind pooling is not"),
+        (["Transformer", "Pooling", "Dense"], None, "no Dense layer after pooling"),
+        (["Transformer", "Pooling", "Dense", "Normalize"], None, "no Dense layer after pooling"),
         (["WordEmbeddings", "Pooling"], None, "its modules are WordEmbeddings, Pooling"),
         (["Transformer"], None, "its modules are Transformer;"),
-        (["Transformer", "Pooling"], ["0_Transformer", "1_Pooling"], "copy the files of 0_Transformer there"),
+        (["Transformer", "Pooling"], ["0_Transformer", "1_Pooling"], "Copy the files of 0_Transformer there"),
         (["Transformer", "Pooling"], ["", "../1_Pooling"], "no ../1_Pooling/config.json"),
         (["Transformer", "Pooling"], ["", "elsewhere"], "no elsewhere/config.json for its pooling"),
     ],

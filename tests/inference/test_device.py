@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.commands.run.share import Share
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import cuda, driver

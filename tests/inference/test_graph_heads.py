@@ -12,7 +12,7 @@ from inference import packed_reference
 from support.layout import rows_of
 
 from enricher.worker.heads import reads_of
-from enricher.worker.heads.pooling import pool
+from enricher.worker.heads.head import pool
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.graph.builder import build

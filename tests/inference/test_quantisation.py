@@ -27,9 +27,15 @@ from enricher.worker.inference.graph.recipe import (
     write_recipe,
 )
 from enricher.workshop.quantisation.calibrate import calibrate, divide
-from enricher.workshop.quantisation.choosing import Choice, choose
-from enricher.workshop.quantisation.keeping import keep_fewest
-from enricher.workshop.quantisation.observing import BATCH_BYTES, Observed, batches_of, build_float32, quantisable
+from enricher.workshop.quantisation.gain_choice import Choice, choose
+from enricher.workshop.quantisation.kept_products import keep_fewest
+from enricher.workshop.quantisation.product_inputs import (
+    BATCH_BYTES,
+    Observed,
+    batches_of,
+    build_float32,
+    quantisable_inputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,7 +169,7 @@ def test_the_same_windows_and_seed_make_the_same_recipe(
     tmp_path: Path, windows: Callable[[Checkpoint], list[Window]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Byte by byte, with the search for what is kept; another seed divides the windows differently."""
-    monkeypatch.setattr("enricher.workshop.quantisation.keeping.HIGHEST_KEPT", 0.25)
+    monkeypatch.setattr("enricher.workshop.quantisation.kept_products.HIGHEST_KEPT", 0.25)
     checkpoint = Checkpoint.open(REFERENCE / "distilbert")
     make = functools.partial(_calibrated, checkpoint, windows(checkpoint)[:12])
     first = make(target=1.0)
@@ -231,10 +237,10 @@ def test_what_stops_calibration_is_a_model_error(
     for value in (np.nan, np.inf):
         with pytest.raises(ModelError, match="choose fp32"):
             _observed(np.array([[1.0, value]], np.float32))
-    monkeypatch.setattr("enricher.workshop.quantisation.comparing.six_digits", lambda _value: np.nan)
+    monkeypatch.setattr("enricher.workshop.quantisation.held_out.six_digits", lambda _value: np.nan)
     with pytest.raises(ModelError, match="Choose fp32"):
         make()
-    monkeypatch.setattr("enricher.workshop.quantisation.comparing.batches_of", _out_of_memory)
+    monkeypatch.setattr("enricher.workshop.quantisation.held_out.batches_of", _out_of_memory)
     with pytest.raises(ModelError, match="Free memory"):
         make()
 
@@ -373,5 +379,5 @@ def test_a_batch_of_calibration_returns_no_more_than_its_bound(window: MakeWindo
     assert all(sum(each.length_tokens for each in batch) * bytes_per_token <= BATCH_BYTES for batch in batches)
     checkpoint = Checkpoint.open(REFERENCE / "electra")
     assert "classifier" not in {
-        name for each in quantisable(build_float32(checkpoint, tmp_path)) for name in each.products
+        name for each in quantisable_inputs(build_float32(checkpoint, tmp_path)) for name in each.products
     }

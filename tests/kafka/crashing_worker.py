@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from support import stub_worker
 
 from enricher import cli
-from enricher.worker.build import building, pools
+from enricher.worker.build import pools, workers
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.loop.pool import Item, Result, WorkerPool
@@ -70,9 +70,9 @@ def arm(point: CrashPoint) -> None:
     """Replace the classes that the worker of this process consists of."""
     sink = partial(TransactionalSink, producer_class=dying_producer(point))
     for module, name, made in (
-        (building, "KafkaSource", _dying_source(point)),
+        (workers, "KafkaSource", _dying_source(point)),
         (pools, "WorkerPool", _dying_pool(point)),
-        (building, "TransactionalSink", sink),
+        (workers, "TransactionalSink", sink),
     ):
         assert hasattr(module, name), "the worker is made of other classes now"
         setattr(module, name, made)

@@ -13,8 +13,8 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.kafka.writing.limits import TopicLimits
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings

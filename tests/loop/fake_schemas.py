@@ -70,7 +70,7 @@ class FakeSchemas:
             raise InvalidArticle("unknown")
         return read(raw)
 
-    def answered(self) -> Collection[str]:
+    def take_answered(self) -> Collection[str]:
         """What came since the last call."""
         answered, self._answered = self._answered, []
         return answered

@@ -208,7 +208,7 @@ def test_the_simulation_has_articles_that_wait() -> None:
 class AnswersWithoutSaying(FakeSchemas):
     """A bug for the negative control: a schema that is here, which nobody is told."""
 
-    def answered(self) -> Collection[str]:
+    def take_answered(self) -> Collection[str]:
         """Nothing, ever."""
         return ()
 

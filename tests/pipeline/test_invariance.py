@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from enricher.worker.build.building import file_worker
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
+from enricher.worker.build.workers import file_worker
 from enricher.worker.files import LineSink, LineSource
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import BatchingSettings, Settings

@@ -22,8 +22,8 @@ from support.task_records import record_of_tasks
 from enricher.answers import Record, Refusal, Regression
 from enricher.errors import ModelError, SettingsError, Stalled
 from enricher.interface import Enricher
-from enricher.worker.articles.enriched import encode_record, write_found
-from enricher.worker.build.recomputing import recompute
+from enricher.worker.articles.enriched import encode_record, serialise_findings
+from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.records import Batch, BatchResult, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings
@@ -154,7 +154,7 @@ def test_what_is_no_article_is_a_type_error_in_its_place(enricher: Enricher, wro
 @pytest.mark.parametrize("single", ["articles.jsonl", b"{}", {"id": "a", "body": "x"}])
 def test_a_single_article_is_refused_at_once(enricher: Enricher, single: Any) -> None:  # noqa: ANN401  as above
     """Its characters or keys would be taken for articles."""
-    with pytest.raises(TypeError, match="put a single one into a list"):
+    with pytest.raises(TypeError, match="put a single article into a list"):
         enricher.enrich(single)
 
 
@@ -340,7 +340,7 @@ def test_loading_leaves_the_garbage_of_the_program_alone() -> None:
 def test_findings_of_every_kind_of_task_are_objects() -> None:
     """Vectors are float32, whether the record has numbers or halves."""
     found = record_of_tasks()
-    record = Record(0, encode_record(write_found(found)))
+    record = Record(0, encode_record(serialise_findings(found)))
     assert [*found.entities] == [
         {name: value for name, value in asdict(each).items() if value is not None} for each in record.entities
     ]

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from enricher.worker.articles.schemas import Schema, SchemaRef
-from enricher.worker.registry.client import Compatibility, Registered, RegistryClient
 from enricher.worker.registry.config import registry_config
-from enricher.worker.registry.errors import RegistryError
 from enricher.worker.registry.http import Requests, _Answer, _meaning
+from enricher.worker.registry.registry_client import Compatibility, Registered, RegistryClient
+from enricher.worker.registry.registry_errors import RegistryError
 
 NAMES = (
     "schema", "schemaType", "references", "name", "subject", "version", "id", "messages", "is_compatible",

@@ -23,9 +23,14 @@ from support.schema_registry import (
 )
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import Property, registry_config
-from enricher.worker.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import (
+    RefusedByRegistry,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 
 SEVEN = SchemaRef("id", "7")
 TEXT = '"string"'

@@ -11,9 +11,9 @@ from support.schema_changes import FILES, Change, all_changes, changes, contract
 
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import SchemaType, record_schema
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.levels import recommended_level
+from enricher.worker.registry.registry_client import RegistryClient
 from tools.registry import Registry
 
 FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}

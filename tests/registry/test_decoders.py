@@ -32,11 +32,11 @@ from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.registry import decoders as decoders_module
 from enricher.worker.registry import queue as queue_module
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.decoders import RegistryDecoders
 from enricher.worker.registry.fetcher import Fetcher
 from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from tools.ports import free_ports
 
@@ -122,7 +122,7 @@ class Desk:
     def wait_for(self, reference: SchemaRef) -> None:
         """Wait until this is answered."""
         until_s = time.monotonic() + LONG_S
-        while reference not in self.decoders.answered():
+        while reference not in self.decoders.take_answered():
             assert time.monotonic() < until_s, "never answered"
             self.woken.wait(0.05)
             self.woken.clear()
@@ -168,7 +168,7 @@ def test_the_loop_never_waits_for_the_network(tmp_path: Path) -> None:
         at.until(lambda: registry.asked == ["1"])
         for number in range(1_000):
             assert ... is at.try_(ref(number))
-        assert [] == list(at.decoders.answered())
+        assert [] == list(at.decoders.take_answered())
         assert at.decoders.state().wanted == 1_000
 
 
@@ -179,7 +179,7 @@ def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registere
         registry.schemas["404"] = TEXT
         assert "unknown" in str(at.get(ref(404)))
         assert ["404", "404"] == registry.asked
-        at.now_s += decoders_module.REFUSED_S
+        at.now_s += decoders_module.MAX_REFUSED_S
         assert '"string"' == at.get(ref(404))
 
 
@@ -196,7 +196,7 @@ def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behav
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 3)
         assert at.decoders.state().away_s > 0
-        assert [] == list(at.decoders.answered())
+        assert [] == list(at.decoders.take_answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
         assert (0.0, 0) == (at.decoders.state().away_s, at.decoders.state().wanted)
@@ -349,7 +349,7 @@ def test_a_schema_that_is_registered_late_costs_no_article_that_was_published_lo
         began_s = time.monotonic()
         assert "unknown" in str(at.get(ref(404)))
         registry.schemas["404"] = TEXT
-        at.now_s += decoders_module.REFUSED_LEAST_S + time.monotonic() - began_s
+        at.now_s += decoders_module.MIN_REFUSED_S + time.monotonic() - began_s
         assert '"string"' == at.get(ref(404))
 
 
@@ -358,11 +358,11 @@ def test_an_id_that_stays_unknown_is_refused_for_longer_each_time(tmp_path: Path
     with serving() as registry, desk(registry, tmp_path) as at:
         at.get(ref(404))
         at.fetcher._queue._refused[ref(404)] = replace(at.fetcher._queue._refused[ref(404)], refused_since_s=-1e9)
-        at.now_s += decoders_module.REFUSED_LEAST_S
+        at.now_s += decoders_module.MIN_REFUSED_S
         before = len(registry.asked)
         at.get(ref(404))
         assert before + 1 == len(registry.asked), "the first answer counts"
-        at.now_s += decoders_module.REFUSED_S - 0.001
+        at.now_s += decoders_module.MAX_REFUSED_S - 0.001
         assert "unknown" in str(at.try_(ref(404)))
         at.now_s += 0.001
         assert ... is at.try_(ref(404))
@@ -411,7 +411,7 @@ def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path,
     with serving(registry), desk(registry, tmp_path, patience=patience) as at:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
-        assert [] == list(at.decoders.answered())
+        assert [] == list(at.decoders.take_answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
@@ -425,7 +425,7 @@ def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
         assert '"string"' == at.get(ref(8))
-        assert [] == list(at.decoders.answered())
+        assert [] == list(at.decoders.take_answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
@@ -445,7 +445,7 @@ def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: 
     with serving(registry), desk(registry, tmp_path, patience=patience) as at:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4 * queue_module.FEWEST_FAILURES)
-        assert [] == list(at.decoders.answered())
+        assert [] == list(at.decoders.take_answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
@@ -491,7 +491,7 @@ def test_schemas_of_glue_come_from_their_folder_and_the_uuid_is_named(tmp_path: 
     with serving() as registry, desk(registry, tmp_path, glue=folder) as at:
         assert f"schema glue {uuid} is unknown" in str(at.get(reference))
         (folder / f"{uuid}.avsc").write_text("later", "ascii")
-        at.now_s += decoders_module.REFUSED_S
+        at.now_s += decoders_module.MAX_REFUSED_S
         assert "later" == at.get(reference)
         with desk(registry, tmp_path) as without:
             assert "registry.glue_folder is not set" in str(without.get(reference))

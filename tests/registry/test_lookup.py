@@ -8,16 +8,16 @@ import sys
 import pytest
 from support.patience import PATIENCE_S
 
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
-from enricher.worker.registry.errors import RegistryUnavailable
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import RegistryUnavailable
 
 _PROGRAM = """
 import socket, time
 socket.getaddrinfo = lambda *_, **__: time.sleep(600)
-from enricher.worker.registry.client import RegistryClient
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.config import registry_config
-from enricher.worker.registry.errors import RegistryUnavailable
+from enricher.worker.registry.registry_errors import RegistryUnavailable
 client = RegistryClient(registry_config("http://registry.example", {}, timeout_s=0.2, max_schema_bytes=1_000))
 try:
     client.subjects()

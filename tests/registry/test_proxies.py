@@ -13,9 +13,9 @@ import trustme
 from support.schema_registry import Registry, serving
 
 from enricher.worker.articles.schemas import Schema, SchemaRef
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
-from enricher.worker.registry.errors import RegistryUnavailable
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import RegistryUnavailable
 
 SEVEN, TEXT = SchemaRef("id", "7"), '"string"'
 PASSWORD = "geheim-7f3a"

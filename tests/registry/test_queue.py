@@ -49,10 +49,10 @@ def failures(queue: Queue, status: int, *, until_s: float, now_s: float = 0.0) -
         now_s = max(now_s, next_s)
         for wanted in queue.next(now_s):
             if queue.blame(wanted, status, now_s):
-                queue.refused(wanted, now_s)
+                queue.refuse(wanted, now_s)
                 yield now_s, wanted
             else:
-                queue.failed(wanted, now_s)
+                queue.note_failure(wanted, now_s)
 
 
 def test_what_many_articles_wait_for_and_what_came_last_overtake_a_stream_of_ids_that_nobody_knows() -> None:
@@ -74,7 +74,7 @@ def test_requests_for_what_is_unknown_keep_their_interval() -> None:
     while now_s < 10.0:
         for wanted in queue.next(now_s):
             queue.drop([wanted.reference])
-            queue.answered(now_s, found=False)
+            queue.note_answer(now_s, found=False)
             sent += 1
         now_s += INTERVAL_S / 4
     assert 0.9 * 10 / INTERVAL_S <= sent <= 10 / INTERVAL_S + AT_ONCE
@@ -84,7 +84,7 @@ def test_pauses_double_up_to_the_longest() -> None:
     """Each time that the registry answers nothing the next pause is longer; one answer makes it short again."""
     queue, now_s, pauses = queue_of(1, patience=Patience(5.0, 1.0, 300.0)), 0.0, []
     for _ in range(6):
-        queue.failed(only(queue, now_s), now_s)
+        queue.note_failure(only(queue, now_s), now_s)
         queue.away(now_s)
         next_s = queue.next_s()
         assert next_s is not None
@@ -93,9 +93,9 @@ def test_pauses_double_up_to_the_longest() -> None:
         now_s = next_s
     assert [FIRST_PAUSE_S, 1.0, 2.0, 4.0, 5.0, 5.0] == pauses
     queue.drop([ref(1)])
-    queue.answered(now_s, found=True)
+    queue.note_answer(now_s, found=True)
     queue.add(ref(2), now_s)
-    queue.failed(only(queue, now_s), now_s)
+    queue.note_failure(only(queue, now_s), now_s)
     queue.away(now_s)
     assert queue.next_s() == now_s + FIRST_PAUSE_S
 
@@ -104,7 +104,7 @@ def test_many_failures_overflow_nothing() -> None:
     """A registry that is away for a year."""
     queue, now_s = queue_of(1), 0.0
     for _ in range(5_000):
-        queue.failed(only(queue, now_s), now_s)
+        queue.note_failure(only(queue, now_s), now_s)
         queue.away(now_s)
         now_s += 30.0
     assert queue.failing
@@ -123,7 +123,7 @@ def test_in_an_outage_one_id_that_was_never_asked_for_is_tried_each_second() -> 
     queue, now_s = queue_of(*range(50)), 0.0
     for _ in range(8):
         for wanted in queue.next(now_s):
-            queue.failed(wanted, now_s)
+            queue.note_failure(wanted, now_s)
         queue.away(now_s)
         now_s = queue.next_s() or now_s
     assert [1, 1.0] == [len(queue.next(now_s)), queue.free_s - (now_s - 1.0)]
@@ -140,10 +140,10 @@ def test_a_schema_that_always_fails_and_a_stream_of_others_take_turns() -> None:
         for wanted in queue.next(now_s):
             if wanted.reference == ref(-1):
                 tried += 1
-                queue.failed(wanted, now_s)
+                queue.note_failure(wanted, now_s)
             else:
                 queue.drop([wanted.reference])
-                queue.answered(now_s, found=True)
+                queue.note_answer(now_s, found=True)
                 done += 1
         now_s = max(now_s + 0.02, queue.free_s)
     assert 5 <= tried <= 60, "it is tried again every two seconds, for a minute"
@@ -158,7 +158,7 @@ def test_an_unknown_id_is_asked_for_again_until_it_was_unknown_for_long_enough()
         asked_s.append(now_s)
         wanted = only(queue, now_s)
         if queue.is_refused(wanted, now_s, unknown=True):
-            assert 10.0 == queue.refused(wanted, now_s)
+            assert 10.0 == queue.refuse(wanted, now_s)
     assert [0.0, 1.0, 2.0, 4.0, 8.0, 10.0] == asked_s
     assert not queue.failing
 
@@ -179,7 +179,7 @@ def test_an_id_that_was_refused_is_refused_at_once_the_next_time_and_has_been_ob
         queue.add(ref(1), now_s)
         wanted = only(queue, now_s)
         if queue.is_refused(wanted, now_s, unknown=True):
-            observed_s.append(queue.refused(wanted, now_s))
+            observed_s.append(queue.refuse(wanted, now_s))
     assert [1.0, 3.0, 7.0] == observed_s
     late_s = now_s + REMEMBERED_S + 0.001
     queue.add(ref(1), late_s)
@@ -194,7 +194,7 @@ def test_many_unknown_ids_in_a_row_are_refused_at_the_first_answer_unless_severa
             queue.add(ref(number), now_s)
         wanted = only(queue, now_s)
         at_once = queue.is_refused(wanted, now_s, unknown=True)
-        queue.refused(wanted, now_s)
+        queue.refuse(wanted, now_s)
         return at_once
 
     queue = queue_of()
@@ -205,7 +205,7 @@ def test_many_unknown_ids_in_a_row_are_refused_at_the_first_answer_unless_severa
     for number in range(3_000, 3_000 + MANY_UNKNOWN):
         refused_at_once(queue, number, 60.0)
     queue.add(ref(7), 60.0)
-    queue.found(only(queue, 60.0))
+    queue.note_found(only(queue, 60.0))
     assert not refused_at_once(queue, 9_000, 60.0)
 
 
@@ -225,9 +225,9 @@ def test_in_an_outage_no_id_is_given_up_and_the_time_of_an_outage_does_not_count
     assert [] == [*failures(queue, 503, until_s=290.0)]
     for _ in range(1_000):
         now_s = max(queue.next_s() or 0.0, 290.0)
-        queue.failed(only(queue, now_s), now_s)
+        queue.note_failure(only(queue, now_s), now_s)
         queue.away(now_s)
-    queue.answered(now_s, found=True)
+    queue.note_answer(now_s, found=True)
     ((given_up_s, _),) = failures(queue, 503, until_s=now_s + 1_000.0, now_s=now_s)
     assert given_up_s >= now_s + PATIENCE.give_up_s
 
@@ -251,7 +251,7 @@ def test_one_that_recovers_gives_the_others_that_fail_as_it_did_all_the_time_aga
     queue.add(ref(2), 400.0)
     wanted = only(queue, 400.0)
     assert not queue.blame(wanted, 403, 400.0)
-    queue.found(wanted)
+    queue.note_found(wanted)
     queue.add(ref(3), 401.0)
     assert [] == [*failures(queue, 403, until_s=600.0, now_s=401.0)]
 
@@ -268,7 +268,7 @@ def test_what_nobody_waits_for_is_not_asked_for() -> None:
     wanted = only(queue, 0.0)
     queue.drop([ref(1), ref(2)])
     assert (0, [], None) == (len(queue), queue.next(0.0), queue.next_s())
-    queue.failed(wanted, 0.0)
+    queue.note_failure(wanted, 0.0)
     assert not queue.failing
 
 
@@ -277,5 +277,5 @@ def test_what_is_remembered_of_refused_ids_is_bounded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(queue_module, "MAX_REMEMBERED", 3)
     queue = queue_of(*range(10))
     for number in range(10):
-        queue.refused(Wanted(ref(number), refused_since_s=0.0), 1.0)
+        queue.refuse(Wanted(ref(number), refused_since_s=0.0), 1.0)
     assert [ref(7), ref(8), ref(9)] == [*queue._refused]

@@ -11,9 +11,9 @@ from support.patience import PATIENCE_S, retry
 from support.registry_proxies import GuardedProxy, guid_of
 
 from enricher.worker.articles.schemas import SchemaRef
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
-from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from tools.registry import Fault, FaultProxy, Registry
 from tools.waiting import wait_until
 

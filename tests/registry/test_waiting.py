@@ -14,7 +14,7 @@ from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
-from enricher.worker.build.registry import check_registry, registry_decoders
+from enricher.worker.build.schema_registry import check_registry, registry_decoders
 from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool

@@ -12,11 +12,11 @@ from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.fetcher import Fetcher
 from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.registry_client import RegistryClient
 
 REFERENCE = SchemaRef("id", "7")
 

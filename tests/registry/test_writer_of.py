@@ -10,7 +10,7 @@ import pytest
 from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.build.record_schema import check_record_schema, writer_of
+from enricher.worker.build.record_writer import check_record_schema, writer_of
 from enricher.worker.contracts import record_schema
 from enricher.worker.settings import OutputSettings, RegistrySettings, Settings
 
@@ -36,7 +36,7 @@ def register(registry: Registry, subject: str) -> None:
 
 def test_plain_json_asks_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """And does not even load what would."""
-    monkeypatch.setitem(sys.modules, "enricher.worker.build.registry", None)
+    monkeypatch.setitem(sys.modules, "enricher.worker.build.schema_registry", None)
     writer, prepare = writer_of(Settings())
     prepare()
     assert (True, None) == (writer.ready, writer.schema)

@@ -19,7 +19,7 @@ from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay.progress import Estimate
 from enricher.operate.replay.topic_ranges import ranges_of
-from enricher.worker.commands.bounds import Bound, name_of
+from enricher.worker.commands.bounds import Bound, range_name
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def test_a_time_has_one_name_however_it_is_written(text: str) -> None:
     bound = Bound.parse("--from", text)
     assert "2026-11-24T00:00:00" in bound.name
     assert datetime(2026, 11, 24, tzinfo=UTC) == bound.where
-    assert " " not in name_of(bound, Bound.parse("--to", "end"))
+    assert " " not in range_name(bound, Bound.parse("--to", "end"))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_ranges_that_hold_nothing_or_lie_elsewhere_are_refused(topics: Topics, t
         ("beginning", "2031-01-01", "in the future"),
         ("2029-12-31", "end", "is empty"),
         (bound('{"0": 2}'), "end", "offset 2 of partition 0 is not in .*, use 3: the records before that were deleted"),
-        (bound('{"0": 999}'), "end", "nothing is written behind that yet"),
+        (bound('{"0": 999}'), "end", "nothing has been written there yet"),
         (bound('{"9": 1}'), "end", "has no partition 9, only 0 to 3"),
         (bound('{"1": 5}'), bound('{"1": 2}'), "is reversed: from offset 5 to 2"),
         (bound('{"1": 1}'), bound('{"2": 2}'), "is empty"),

@@ -21,7 +21,7 @@ from enricher.operate.scaling.reading import BacklogReader
 from enricher.operate.scaling.service import SERVICE, ExternalScaler, serving
 from enricher.operate.scaling.trigger import Trigger
 from enricher.operate.scaling.watching import Watches
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 
 CALL_S = 60.0

@@ -30,7 +30,7 @@ from enricher.operate.scaling.policy import Rules
 from enricher.operate.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
 from enricher.operate.scaling.trigger import Trigger
 from enricher.operate.scaling.watching import MAX_OTHERS, Watches
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 
 CALL_S = 60.0

@@ -19,7 +19,7 @@ from enricher.operate.scaling.policy import Rules
 from enricher.operate.scaling.reading import BacklogReader
 from enricher.operate.scaling.trigger import Trigger
 from enricher.operate.scaling.watching import IDLE_S, TooMany, Watch, Watches
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import Settings
 

@@ -9,7 +9,7 @@ import pytest
 from commands.cli_runner import run
 
 from enricher.errors import SettingsError
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 
 CANARY = "canary-of-a-file-77b2"

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from confluent_kafka import KafkaException, Producer
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.build import building, kafka
+from enricher.worker.build import kafka_clients, workers
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
@@ -105,9 +105,9 @@ class PauseByBackoffConfig(KafkaConfig):
 
 
 _CLASSES: dict[str, tuple[ModuleType, str, type]] = {
-    SAME_PRODUCER: (building, "TransactionalSink", SameProducerSink),
-    CLIENT_DEFAULTS: (kafka, "KafkaConfig", ClientDefaultsConfig),
-    PAUSE_BY_BACKOFF: (kafka, "KafkaConfig", PauseByBackoffConfig),
+    SAME_PRODUCER: (workers, "TransactionalSink", SameProducerSink),
+    CLIENT_DEFAULTS: (kafka_clients, "KafkaConfig", ClientDefaultsConfig),
+    PAUSE_BY_BACKOFF: (kafka_clients, "KafkaConfig", PauseByBackoffConfig),
     NO_WATCHDOG: (chaos_worker, "Watchdog", BlindWatchdog),
 }
 """Where the worker's class is looked up, its name, and the class instead."""

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from kafka.harness import as_sent, publish, short_articles
 
 from enricher.operate.verify import verify
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.progress import repeating
 from enricher.worker.settings import Settings
 from support.crews import forked

@@ -11,7 +11,7 @@ from support.topics import QUICK_TO_START
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.build.model import Model
+    from enricher.worker.build.loaded_model import Model
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.settings import Settings
 
@@ -28,7 +28,7 @@ class _Models:
 
     def __init__(self) -> None:
         # Not above: many test files need no model.
-        from enricher.worker.build.model import load_pass  # noqa: PLC0415
+        from enricher.worker.build.loaded_model import load_pass  # noqa: PLC0415
 
         self._load = load_pass
         self._loaded: dict[tuple[str, ...], Model] = {}
@@ -52,4 +52,4 @@ def shared_models(_models: _Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process load a model once for all tests, with a short warm-up."""
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("enricher.worker.build.tasks.load_pass", _models.load)
+    monkeypatch.setattr("enricher.worker.build.loaded_tasks.load_pass", _models.load)

@@ -5,7 +5,7 @@ import importlib
 
 for name in (
     "transformers.models.auto.tokenization_auto",
-    "enricher.worker.build.building",
+    "enricher.worker.build.workers",
     "enricher.worker.commands.run.command",
     "tools.chaos.stub",
 ):

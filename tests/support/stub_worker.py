@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.commands import enrich
 from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
@@ -26,9 +26,9 @@ STUB_WORKER = str(Path(__file__))
 
 def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
     """Replace the model of the worker of this process; children have `StubEngine`."""
-    as_shipped = parent.command_of
+    as_shipped = parent.child_command
 
-    def command_of(share: Share, options: parent.RunOptions) -> Sequence[str]:
+    def child_command(share: Share, options: parent.RunOptions) -> Sequence[str]:
         python, _, _, *arguments = as_shipped(share, options)
         return [python, STUB_WORKER, *arguments]
 
@@ -38,7 +38,7 @@ def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
     for module, name, made in (
         (work, "load_tasks", load_tasks),
         (enrich, "load_tasks", load_tasks),
-        (parent, "command_of", command_of),
+        (parent, "child_command", child_command),
     ):
         assert hasattr(module, name), "the worker is started in another way now"
         setattr(module, name, made)

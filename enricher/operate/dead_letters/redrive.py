@@ -19,10 +19,10 @@ from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.commands.one_input import InputOption, with_one_input
-from enricher.worker.commands.times import TIME_FORMS, time_of
+from enricher.worker.commands.times import TIME_FORMS, time_option
 from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.errors import without_recovery
@@ -93,7 +93,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     not come back, 7 if a transaction hangs. It needs READ on the dead-letter topic and on the group
     `<kafka.group_id>.redrive`, READ and WRITE on the input topic, and WRITE on the transactional ids of the workers.
     """
-    times = time_of("--since", since), time_of("--until", until)
+    times = time_option("--since", since), time_option("--until", until)
     config, group_id = _config_and_group(load_settings(), input_topic)
     options = RedriveOptions(
         selection=Selection.of(stage or (), error_type or (), *times),

@@ -11,9 +11,9 @@ import orjson
 from enricher.errors import BrokerError, InvalidArticle, SchemaPending
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.trials.rights import newest_records
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.reading import article_reader
-from enricher.worker.build.registry import waiting_decoders
+from enricher.worker.build.article_readers import article_reader
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.schema_registry import waiting_decoders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

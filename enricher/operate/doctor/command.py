@@ -20,7 +20,7 @@ from enricher.operate.doctor.machine import machine_findings
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.registry import registry_findings
 from enricher.operate.doctor.transactions import tried_promises
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.settings import Settings, load_settings, settings_files

@@ -10,8 +10,8 @@ from pathlib import Path
 from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.reports import failing, missing_for
-from enricher.worker.build.model import Model, window_cutter
-from enricher.worker.build.tasks import Pass, load_tasks
+from enricher.worker.build.loaded_model import Model, window_cutter
+from enricher.worker.build.loaded_tasks import Pass, load_tasks
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report

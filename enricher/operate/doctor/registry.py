@@ -15,16 +15,21 @@ from enricher.operate.trials.rights import newest_records
 from enricher.worker.articles import record_writer
 from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import SchemaRef
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.record_schema import subject_of
-from enricher.worker.build.registry import glue_folder, registry_client
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.record_writer import subject_of
+from enricher.worker.build.schema_registry import glue_folder, registry_client
 from enricher.worker.commands.one_input import with_one_input
-from enricher.worker.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.levels import recommended_level
+from enricher.worker.registry.registry_errors import (
+    RefusedByRegistry,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 
 if TYPE_CHECKING:
     from enricher.worker.contracts import SchemaType
-    from enricher.worker.registry.client import RegistryClient
+    from enricher.worker.registry.registry_client import RegistryClient
     from enricher.worker.settings import Settings
 
 _NEWEST = 20

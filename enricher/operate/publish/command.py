@@ -15,8 +15,8 @@ from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.articles import FieldMapping
 from enricher.worker.articles.mapping import HEADER
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.reading import line_mapping, line_reader
+from enricher.worker.build.article_readers import line_mapping, line_reader
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.files import Line

@@ -17,7 +17,7 @@ import orjson
 
 from enricher.errors import FatalError, InvalidArticle
 from enricher.worker.articles import ArticleReader, FieldMapping
-from enricher.worker.articles.articles import check_id, read_document
+from enricher.worker.articles.json_articles import check_id, read_document
 from enricher.worker.files import STDIN, Line, read_lines
 from enricher.worker.records import Partition, RawRecord
 

@@ -20,8 +20,8 @@ from enricher.operate.publish.token_bucket import MAX_RATE
 from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.operate.replay.progress import left_lines
 from enricher.operate.replay.topic_ranges import ranges_of
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.commands.bounds import FORMS, Bound, name_of
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.commands.bounds import FORMS, Bound, range_name
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
@@ -85,7 +85,7 @@ def replay(  # noqa: PLR0913  one for each option
     require_writable(summary)
     live = load_and_log_settings()
     settings = _replaying(live, input_topic, group, into, dead_letters or f"{into}.dead-letters", rate, force=force)
-    config = replace(kafka_config(settings), replay=name_of(*bounds))
+    config = replace(kafka_config(settings), replay=range_name(*bounds))
     with stopped_by_signals(interrupt_code) as signals:
         check_start(config)
         pinned = _pin(config, bounds, live.worker.recovery_timeout_s, append=append)

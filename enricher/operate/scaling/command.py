@@ -14,7 +14,7 @@ from enricher.errors import SettingsError
 from enricher.operate.scaling.policy import Rules
 from enricher.operate.scaling.trigger import Trigger
 from enricher.operate.scaling.watching import MAX_OTHERS, Watches
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.signals import stopped_by_signals
 from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.settings import load_settings

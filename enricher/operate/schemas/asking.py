@@ -11,8 +11,8 @@ import typer
 from enricher.errors import BrokerError, SettingsError
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import SCHEMA_TYPES, SchemaFormat, record_schema
-from enricher.worker.registry.client import RegistryClient
-from enricher.worker.registry.errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
 from enricher.worker.settings import Settings
 
 INCOMPATIBLE = 11

@@ -16,11 +16,11 @@ from enricher.operate.schemas.asking import (
     asking,
     schema_of_records,
 )
-from enricher.worker.build.record_schema import subject_of
-from enricher.worker.build.registry import registry_client
+from enricher.worker.build.record_writer import subject_of
+from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.contracts import SchemaType
-from enricher.worker.registry.levels import meaning_of
+from enricher.worker.registry.levels import describe_level
 from enricher.worker.settings import load_settings
 
 
@@ -80,7 +80,7 @@ def _show(verdict: Verdict) -> None:
     for each in verdict.violations:
         console.print(escape(each), soft_wrap=True)
     newest = "no such subject" if verdict.newest_version is None else f"version {verdict.newest_version}"
-    meaning = meaning_of(verdict.level)
+    meaning = describe_level(verdict.level)
     rule = escape(f"{verdict.level}: {meaning}" if meaning else verdict.level)
     what = escape(f"the schema of records after {verdict.subject} ({newest})")
     if verdict.compatible:

@@ -19,12 +19,12 @@ from enricher.operate.schemas.asking import (
     schema_of_records,
 )
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.build.record_schema import subject_of
-from enricher.worker.build.registry import registry_client
+from enricher.worker.build.record_writer import subject_of
+from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.commands.console import data_console, write_line
-from enricher.worker.registry.client import Registered, RegistryClient
-from enricher.worker.registry.errors import RefusedByRegistry
-from enricher.worker.registry.levels import Level, meaning_of, recommended_level
+from enricher.worker.registry.levels import Level, describe_level, recommended_level
+from enricher.worker.registry.registry_client import Registered, RegistryClient
+from enricher.worker.registry.registry_errors import RefusedByRegistry
 from enricher.worker.settings import load_settings
 
 
@@ -174,7 +174,7 @@ def _show(client: RegistryClient, result: Result) -> None:
 
 
 def _level_change(result: Result) -> str:
-    known = meaning_of(result.level)
+    known = describe_level(result.level)
     meaning = f" ({known})" if known else ""
     if result.level == result.level_before:
         return f"{result.level}{meaning}"

@@ -15,9 +15,9 @@ from enricher.errors import InvalidArticle, SchemaPending
 from enricher.operate.inspect.follow import RecordFinder, TopicReader
 from enricher.operate.tail import show
 from enricher.worker.articles import ArticleReader
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.reading import article_reader
-from enricher.worker.build.registry import waiting_decoders
+from enricher.worker.build.article_readers import article_reader
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.schema_registry import waiting_decoders
 from enricher.worker.commands.console import data_console, remark_console, write_line
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import Article, Partition, RawRecord

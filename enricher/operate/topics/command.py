@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from enricher.operate.topics.admin import Admin, TopicPlan, TopicView
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console
 from enricher.worker.settings import load_settings
 

@@ -15,9 +15,9 @@ from rich.table import Table
 
 from enricher.operate.verify import EARLIER, Check, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.recomputing import recompute
-from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
+from enricher.worker.build.recomputation import recompute
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import Settings, load_settings

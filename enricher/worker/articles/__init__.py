@@ -1,36 +1,35 @@
 """Bytes <-> records, as `schemas/` specifies.
 
-`reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON,
-and `writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of
-events, `encoder` makes the message of a finished ticket; `written` reads records again. No Kafka client, no settings, no
-files but those that protoc reads; the wall clock is an argument.
+`reader` reads inputs, `framing` finds their schemas, `formats` decodes payloads by these. `enriched` writes records as JSON
+and `writers` in every format, `record_formats` reads them again; `output_headers` makes headers, `cloudevents` those of
+events, and `encoder` the message of a finished ticket. No Kafka client, no settings, no files but those that protoc reads;
+the wall clock is an argument.
 """
 
-from enricher.worker.articles.articles import MAX_ID_CHARS, decode_article
 from enricher.worker.articles.cloudevents import EventHeaders, default_source
 from enricher.worker.articles.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
 from enricher.worker.articles.enriched import (
     SCHEMA_VERSION,
     WrittenEntities,
     as_line,
-    bare,
     encode_record,
+    serialise_findings,
+    without_repeats,
     write_entities,
-    write_found,
 )
-from enricher.worker.articles.headers import (
+from enricher.worker.articles.json_articles import MAX_ID_CHARS, decode_article
+from enricher.worker.articles.mapping import FieldMapping
+from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS
+from enricher.worker.articles.output_headers import (
     MAX_REASON_BYTES,
     RECORD_NAMESPACE,
     clip,
     dead_letter_headers,
     record_headers,
 )
-from enricher.worker.articles.mapping import FieldMapping
-from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS
 from enricher.worker.articles.reader import ArticleReader
-from enricher.worker.articles.record_formats import FORMATS
+from enricher.worker.articles.record_formats import FORMATS, record_as_json
 from enricher.worker.articles.writers import RecordWriter, record_writer
-from enricher.worker.articles.written import record_as_json
 
 __all__ = [
     "FORMATS",
@@ -49,7 +48,6 @@ __all__ = [
     "RecordWriter",
     "WrittenEntities",
     "as_line",
-    "bare",
     "clip",
     "dead_letter_headers",
     "decode_article",
@@ -59,6 +57,7 @@ __all__ = [
     "record_as_json",
     "record_headers",
     "record_writer",
+    "serialise_findings",
+    "without_repeats",
     "write_entities",
-    "write_found",
 ]

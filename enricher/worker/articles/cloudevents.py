@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.articles import json_part
+from enricher.worker.articles.json_articles import json_part
 from enricher.worker.records import Headers
 
 EVENT_TYPE = "enricher.entities.v1"
@@ -56,9 +56,9 @@ class Event:
 
 
 def unwrap(value: bytes, headers: Headers) -> Event | None:
-    """The event in a record; None if the record is none, as its headers say. Raises InvalidArticle if it is broken.
+    """The event in a record; None if its headers do not make it one. Raises InvalidArticle if the event is broken.
 
-    The last of several headers of a name counts. `value` is parsed in structured mode, so check its size before.
+    Of several headers with one name, the last counts. `value` is parsed in structured mode, so check its size before.
     """
     named = dict(headers)
     media_type = named.get(_CONTENT_TYPE)
@@ -126,7 +126,7 @@ def _parse(value: bytes) -> dict[str, object]:
 
 
 def _data(event: Mapping[str, object]) -> tuple[bytes | None, object]:
-    """The data of a structured event: as bytes, or as a JSON object."""
+    """The data of a structured event: either bytes and None, or None and a JSON object."""
     encoded, data = event.get("data_base64"), event.get("data")
     if encoded is None:
         if isinstance(data, dict):
@@ -135,7 +135,7 @@ def _data(event: Mapping[str, object]) -> tuple[bytes | None, object]:
     if "data" in event:
         raise InvalidArticle("the event has both data and data_base64")
     try:
-        return b64decode(encoded, validate=True), None  # type: ignore[arg-type]  # it refuses what is no text
+        return b64decode(encoded, validate=True), None  # type: ignore[arg-type]  # it refuses anything but text
     except (ValueError, TypeError):
         raise InvalidArticle("data_base64 of the event is not base64") from None
 
@@ -169,17 +169,17 @@ class EventHeaders:
         )
 
     def of_record(self, headers: Iterable[tuple[str, bytes | None]], article_id: str) -> list[tuple[str, bytes | None]]:
-        """The event's headers, given the record's own. The same for every attempt at one input record.
+        """The event's headers, given the record's own. They are the same for every attempt at one input record.
 
         `ce_subject` is the article's id, unless it contains what no attribute may contain, such as control characters.
         """
         record_id = dict(headers)["enricher.record.id"]
-        made = [(_SPEC_VERSION, b"1.0"), ("ce_id", record_id), *self._shared]
+        event_headers = [(_SPEC_VERSION, b"1.0"), ("ce_id", record_id), *self._shared]
         if not _FORBIDDEN.search(article_id):
-            made.append(("ce_subject", article_id.encode()))
-        return made
+            event_headers.append(("ce_subject", article_id.encode()))
+        return event_headers
 
 
 def default_source(group_id: str) -> str:
-    """`/enricher/GROUP_ID`, with what a URI cannot contain in percent encoding."""
+    """`/enricher/GROUP_ID`; characters that a URI cannot contain are in percent encoding."""
     return f"/enricher/{quote(group_id, safe='')}"

@@ -1,4 +1,4 @@
-"""Articles of a Python program, as mappings or as JSON -> the bytes that `reader` reads."""
+"""Turns the articles of a Python program, mappings or JSON, into the bytes that `reader` reads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Document = Mapping[str, Any] | bytes | str
 def json_bytes(document: Document) -> bytes:
     """The article as JSON.
 
-    Dates and times in a mapping are written as in ISO 8601, bytes as the UTF-8 text that they are. Raises InvalidArticle for
-    a mapping that cannot be written, and TypeError for what is no article at all.
+    Dates and times in a mapping are written as in ISO 8601, bytes as UTF-8 text. Raises InvalidArticle for a mapping that
+    cannot be written, and TypeError for any other type.
     """
     if isinstance(document, bytes):
         return document

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from enricher.errors import InvalidArticle, SettingsError
-from enricher.worker.articles.headers import dead_letter_headers, omitted_header, record_headers
+from enricher.worker.articles.output_headers import dead_letter_headers, omitted_header, record_headers
 from enricher.worker.articles.writers import RecordWriter, record_writer
 from enricher.worker.heads import kind_of_field
 from enricher.worker.records import (
@@ -74,10 +74,9 @@ class Encoder:
     """Turns finished tickets into messages that their topics accept.
 
     `max_record_bytes` and `max_dead_letter_bytes` come from the settings; `limit_to` adds the limits of the topics. `clock`
-    gives seconds since the epoch, for dead letters. `writer`: of the format of records, plain JSON by default.
-    `versioning`: gives records and tombstones their versions. `events`:
-    makes the headers by which records are CloudEvents; None if they are none. Raises SettingsError if a limit is below
-    `MIN_MESSAGE_BYTES`.
+    gives seconds since the epoch, for dead letters. `writer` writes records, by default as plain JSON. `versioning` gives
+    records and tombstones their versions. `events` makes the headers of CloudEvents; None if records are not events. Raises
+    SettingsError if a limit is below `MIN_MESSAGE_BYTES`.
     """
 
     def __init__(
@@ -100,10 +99,10 @@ class Encoder:
         self._versioning = versioning or Versioning()
         self._events = events
         self.limits = self._allowed
-        """The present limits: the smaller of setting and topic."""
+        """The current limits: the smaller of setting and topic."""
 
     def limit_to(self, *, record_bytes: int | None, dead_letter_bytes: int | None) -> None:
-        """Respect the topics' `max.message.bytes` from now on; None if unknown."""
+        """Respect the topics' `max.message.bytes` from now on; None if it is unknown."""
         allowed = self._allowed
         self.limits = SizeLimits(
             min(allowed.record_bytes, record_bytes or allowed.record_bytes),
@@ -139,14 +138,14 @@ class Encoder:
     def _too_large(self, size_bytes: int, outcome: EnrichedRecord | Tombstone) -> DeadLetter:
         """The dead letter that replaces a record; it names the smaller limit, of the setting or of the topic."""
         limit_bytes = self.limits.record_bytes
-        whose = (
+        limit = (
             "max.message.bytes of its topic"
             if limit_bytes < self._allowed.record_bytes
             else "articles.max_record_bytes"
         )
         shares = [] if isinstance(outcome, Tombstone) else self._shares(outcome)
         share = f" ({'; '.join(shares)})" if shares else ""
-        message = f"the enriched record takes {size_bytes} bytes{share}, {whose} is {limit_bytes}"
+        message = f"the enriched record takes {size_bytes} bytes{share}, {limit} is {limit_bytes}"
         return DeadLetter("publish", "OutputTooLarge", message)
 
     def _shares(self, record: EnrichedRecord) -> list[str]:
@@ -160,7 +159,7 @@ class Encoder:
         return shares
 
     def _tombstone(self, ticket: Ticket) -> Outgoing:
-        """A tombstone is a deletion by the rules of compacted topics, and never an event: it has no data."""
+        """A message without a value, which deletes the key in compacted topics. It is never an event, as it has no data."""
         raw = ticket.raw
         headers = record_headers(raw, version=self._versioning.version_of(raw), tombstone=True)
         return Outgoing("tombstone", raw.key, None, [*headers, *ticket.trace], ticket)
@@ -184,12 +183,12 @@ class Encoder:
         omits_more = raw.value is not None, bool(raw.headers), raw.key is not None, True
         # Of forms with the same content only the smallest counts: parts that the input does not have count as omitted.
         for form in (form for form in LetterForm if form >= letter.form and omits_more[form]):
-            message = self._in_form(ticket, letter if form is letter.form else replace(letter, form=form))
+            message = self._letter_message(ticket, letter if form is letter.form else replace(letter, form=form))
             if message.size_bytes <= self.limits.dead_letter_bytes:
                 break
         return message
 
-    def _in_form(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
+    def _letter_message(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
         raw, form = ticket.raw, letter.form
         value = raw.value if form < LetterForm.WITHOUT_VALUE else None
         key = raw.key if form < LetterForm.BARE else None

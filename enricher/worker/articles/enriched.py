@@ -1,6 +1,6 @@
-"""Writes enriched records: `EnrichedRecord` -> bytes (`schemas/enriched-record.v1.schema.json`).
+"""Writes the values of enriched records: `EnrichedRecord` -> bytes (`schemas/enriched-record.v1.schema.json`).
 
-Only the value: `headers` makes the headers, and `encoder` handles records that are too large. `as_line` is for files.
+`output_headers` makes the headers, and `encoder` handles records that are too large. `as_line` is for files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARSED_LEVELS = 1024  # orjson reads no more
 
 @hot_record(eq=False)
 class WrittenEntities(Sequence[Entity]):
-    """Entities as the JSON of their record; parsed again when accessed.
+    """Entities as the JSON of their record, which is parsed again when they are accessed.
 
     While finished records wait for their transaction, bytes take less memory, and the garbage collector, which stops all
     threads, visits one object instead of hundreds.
@@ -56,8 +56,8 @@ def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntit
     return WrittenEntities(orjson.dumps(_check(article, entities)), len(entities))
 
 
-def write_found(record: EnrichedRecord) -> EnrichedRecord:
-    """The record with its entities serialised, and its other findings as their kinds keep them."""
+def serialise_findings(record: EnrichedRecord) -> EnrichedRecord:
+    """The record with its entities serialised, and with its other findings in the compact form of their kinds."""
     findings = record.findings
     if findings:
         findings = {field: kind_of_field(field).compact(each) for field, each in findings.items()}
@@ -66,16 +66,16 @@ def write_found(record: EnrichedRecord) -> EnrichedRecord:
     return EnrichedRecord(record.article, entities, record.coverage, record.tasks, findings, record.labels)
 
 
-def bare(article: Article) -> Article:
-    """The article without what its record would repeat of it; the id stays, and the separator, which offsets need."""
+def without_repeats(article: Article) -> Article:
+    """The article without the parts that its record would repeat; the id and the separator, which offsets need, stay."""
     return replace(article, metadata={}, further=None, document=None)
 
 
-def repeatable(document: bytes) -> bytes:
-    """The document, unless it has more than `MAX_DOCUMENT_LEVELS` levels: then raises InvalidArticle.
+def limit_levels(document: bytes) -> bytes:
+    """The document. Raises InvalidArticle if it has more than `MAX_DOCUMENT_LEVELS` levels: consumers could not parse it.
 
-    Consumers could not parse its record. Not a check of `encode_record`, because a hostile document takes 0.15 s per
-    megabyte, and a transaction may contain hundreds of megabytes.
+    `encode_record` does not check this, because a hostile document takes 0.15 s per megabyte, and a transaction may contain
+    hundreds of megabytes.
     """
     if document.count(b"[") + document.count(b"{") > MAX_DOCUMENT_LEVELS:
         surplus = _PARSED_LEVELS - MAX_DOCUMENT_LEVELS
@@ -90,18 +90,19 @@ def repeatable(document: bytes) -> bytes:
 
 
 def encode_record(record: EnrichedRecord) -> bytes:
-    """The record as one compact JSON object in UTF-8, with everything that its article was read with. Deterministic.
+    """The record as one compact JSON object in UTF-8, with everything that was read with its article. Deterministic.
 
-    A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
+    A whole article is repeated byte by byte, so numbers stay as they were written, and there may be line breaks in it.
     Raises InvalidArticle, of stage `publish`, if a vector cannot be written.
     """
     return orjson.dumps(record_fields(record))
 
 
 def record_fields(record: EnrichedRecord) -> dict[str, Any]:
-    """The fields of a record in every format, as far as it has them, with their values in JSON.
+    """The fields of a record that it has, in every format, with values for JSON.
 
-    What is JSON already is an `orjson.Fragment`. Avro and Protobuf take other values for some (`formats.record_values`).
+    Values that are JSON already are an `orjson.Fragment`. Avro and Protobuf need other values for some fields
+    (`formats.record_values`).
     """
     article, entities = record.article, record.entities
     written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _check(article, entities)
@@ -127,7 +128,7 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
 
 
 def names_tasks(record: EnrichedRecord) -> bool:
-    """False for a worker without tasks in its settings: its records are as they were before there were tasks."""
+    """False for a worker without tasks in its settings, whose records do not list tasks."""
     return record.tasks[0].task.named
 
 
@@ -137,17 +138,14 @@ def kinds_of(tasks: Sequence[TaskReport]) -> set[str]:
 
 
 def _model_values(card: ModelCard) -> dict[str, Any]:
-    """A model in a record."""
     return {"name": card.name, "digest": card.digest, "precision": card.precision}
 
 
 def _coverage_values(coverage: Coverage) -> dict[str, Any]:
-    """A coverage in a record."""
     return {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
 
 
 def _task_values(report: TaskReport) -> dict[str, Any]:
-    """A task in a record."""
     task, coverage = report.task, report.coverage
     pooling = {} if task.pooling is None else {"pooling": task.pooling}
     covered = None if coverage is None else _coverage_values(coverage)

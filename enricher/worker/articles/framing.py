@@ -42,7 +42,7 @@ _GUID_END = 17
 _GLUE_END = 18
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 _JSON_BEGINS = b"{[ \t\r\n\xef"
-"""The last one begins a byte order mark in UTF-8."""
+"""The last byte begins a byte order mark in UTF-8."""
 
 
 class Frame(NamedTuple):
@@ -53,7 +53,10 @@ class Frame(NamedTuple):
 
 
 def read_frame(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame | None:
-    """The frame of a value; None if it has none. Raises InvalidArticle if it is damaged or unpacks to more than that."""
+    """The frame of a value; None if it has none.
+
+    Raises InvalidArticle if the frame is damaged or its payload unpacks to more than `max_payload_bytes`.
+    """
     for name, content in headers:
         if name == HEADER:
             if content is None:
@@ -63,9 +66,8 @@ def read_frame(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Fra
     if not value:
         raise InvalidArticle("value is empty")
     magic = value[:1]
-    if (
-        magic == ID_MAGIC and len(value) >= ID_PREFIX_BYTES
-    ):  # as nearly all values are: a call takes as long as the rest
+    # Nearly all values begin so. A call of `_confluent_frame` would take as long as the rest.
+    if magic == ID_MAGIC and len(value) >= ID_PREFIX_BYTES:
         return Frame(_by_id(value[1:ID_PREFIX_BYTES]), value[ID_PREFIX_BYTES:])
     if magic == _GLUE:
         return _glue_frame(value, max_payload_bytes)
@@ -73,7 +75,7 @@ def read_frame(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Fra
 
 
 def id_prefix(schema_id: int) -> bytes:
-    """Confluent's prefix for a value. The id is one that fits: 0 to `MAX_SCHEMA_ID`."""
+    """Confluent's prefix for a value. The id is from 0 to `MAX_SCHEMA_ID`."""
     return ID_MAGIC + schema_id.to_bytes(ID_PREFIX_BYTES - 1, "big", signed=True)
 
 
@@ -119,7 +121,7 @@ def _glue_frame(value: bytes, max_payload_bytes: int) -> Frame:
 
 
 def _unpack(packed: bytes, max_payload_bytes: int) -> bytes:
-    """Unpack with zlib. Memory is bounded by `max_payload_bytes`, however much it would be."""
+    """Unpack with zlib, into no more memory than `max_payload_bytes`."""
     stream = zlib.decompressobj()
     try:
         payload = stream.decompress(packed, max_payload_bytes + 1)
@@ -134,5 +136,5 @@ def _unpack(packed: bytes, max_payload_bytes: int) -> bytes:
     return payload
 
 
-def _too_short(framed: bytes, expected: int, what: str) -> InvalidArticle:
-    return InvalidArticle(f"{what}; expected at least {expected} bytes, found {len(framed)}")
+def _too_short(framed: bytes, expected_bytes: int, what: str) -> InvalidArticle:
+    return InvalidArticle(f"{what}; expected at least {expected_bytes} bytes, found {len(framed)}")

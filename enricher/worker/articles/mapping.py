@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.articles import (
+from enricher.worker.articles.json_articles import (
     PARAGRAPH_SEPARATOR,
     check_article,
     check_id,
@@ -19,7 +19,7 @@ from enricher.worker.articles.articles import (
     not_an_id,
 )
 from enricher.worker.articles.optional import METADATA_FIELDS, OPTIONAL_FIELDS, optional_texts
-from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, put
+from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, replace_at
 from enricher.worker.records import Article
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ HEADER = "header:"
 
 MAX_NAME_CHARS = 128
 """The longest name in `articles.metadata`: names become fields of records, and no index accepts a longer one."""
+
+_IN_RECORD = "metadata"
+"""The field of a record that contains those values. It counts as one of the levels that can be written."""
 
 
 def check_fields(fields: Mapping[str, str]) -> None:
@@ -58,16 +61,12 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         parse_pointer(where)
 
 
-_IN_RECORD = "metadata"
-"""The field of a record that contains them. It is a level of the nesting that can be written."""
-
-
 class FieldMapping:
-    """Finds the fields of articles. Fields that are not named are where `schemas/article.v1.schema.json` says.
+    """Finds the fields of articles: those in `fields` there, all others where `schemas/article.v1.schema.json` says.
 
-    `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to more values to keep,
-    by the name to keep them under. `scalar_ids`: accept numbers and booleans as ids. `drop_wrong`: read articles without
-    the optional fields that are wrong. Raises ValueError.
+    `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to further values, by the
+    names under which records keep them. `scalar_ids`: accept numbers and booleans as ids. `drop_wrong`: read articles
+    without the optional fields that are wrong. Raises ValueError.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class FieldMapping:
         self._beside = None if "id" in names else _finder_beside(where["id"])
         self._finders = {name: finder(each) for name, each in names.items()}
         self._find_body = self._finders["body"]
-        # A value at the top level of a document, as most are, is found by its key: a third of the time of a call.
+        # Most values are at the top level of a document, where finding them by key takes a third of the time of a call.
         self._keys = {name: each[0] for name, each in names.items() if len(each) == 1}
         self._id_key, self._body_key = self._keys.get("id"), self._keys.get("body")
         self._flat = tuple((name, self._keys[name]) for name in OPTIONAL_FIELDS if name in self._keys)
@@ -140,19 +139,14 @@ class FieldMapping:
     def put_id(self, document: dict[str, Any], text: str) -> None:
         """Change the id of a document that has one. Does nothing if ids are beside documents."""
         if self._id_names:
-            put(document, self._id_names, text)
-
-    def _value_of(self, name: str, document: dict[str, Any]) -> Any:  # noqa: ANN401  JSON may be anything
-        """The value of a field; None if there is none."""
-        value = self._finders[name](document)
-        return None if value is MISSING else value
+            replace_at(document, self._id_names, text)
 
     def _id(self, document: dict[str, Any], raw: RawRecord) -> Any:  # noqa: ANN401  JSON may be anything
         """The value at the id's pointer, key or header; MISSING if there is none."""
         return self._finders["id"](document) if self._beside is None else self._beside(raw)
 
     def _other_id(self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None) -> str:
-        """The id if it is not a string, or not there."""
+        """The id of a document in which it is missing, or is not a string."""
         value = self._id(document, raw)
         if value is MISSING or value is None:
             if defaults and "id" not in self._mapped and (text := defaults["id"]):
@@ -164,7 +158,7 @@ class FieldMapping:
         return _scalar(value, self._at["id"])
 
     def _body_text(self, document: dict[str, Any], max_chars: int) -> str:
-        """The body if it is not a string, or not there."""
+        """The body of a document in which it is not a string. Raises InvalidArticle if it is missing."""
         body = self._finders["body"](document)
         if body is MISSING:
             raise InvalidArticle(f"body is missing{self._at['body']}")
@@ -176,13 +170,14 @@ class FieldMapping:
         """The optional fields, with values from deeper in the document and with the defaults, in the usual order."""
         every: dict[str, object] = {name: text for name, text in defaults.items() if name not in self._mapped}
         every |= flat
-        every |= {name: value for name in self._deep if (value := self._value_of(name, document)) is not None}
+        deep = {name: self._finders[name](document) for name in self._deep}
+        every |= {name: value for name, value in deep.items() if value is not MISSING and value is not None}
         return {name: value for name in OPTIONAL_FIELDS if (value := every.get(name)) is not None}
 
     def _further_json(self, document: dict[str, Any]) -> bytes | None:
         """The values of `articles.metadata` as a JSON object; None if the document has none of them.
 
-        What can be read cannot always be written: nesting of more than 254 levels, and integers beyond 64 bits.
+        Not every value that can be read can be written: more than 254 levels cannot, nor integers beyond 64 bits.
         """
         found = {name: value for name, find in self._further if (value := find(document)) is not MISSING}
         if not found:
@@ -202,7 +197,7 @@ def is_beside(where: str) -> bool:
 
 
 def _finder_beside(where: str) -> Find:
-    """Finds the id in a record, as text."""
+    """A function that finds the id in a record's key or header, as text."""
     name = where.removeprefix(HEADER)
 
     def of_key(raw: RawRecord) -> object:
@@ -228,7 +223,7 @@ def _text(value: bytes | None, what: str) -> object:
 def _scalar(value: float, at: str) -> str:
     """A whole number or a boolean as JSON writes it. Raises InvalidArticle for other numbers.
 
-    They are rounded when they are read, and so are whole numbers beyond 64 bits in JSON: two of them could become one id.
+    Other numbers are rounded when they are read, as are whole numbers beyond 64 bits in JSON, so two could become one id.
     """
     if not isinstance(value, int) or not -(2**63) <= value < 2**64:
         raise InvalidArticle(f"id is a number that is not whole, or has more than 64 bits{at}")

@@ -1,4 +1,4 @@
-"""Reads the optional fields of an article: what each may be, and what becomes of one that is something else."""
+"""Reads the optional fields of an article: which values each may have, and what happens to others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_CHARS: Mapping[str, int] = {
     "url": 8_192,
     "published_at": 256,
 }
-"""Longest optional fields. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
+"""The most characters of each optional field. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
 
 _1970 = datetime(1970, 1, 1)  # noqa: DTZ001  without a zone, whose text would be +00:00
 _SECONDS_BELOW = 100_000_000_000
@@ -31,10 +31,10 @@ _SECONDS_BELOW = 100_000_000_000
 def optional_texts(
     values: Mapping[str, object], *, drop_wrong: bool, at: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The texts of these fields, and the names of those that were dropped because they can be none.
+    """The texts of these fields, and the names of those that were dropped because they are wrong.
 
     Without `drop_wrong` it raises InvalidArticle instead. `at`: where each was found, for messages. A `published_at` of 0
-    is neither: serializers write it for a time that is not set.
+    counts as absent: serializers write it for a time that is not set.
     """
     texts: dict[str, str] = {}
     dropped: list[str] = []
@@ -52,7 +52,7 @@ def optional_texts(
 
 
 def _text(name: str, value: object, at: str) -> str:
-    """The text of a field, of a time also if it is a number. Raises InvalidArticle."""
+    """The text of a field; a time may be a number. Raises InvalidArticle."""
     if name == "published_at" and _is_whole(value):
         return _time_text(int(value), at)
     if not isinstance(value, str):
@@ -63,7 +63,7 @@ def _text(name: str, value: object, at: str) -> str:
 
 
 def _is_whole(value: object) -> TypeGuard[int | float]:
-    """Whether a value is what JSON calls an integer, which `1.0` is, too."""
+    """Whether JSON Schema calls a value an integer, as it does 1.0."""
     return type(value) is int or (type(value) is float and value.is_integer())
 
 

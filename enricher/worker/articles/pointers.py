@@ -1,4 +1,4 @@
-"""JSON Pointers (RFC 6901): text such as `/content/text` -> what finds that value in a document."""
+"""JSON Pointers (RFC 6901), such as `/content/text`, and functions that find their values in documents."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def parse_pointer(text: str) -> tuple[str, ...]:
 
 
 def finder(names: tuple[str, ...]) -> Find:
-    """Find what is at these names in a document."""
-    steps = tuple((name, _index(name)) for name in names)
+    """The function that finds the value at these names in a document."""
+    steps = tuple((name, int(name) if _INDEX.fullmatch(name) else None) for name in names)
 
     def find(value: Any) -> Any:  # noqa: ANN401  documents are JSON
         for name, index in steps:
@@ -52,7 +52,7 @@ def finder(names: tuple[str, ...]) -> Find:
     first, second = names
 
     def find_in(document: Any) -> Any:  # noqa: ANN401  documents are JSON
-        """Does what `find` does, in half the time, for the usual case of an object in an object."""
+        """Do what `find` does, in half the time, for the usual case of an object in an object."""
         if type(inner := document.get(first)) is dict:
             return inner.get(second, MISSING)
         return find(document)
@@ -69,14 +69,10 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def put(document: dict[str, Any], names: tuple[str, ...], value: object) -> None:
+def replace_at(document: dict[str, Any], names: tuple[str, ...], value: object) -> None:
     """Replace the value that these names find in `document`."""
     holder: Any = finder(names[:-1])(document) if names[1:] else document
     holder[int(names[-1]) if isinstance(holder, list) else names[-1]] = value
-
-
-def _index(name: str) -> int | None:
-    return int(name) if _INDEX.fullmatch(name) else None
 
 
 def _quote(text: str) -> str:

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import EnricherError, InvalidArticle
-from enricher.worker.articles.articles import (
+from enricher.worker.articles.cloudevents import unwrap
+from enricher.worker.articles.enriched import limit_levels
+from enricher.worker.articles.framing import read_frame
+from enricher.worker.articles.json_articles import (
     BYTE_ORDER_MARK,
     NOT_AN_OBJECT,
     decode_article,
@@ -19,18 +22,15 @@ from enricher.worker.articles.articles import (
     read_document,
     too_large,
 )
-from enricher.worker.articles.cloudevents import unwrap
-from enricher.worker.articles.enriched import repeatable
-from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.pointers import is_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enricher.worker.articles.articles import ReadDocument
     from enricher.worker.articles.cloudevents import Event
     from enricher.worker.articles.framing import Frame
+    from enricher.worker.articles.json_articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
     from enricher.worker.records import Article, Headers, RawRecord
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class ArticleReader:
     """Turns input records into articles.
 
-    `decoders`: of values that name a schema. `read_plain`: reads all others; all values without decoders. `keep_document`:
-    keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
+    `decoders` read values that name a schema; `read_plain` reads all other values. `keep_document`: keep the whole document,
+    as JSON, in the article. Safe in several threads if `decoders` is.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ArticleReader:
                 paragraph_separator=self._mapping.paragraph_separator,
                 drop_wrong=self._mapping.drop_wrong,
             )
-        # Calls that do nothing would take a twentieth of the time.
+        # The conditions avoid calls that would do nothing, which took a twentieth of the time.
         frame = None if self._decoders is None else self._frame(value, raw.headers)
         document = self._read_plain(value, self._max_value_bytes) if frame is None else self._document(value, frame)
         article = self._map_article(document, raw)
@@ -91,7 +91,7 @@ class ArticleReader:
         return article
 
     def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
-        """The article in an event. Of an event in JSON, the whole event is the document."""
+        """The article in an event. If the event is JSON, the whole event is the document to keep."""
         binary = event.document is None and event.data == value
         frame = None
         if event.document is not None:
@@ -119,7 +119,7 @@ class ArticleReader:
         return article
 
     def _frame(self, value: bytes, headers: Headers) -> Frame | None:
-        """The frame of a value; None if it names no schema, as none does without decoders."""
+        """The frame of a value; None if it names no schema, or there are no decoders."""
         if self._decoders is None:
             return None
         self._check_size(value)
@@ -136,11 +136,11 @@ class ArticleReader:
             raise too_large(value, self._max_value_bytes)
 
     def _with_document(self, article: Article, document: dict[str, Any], text: bytes | None) -> Article:
-        """The article with its document. `text`: its own JSON, None if it was not JSON."""
-        return replace(article, document=self._as_json(document) if text is None else repeatable(text))
+        """The article with its document. `text`: the document as it was written; None if that was not JSON."""
+        return replace(article, document=self._as_json(document) if text is None else limit_levels(text))
 
     def _own_json(self, value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
-        """The value, or its frame's payload, if it is itself the JSON of the document: then it is repeated as written."""
+        """The value, or the payload of its frame, if that is the JSON of the document; None if it is not."""
         if frame is None and self._read_plain is read_document:
             return json_part(value)
         text = (value if frame is None else frame.payload).removeprefix(BYTE_ORDER_MARK)
@@ -160,7 +160,7 @@ class ArticleReader:
             reason = "the document cannot be written as JSON, or is nested too deeply"
         else:
             if len(text) <= self._max_value_bytes:
-                return repeatable(text)
+                return limit_levels(text)
             reason = f"the document has {len(text)} bytes as JSON, at most {self._max_value_bytes} are allowed"
         raise InvalidArticle(reason)
 
@@ -168,8 +168,9 @@ class ArticleReader:
 def _decode(frame: Frame, decoders: Decoders) -> dict[str, Any]:
     """Decode the payload by the frame's schema.
 
-    A decoder should raise InvalidArticle only. A record on which it fails in another way would end one process after the
-    other, so it is refused. Not refused: a lack of memory, and an error in looking up the decoder, which no record causes.
+    A decoder should raise InvalidArticle only. A record on which it fails in another way is refused, because it would end
+    one process after the other. Errors that no record causes pass through: a lack of memory, and those of the look-up of
+    the decoder.
     """
     decoder = decoders.decoder(frame.reference)
     try:
@@ -183,10 +184,10 @@ def _decode(frame: Frame, decoders: Decoders) -> dict[str, Any]:
 
 
 def _check_decoded(article: Article) -> Article:
-    """Check the texts that a decoder made, and leave out metadata without a text. Raises InvalidArticle."""
+    """Check the texts that a decoder made, and leave out empty metadata. Raises InvalidArticle."""
     _check_unicode(article)
     if "" in article.metadata.values():
-        # Protobuf has no other word for a text that is not set.
+        # In Protobuf a text that is not set is empty.
         return replace(article, metadata={name: text for name, text in article.metadata.items() if text})
     return article
 
@@ -199,7 +200,7 @@ def _object(document: object) -> dict[str, Any]:
 
 def _check_unicode(article: Article) -> None:
     """Raise InvalidArticle for lone surrogates: they cannot be written, and a decoder may let them through."""
-    # Asking whether a text is ASCII takes no time, however long it is.
+    # Python knows of each text whether it is ASCII, so this takes no time.
     body = "" if article.body.isascii() else article.body
     if is_unicode("".join((article.id, article.title, body, *article.metadata.values()))):
         return

@@ -13,14 +13,14 @@ from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.articles.enriched import encode_record
 from enricher.worker.articles.formats.record_values import json_of
-from enricher.worker.articles.framing import FIRST_MESSAGE
+from enricher.worker.articles.framing import FIRST_MESSAGE, ID_MAGIC, ID_PREFIX_BYTES
 from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaType
 from enricher.worker.records import EnrichedRecord
 
 Encode = Callable[[EnrichedRecord], bytes]
-"""A record to its payload. Raises InvalidArticle, of stage `publish`, as `encode_record` does."""
+"""Turns a record into its payload. Raises InvalidArticle, of stage `publish`, as `encode_record` does."""
 Decode = Callable[[bytes], bytes]
-"""A payload to the record as JSON. Raises ValueError if it is none."""
+"""Turns a payload into the record as JSON. Raises ValueError if it is not a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class WrittenFormat:
     codec: Callable[[], tuple[Encode, Decode]]
     """Imports the functions that write and read. Raises ImportError."""
     message: bytes = b""
-    """Says which message of the schema it is, where a schema has several."""
+    """Names the message, where a schema has several."""
 
     def decode(self, payload: bytes) -> bytes:
         """The record as JSON. Raises ValueError, or SettingsError if the packages for it are missing."""
@@ -44,7 +44,7 @@ class WrittenFormat:
         return read(payload[len(self.message) :])
 
     def functions(self) -> tuple[Encode, Decode]:
-        """Imports both functions. Raises SettingsError if the packages for it are missing."""
+        """Import both functions. Raises SettingsError if the packages for them are missing."""
         try:
             return self.codec()
         except ImportError as error:
@@ -65,7 +65,7 @@ def _avro() -> tuple[Encode, Decode]:
 
 
 def _protobuf() -> tuple[Encode, Decode]:
-    from enricher.worker.articles.formats.protobuf_records import decode_protobuf, encode_protobuf  # noqa: PLC0415  too
+    from enricher.worker.articles.formats.protobuf_records import decode_protobuf, encode_protobuf  # noqa: PLC0415  of it
 
     return encode_protobuf, lambda payload: json_of(decode_protobuf(payload))
 
@@ -78,3 +78,14 @@ FORMATS: dict[RecordFormat, WrittenFormat] = {
     "json-schema": WrittenFormat(_JSON, SCHEMA_TYPES["json-schema"], _json),
 }
 """All formats, as `output.format` names them."""
+
+
+def record_as_json(value: bytes, content_type: bytes | None) -> bytes:
+    """The JSON of a record's value, for people and tests. `content_type`: the header; plain JSON may lack it.
+
+    Raises ValueError if the value is not a record in that format, and SettingsError if the packages for it are missing.
+    """
+    if value[:1] != ID_MAGIC:
+        return value
+    by_type = (each for each in FORMATS.values() if each.content_type == content_type)
+    return next(by_type, FORMATS["json"]).decode(value[ID_PREFIX_BYTES:])

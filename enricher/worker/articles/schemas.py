@@ -1,4 +1,4 @@
-"""Schemas of inputs: how a record names one, what a registry knows of it, and what reads a payload by it."""
+"""Schemas of inputs: how a record names one, what a registry knows of it, and what decodes its payloads."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ Document = Any
 """The content of a payload, with the types of JSON: dictionaries, lists, text, numbers, booleans, None."""
 
 Decoder = Callable[[bytes], Document]
-"""A payload, without its frame, to its document. Raises InvalidArticle and nothing else; memory and time are bounded."""
-
+"""Turns a payload, without its frame, into its document. Raises only InvalidArticle; memory and time are bounded."""
 
 MAX_MESSAGES = 5_000
 """Messages in all files of a Protobuf schema."""
 
 _DECODER_BYTES = 10_000
 _AVRO_FACTOR = 25
-"""Bytes of a decoder for each character of its schema: fields, symbols, types of one character each."""
+"""The most bytes of a decoder for each character of its schema: fields, symbols and types of one character each."""
 _PROTOBUF_FACTOR = 70
-"""The same: values of an enum, whose full names have `protobuf_files` bound."""
+"""The same for Protobuf: values of an enum, whose full names are bounded in `protobuf_files`."""
 _MESSAGE_BYTES = 3_000
-"""A class in Python, which Protobuf needs for each message."""
+"""The size of a class in Python, which Protobuf needs for each message."""
 
 
 class SchemaRef(NamedTuple):
-    """A record's name of its schema: Confluent's number or GUID, or the UUID of AWS Glue (both in lower case)."""
+    """How a record names its schema: by Confluent's number or GUID, or by AWS Glue's UUID (both in lower case)."""
 
     kind: Literal["id", "guid", "glue"]
     name: str
@@ -51,7 +50,7 @@ class NamedSchema(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as a registry keeps it, with everything that it refers to, directly or not, dependencies first."""
+    """A schema as a registry keeps it, with all schemas that it refers to, directly or not, dependencies first."""
 
     type: SchemaType
     text: str
@@ -59,7 +58,7 @@ class Schema:
 
     @property
     def decoder_bytes(self) -> int:
-        """The most memory that its decoder takes, by what hostile schemas were measured to take; ordinary ones take less."""
+        """The most memory that its decoder takes, as measured with hostile schemas; ordinary ones take less."""
         texts = [self.text, *(each.text for each in self.references)]
         chars = sum(map(len, texts))
         if self.type == "AVRO":
@@ -71,7 +70,7 @@ class Schema:
 
 
 def _most_messages(text: str) -> int:
-    """No fewer messages than a text of Protobuf declares. One in a descriptor takes 5 bytes, which is 7 in base64."""
+    """At least as many messages as a text of Protobuf declares. In a descriptor one takes 5 bytes, which are 7 in base64."""
     return text.count("{") + text.count("map") if "{" in text else len(text) // 7
 
 

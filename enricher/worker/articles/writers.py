@@ -20,8 +20,7 @@ from enricher.worker.records import EnrichedRecord
 class RecordWriter:
     """Writes records in one format.
 
-    `schema`: what a registry must know before records can be written; None for plain JSON. `begin_with` is then called
-    before the first `write`.
+    `schema`: the schema of records, None for plain JSON. With a schema, `begin_with` is called before the first `write`.
     """
 
     format: WrittenFormat
@@ -31,7 +30,7 @@ class RecordWriter:
 
     @property
     def content_type(self) -> bytes:
-        """The media type of what stands behind the prefix."""
+        """The media type of what follows the prefix."""
         return self.format.content_type
 
     @property

@@ -17,18 +17,18 @@ from enricher.worker.files.parquet import PARQUET_SUFFIX, is_parquet, require_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enricher.worker.build.tasks import Tasks
+    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.files.parquet_input import Wanted
     from enricher.worker.files.parquet_output import ParquetOutput
     from enricher.worker.records import EnrichedRecord
     from enricher.worker.settings import Settings
 
 _END_BYTES = 65_536
-"""The end of a Parquet file describes all its columns: with the size, it tells two files apart."""
+"""The end of a Parquet file describes all its columns, so files that have the same end and size are the same."""
 
 
 def check_archive(settings: Settings, file: Path, output: Path | None) -> bool:
-    """Whether the output will be Parquet. Raises SettingsError for what cannot be read or written, before any work."""
+    """Whether the output will be Parquet. Raises SettingsError, before any work, for files that cannot be used."""
     archive = output is not None and output.suffix == PARQUET_SUFFIX
     if archive and not is_parquet(file):
         raise SettingsError(f"{output}: only articles in Parquet are written as Parquet, and {file} is something else")
@@ -57,7 +57,7 @@ def archive_output(settings: Settings, tasks: Tasks, file: Path, output: Path) -
 
 
 def archive_sink(output: ParquetOutput, source: LineSource) -> HandingSink[Mapping[str, Any]]:
-    """The sink that writes to it."""
+    """The sink that writes to an output in Parquet."""
     write: Callable[[EnrichedRecord], Mapping[str, Any]] = record_values
     return HandingSink(write, output.write, committed=source.note_committed)
 
@@ -72,7 +72,7 @@ def _selection(settings: Settings) -> Wanted:
 
 
 def _identity(settings: Settings, tasks: Tasks, file: Path) -> dict[str, Any]:
-    """Everything that the rows of an output depend on, by words for a message."""
+    """Everything that the rows of an output depend on, each by its name in messages."""
     try:
         with file.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)

@@ -12,7 +12,7 @@ from enricher.worker.loop.pool import WorkerPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.worker.build.model import Model
+    from enricher.worker.build.loaded_model import Model
     from enricher.worker.loop.ports import Tokenized
     from enricher.worker.records import Batch, BatchResult, Part
     from enricher.worker.runtime.wakeup import Wakeup
@@ -22,10 +22,10 @@ _pass_of = attrgetter("pass_index")
 
 
 def engine_pool(models: Sequence[Model], wakeup: Wakeup, *, ahead: bool) -> WorkerPool[Batch, BatchResult]:
-    """Runs each batch on the model of its pass.
+    """The threads that run each batch on the model of its pass.
 
-    `ahead`: one waiting batch per thread, so that while the loop is in a transaction, every thread has a next batch.
-    Without, what becomes urgent waits for no batch but those that are running.
+    `ahead`: one batch waits for each thread, so that every thread has a next one while the loop is in a transaction. Without
+    it, an urgent batch waits only for batches that are running.
     """
     engines = [model.engine for model in models]
 
@@ -48,13 +48,13 @@ def engine_pool(models: Sequence[Model], wakeup: Wakeup, *, ahead: bool) -> Work
 
 
 def padded_tokens_of(models: Sequence[Model]) -> Callable[[Batch], int]:
-    """How many tokens the device computes for a batch."""
+    """The function that says how many tokens the device computes for a batch."""
     engines = [model.engine for model in models]
     return lambda batch: engines[batch.pass_index].padded_tokens(batch)
 
 
 def tokenizer_pool(settings: Settings, models: Sequence[Model], wakeup: Wakeup) -> WorkerPool[list[Part], Tokenized]:
-    """Tokenises the article of each part as its pass needs it."""
+    """The threads that tokenise the article of each part with the tokenizer of its pass."""
     tokenizers = [model.tokenizer for model in models]
 
     def tokenize(parts: list[Part]) -> Tokenized:

@@ -19,19 +19,20 @@ Offsets = Mapping[int, int]
 """Offsets by partition number."""
 AtTime = Callable[[Sequence[int], float], Mapping[int, int | None]]
 """Finds the offset of the first record with this time (seconds since the epoch) or a later one, or None, by partition."""
-_MOST_DIGITS = 10
-"""Those of the largest partition number. Python refuses thousands."""
+_MAX_DIGITS = 10
+"""The digits of the largest partition number. Python does not parse a number with thousands of digits."""
 FORMS: Final = f"'beginning', 'end', {TIME_FORMS}, or a JSON file of offsets"
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a range. `offsets`: of the partitions that a file names; the others are left out of the range."""
+    """One end of a range."""
 
     option: Literal["--from", "--to"]
     name: str
-    """How the bound is written, without spaces: what makes two ranges the same."""
+    """One word without spaces. Two ranges are the same if their bounds have the same names."""
     where: Literal["beginning", "end"] | datetime | Offsets
+    """Offsets come from a file; partitions that it does not name are not in the range."""
 
     @classmethod
     def parse(cls, option: Literal["--from", "--to"], text: str) -> Bound:
@@ -44,12 +45,12 @@ class Bound:
             content = (path := Path(text)).read_bytes()
         except (OSError, ValueError):
             raise SettingsError(f"{option} {text}: neither a time nor a file to read; it takes {FORMS}") from None
-        return cls(option, f"file:{hashlib.sha256(content).hexdigest()[:16]}", _offsets(option, path, content))
+        return cls(option, f"file:{hashlib.sha256(content).hexdigest()[:16]}", _parse_offsets(option, path, content))
 
     def resolve(self, topic: str, firsts: Offsets, ends: Offsets, at_time: AtTime) -> Offsets:
         """The offset of each partition; partitions that a file does not name are missing.
 
-        Raises SettingsError for offsets of a file that the topic does not have, and what `at_time` raises.
+        Raises SettingsError for offsets in a file that the topic does not have, and the errors of `at_time`.
         """
         match self.where:
             case "beginning":
@@ -58,12 +59,13 @@ class Bound:
                 return ends
             case datetime():
                 found = at_time([*ends], self.where.timestamp())
+                # Records that came after the ends were read are not in the range.
                 return {number: ends[number] if at is None else min(at, ends[number]) for number, at in found.items()}
-        _require_there(self.option, topic, self.where, firsts, ends)
+        _require_in_topic(self.option, topic, self.where, firsts, ends)
         return self.where
 
 
-def name_of(start: Bound, end: Bound) -> str:
+def range_name(start: Bound, end: Bound) -> str:
     """The name of a range: the same for the same options."""
     return f"{start.name}..{end.name}"
 
@@ -86,7 +88,7 @@ def ranges_between(topic: str, start: Bound, end: Bound, firsts: Offsets, ends: 
     lows, highs = (bound.resolve(topic, firsts, ends, at_time) for bound in (start, end))
     ranges = {number: _range(number, lows[number], highs[number]) for number in ends if number in lows.keys() & highs}
     if all(low == high for low, high in ranges.values()):
-        raise SettingsError(f"the range {name_of(start, end)} of '{topic}' is empty: no record lies in it")
+        raise SettingsError(f"the range {range_name(start, end)} of '{topic}' is empty: no record lies in it")
     return ranges
 
 
@@ -96,29 +98,29 @@ def _range(number: int, low: int, high: int) -> tuple[int, int]:
     return low, high
 
 
-def _require_there(option: str, topic: str, offsets: Offsets, firsts: Offsets, ends: Offsets) -> None:
+def _require_in_topic(option: str, topic: str, offsets: Offsets, firsts: Offsets, ends: Offsets) -> None:
     for number, offset in sorted(offsets.items()):
         if number not in ends:
             raise SettingsError(f"{option}: '{topic}' has no partition {number}, only 0 to {len(ends) - 1}")
         first, end = firsts[number], ends[number]
         if not first <= offset <= end:
-            gone = "the records before that were deleted" if offset < first else "nothing is written behind that yet"
+            gone = "the records before that were deleted" if offset < first else "nothing has been written there yet"
             limit = first if offset < first else end
             raise SettingsError(
                 f"{option}: offset {offset} of partition {number} is not in '{topic}', use {limit}: {gone}"
             )
 
 
-def _offsets(option: str, path: Path, content: bytes) -> Offsets:
+def _parse_offsets(option: str, path: Path, content: bytes) -> Offsets:
     try:
         found = orjson.loads(content)
     except orjson.JSONDecodeError:
         found = None
-    if isinstance(found, dict) and all(_is_place(key, value) for key, value in found.items()):
+    if isinstance(found, dict) and all(_is_partition_and_offset(key, value) for key, value in found.items()):
         return {int(key): value for key, value in found.items()}
     raise SettingsError(f'{option} {path}: not a JSON object of offsets by partition, such as {{"0": 1200, "1": 980}}')
 
 
-def _is_place(number: str, offset: object) -> bool:
+def _is_partition_and_offset(number: str, offset: object) -> bool:
     is_offset = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
-    return is_offset and number.isdecimal() and len(number) <= _MOST_DIGITS
+    return is_offset and number.isdecimal() and len(number) <= _MAX_DIGITS

@@ -24,7 +24,7 @@ _WIDE = 120
 
 class _DataConsole(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Rich would end the process with exit code 1."""
+        """Raise OutputClosed; Rich would end the process with exit code 1."""
         raise output_error(sys.stdout.buffer, BrokenPipeError())
 
 

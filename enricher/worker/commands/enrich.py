@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.build.archives import archive_output, archive_sink, article_source, check_archive
-from enricher.worker.build.building import file_worker
-from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
+from enricher.worker.build.workers import file_worker
 from enricher.worker.commands.progress import describe, progress_lines, repeating
 from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
@@ -115,7 +115,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The two ends of a run, and what is left to do once the whole input is written."""
+    """The two ends of a run. `finish` is called once the whole input is written."""
 
     source: LineSource
     sink: Sink
@@ -124,7 +124,7 @@ class _Ends:
 
 @contextmanager
 def _archive(settings: Settings, file: Path, output: Path, tasks: Tasks) -> Iterator[_Ends]:
-    """From Parquet to Parquet."""
+    """Read Parquet and write Parquet, after the rows that an interrupted run has completed."""
     rows = archive_output(settings, tasks, file, output)
     source = article_source(settings, file, first_row=rows.first_row)
     if rows.first_row:
@@ -137,7 +137,7 @@ def _archive(settings: Settings, file: Path, output: Path, tasks: Tasks) -> Iter
 def _lines(
     settings: Settings, file: Path, records: BinaryIO, letters: BinaryIO, _tasks: Tasks, *, keep_lines: bool
 ) -> Iterator[_Ends]:
-    """To JSON lines."""
+    """Write JSON lines."""
     source = article_source(settings, file)
     sink = LineSink(records, letters, committed=source.note_committed, keep_lines=keep_lines)
     yield _Ends(source, sink)
@@ -154,7 +154,7 @@ def _require_readable(file: Path) -> None:
 
 
 def _require_different(file: Path, *outputs: Path | None) -> None:
-    """Opening a file for writing empties it. Devices such as `/dev/null` may be named twice."""
+    """Refuse to open a file twice: opening it for writing empties it. Devices such as `/dev/null` may be named twice."""
     named = [path for path in outputs if _is_file(path)]
     files = [path.resolve() for path in (file, *named) if _is_file(path)] + [partial_name(path) for path in named]
     if len(set(files)) < len(files):

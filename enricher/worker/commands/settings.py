@@ -27,9 +27,9 @@ def show_settings(
         bool, typer.Option("--markdown", help="Print tables in Markdown, without current values.")
     ] = False,
     json_schema: Annotated[bool, typer.Option("--json-schema", help="Print a JSON Schema of the TOML file.")] = False,
-    changed: Annotated[bool, typer.Option("--changed", help="Only those that differ from their defaults.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their defaults.")] = False,
     word: Annotated[
-        str, typer.Option("--filter", metavar="WORD", help="Only those that have this in their name or reason.")
+        str, typer.Option("--filter", metavar="WORD", help="Only settings with this word in their name or reason.")
     ] = "",
 ) -> None:
     """Show every setting: its variable, type and unit, default, value in force and reason. Secrets are masked."""
@@ -38,11 +38,11 @@ def show_settings(
     elif json_schema:
         sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
     else:
-        _list(data_console(), word.lower(), changed=changed)
+        _print_settings(data_console(), word.lower(), changed=changed)
 
 
-def _list(console: Console, word: str, *, changed: bool) -> None:
-    """Lists them also if they are wrong, because error messages refer to this list."""
+def _print_settings(console: Console, word: str, *, changed: bool) -> None:
+    """Print the settings even if they are invalid, because error messages refer to this list."""
     settings = None
     try:
         settings = load_settings()
@@ -59,11 +59,11 @@ def _list(console: Console, word: str, *, changed: bool) -> None:
             if shown:
                 console.print()
     if not wanted:
-        raise SettingsError(f"--filter {word}: no setting has that in its name or reason")
+        raise SettingsError(f"--filter {word}: no setting has this word in its name or reason")
 
 
 def _values(row: Row, settings: Settings | None, *, changed: bool) -> Mapping[str, str]:
-    """The value in force by name, several of a setting of tasks. `changed`: only those that were set to something else."""
+    """The values in force by name: one, or one for each task. `changed`: only those that differ from the default."""
     if settings is None:
         groups: Mapping[str, BaseModel] = {}
     elif row.group == TASKS:
@@ -88,7 +88,7 @@ def _print_row(console: Console, row: Row, values: Mapping[str, str]) -> None:
 
 
 def settings_tables() -> str:
-    """A table per group, without current values, so they are the same on every machine."""
+    """A table for each group, without current values, so that the page is the same on every machine."""
     head = ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
     lines = [*head, f"| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |", ""]
     for group, rows in groupby(all_rows(), key=lambda row: row.group):

@@ -11,7 +11,7 @@ TIME_FORMS: Final = "a time such as 2026-11-24 or 2026-11-24T06:00Z"
 
 
 def parse_time(text: str) -> datetime | None:
-    """The time in UTC; None if the text is none."""
+    """The time in UTC; None if the text is not a time."""
     try:
         time = datetime.fromisoformat(text)
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
@@ -19,8 +19,8 @@ def parse_time(text: str) -> datetime | None:
         return None
 
 
-def time_of(option: str, text: str | None) -> datetime | None:
-    """The time that an option names, if it is given. Raises SettingsError."""
+def time_option(option: str, text: str | None) -> datetime | None:
+    """The value of an option; None if it is not given. Raises SettingsError."""
     if text is None:
         return None
     time = parse_time(text)

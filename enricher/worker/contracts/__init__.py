@@ -1,4 +1,4 @@
-"""The schemas of records, as files: copies of `schemas/`, because the installed worker has no other files than its package.
+"""The schemas of records, as files: copies of `schemas/`, because an installed worker has only the files of its package.
 
 Data only, no code that reads or writes records: the worker and the verifier share these files, and nothing else.
 `scripts/record-schemas` makes the copies, and compiles the Protobuf schema, so that no compiler is needed at the start.
@@ -40,8 +40,8 @@ def is_schema_type(name: object) -> TypeGuard[SchemaType]:
 def record_schema(schema_type: SchemaType) -> str:
     """The schema of enriched records, version 1, as it is registered.
 
-    The JSON Schema is registered as draft 7, which it also is: Apicurio's registry (3.3) compares no later draft, and none
-    whose `$id` is a URN. Nothing else differs, so both forms accept the same records.
+    The JSON Schema is registered as draft 7, with which it is valid too: Apicurio's registry (3.3) compares no later draft,
+    and no schema whose `$id` is a URN. Nothing else differs, so both forms accept the same records.
     """
     text = files(__name__).joinpath(f"{_RECORD}.{_SUFFIXES[schema_type]}").read_text("utf-8")
     if schema_type != "JSON":

@@ -1,7 +1,7 @@
-"""Heads: what is made of a model's output for one article. A pass has one encoder and the heads of all tasks that share it.
+"""Heads: they make findings of a model's output for one article. A pass has one encoder, and a head for each task.
 
-One file per kind has everything that a worker, its records and the commands need to know of the kind. head.py says what they
-may ask. A kind is added by its file, and by its line in `KINDS`.
+One file per kind has everything that a worker, its records and the commands need to know of the kind; head.py declares it. A
+kind is added by its file and by its line in `KINDS`.
 """
 
 from __future__ import annotations

@@ -11,23 +11,20 @@ import numpy.typing as npt
 
 from enricher.errors import ModelError
 from enricher.worker.heads.decoding import SCORE_STEPS
-from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
+from enricher.worker.heads.head import Findings, Head, Languages, Threshold, article_row, threshold_of
 from enricher.worker.heads.label_names import class_names, names_by_id
-from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.heads.thresholds import Threshold, least_of
 from enricher.worker.records import Classification, Float32Array, OwnedRow, Part, TaskCard, TaskKind
 
 ARCHITECTURE = "ForSequenceClassification"
-_LEAST = 0.5
-"""The default threshold."""
+_DEFAULT_THRESHOLD = 0.5
 _SEVERAL = "multi_label_classification"
 _PROBLEM_TYPES = (None, "single_label_classification", _SEVERAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassHead(Head):
-    """Finds classes. `multi_label`: every label above `threshold` (default: 0.5) holds; else the most probable one does."""
+    """Finds classes: with `multi_label` every label above `threshold` (default: 0.5), else the most probable one."""
 
     labels: tuple[str, ...]
     multi_label: bool = False
@@ -55,10 +52,10 @@ class ClassHead(Head):
         several = problem_type == _SEVERAL
         if problem_type not in _PROBLEM_TYPES or (not several and len(labels) == 1):
             raise ModelError(
-                f"{files.folder}: what its head gives is not clear (problem_type {problem_type!r}, {len(labels)} labels). "
-                f"Write what it was trained for into config.json: for one label that holds or does not "
-                f"multi_label_classification, for a number regression, for one of several classes "
-                f"single_label_classification."
+                f"{files.folder}: the meaning of its output is not clear (problem_type {problem_type!r}, {len(labels)} "
+                f"labels). Write what the model was trained for as problem_type into config.json: regression for a "
+                f"number, single_label_classification for one of several classes, multi_label_classification for labels "
+                f"that each hold or do not."
             )
         names = class_names(labels, multi_label=several)
         return HeadSpec(cls.kind, names, several, "first", normalised=False, dimensions=len(names)), ()
@@ -79,16 +76,16 @@ class ClassHead(Head):
         return frozenset(cls.settings if spec.multi_label else {"pooling"})
 
     @classmethod
-    def serving(
-        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> ClassHead:
         """The head of a task."""
         del several
-        return cls(task, spec.labels, spec.multi_label, settings.threshold, languages=languages)
+        return cls(task, spec.labels, spec.multi_label, threshold, languages=languages)
 
     def least_score(self, label: str) -> float:
         """The threshold, where several labels may hold."""
-        return least_of(self.threshold, label, _LEAST) if self.multi_label else 0.0
+        return threshold_of(self.threshold, label, _DEFAULT_THRESHOLD) if self.multi_label else 0.0
 
     def find(self, part: Part, answers: list[OwnedRow]) -> list[Classification]:
         """The classes of an article, the most probable first; none if it has no tokens."""

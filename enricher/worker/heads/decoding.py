@@ -1,9 +1,9 @@
 """Label ids -> entity spans in characters.
 
-The rule (that of the reference, tests/data/reference): the first token of a word decides the word's label; a `B-` opens
+The rule is that of the reference (tests/data/reference): the first token of a word decides the word's label; a `B-` opens
 an entity; an `I-` continues an entity of its own type on the word just before, else it opens one. Tokens without a label are
-skipped as whole arrays: words and characters are looked up only for labelled tokens. This is done once per article, not
-once per run: with news in runs of 4 windows, the latter costs more than joining the parts (measured).
+skipped as whole arrays: words and characters are looked up only for labelled tokens. This is done once per article, because
+doing it once per run, of 4 windows of news, costs more than joining the parts (measured).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def decode_entities(
         end = bisect_left(places, stop, begin)
         if begin < end:
             marked = zip(places[begin:end], labels[begin:end], scores[begin:end], strict=True)
-            entities += _entities(article.text(field.name), field, _runs(field, first, marked, scheme))
+            entities += _cut_entities(article.text(field.name), field, _runs(field, first, marked, scheme))
         first, begin = stop, end
     return entities
 
@@ -96,7 +96,7 @@ _by_start = itemgetter(0)
 
 
 def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: LabelScheme) -> Iterator[Run]:
-    """The rule. `first`: the index of the field's first token in the article. A run's score is the mean of its words'."""
+    """Apply the rule. `first`: the index of the field's first token in the article. A run's score is its words' mean."""
     word_of, length = part.spans.word_of, len(part.ids)
     start = stop = words = 0
     kind, total, following = "", 0.0, word_of(0)
@@ -123,7 +123,7 @@ def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: La
         yield start, stop, kind, total / words
 
 
-def _entities(text: str, part: TokenizedField, runs: Iterable[Run]) -> Iterator[Entity]:
+def _cut_entities(text: str, part: TokenizedField, runs: Iterable[Run]) -> Iterator[Entity]:
     """Entities without white space at the ends: SentencePiece counts the space before a word as part of it."""
     name, chars_of = part.name, part.spans.chars_of
     for first, stop, kind, score in runs:

@@ -1,7 +1,7 @@
 """Vectors of an article: sentence embeddings, as sentence-transformers saves them.
 
-A checkpoint is an encoder, its pooling, and maybe a normalisation. Modules that would change the vector, and that we do not
-build, are refused. Vectors are written once, as text, right after the model has made them.
+A checkpoint is an encoder, its pooling, and perhaps a normalisation. A checkpoint with other modules, which would change
+the vector, is refused. Vectors are serialised once, as text, right after the model has made them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ import numpy as np
 import orjson
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
-from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.head import Findings, Head, Languages, Threshold, article_row
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers, Reads
 from enricher.worker.records import Embedding, Float32Array, OwnedRow, Part, TaskCard, TaskKind, hot_record
 
 MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"
-"""With either of them sentence-transformers saved the folder. The first names its modules, the second is their pooling's."""
+"""A folder with one of them was saved by sentence-transformers. The first names the modules, the second is the pooling."""
 _TRANSFORMER_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
 _MODES: Mapping[str, Reads] = {"cls": "first", "mean": "mean"}
 """The pooling modes that we build, as newer releases name them."""
-_FLAG = "pooling_mode_{}"
+_FLAG_PREFIX = "pooling_mode_"
 _FLAGS = {"cls_token": "cls", "mean_tokens": "mean"}
-"""The same as older releases name them, after `pooling_mode_`."""
+"""The flags of older releases for these modes, after the prefix."""
 _READ_AS: Mapping[Reads, str] = {"mean": "mean of all tokens", "first": "first token (CLS)"}
 _FLOAT16 = np.dtype("<f2")
 _BYTES_AS_TEXT = 3
-"""A vector's number takes 4 bytes, and about so many times that as text, in which finished records keep it."""
+"""A number of a vector takes 4 bytes, and about three times as many as text, in which finished records keep it."""
 _NUMBER_BYTES = {"list": 4, "float16": 2}
 
 
@@ -81,16 +80,16 @@ class EmbeddingHead(Head):
 
     @classmethod
     def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The same in words."""
+        """Size, pooling and length of the vectors."""
         normalised = ", normalised" if facts["normalised"] else ""
         return f"vectors of {facts['dimensions']}, {facts['pooling']}{normalised}"
 
     @classmethod
-    def serving(
-        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> EmbeddingHead:
         """The head of a task."""
-        del settings, several
+        del threshold, several
         return cls(task, spec.normalised, languages=languages)
 
     def find(self, part: Part, answers: list[OwnedRow]) -> list[Embedding]:
@@ -170,7 +169,7 @@ class EmbeddingHead(Head):
 
 @hot_record(eq=False)
 class WrittenEmbeddings(Sequence[Embedding]):
-    """Vectors as the JSON of their record; parsed again when accessed.
+    """Vectors as the JSON of their record, which is parsed again when they are accessed.
 
     A vector may be a view of the output of a whole batch, which text does not keep in memory.
     """
@@ -178,14 +177,14 @@ class WrittenEmbeddings(Sequence[Embedding]):
     json: bytes
     cards: tuple[TaskCard, ...]
     vector_bytes: int
-    """Size of the vectors in `json`, without what stands around them."""
+    """Size of the vectors in `json`, without the fields around them."""
 
     def __len__(self) -> int:
         return len(self.cards)
 
     def __iter__(self) -> Iterator[Embedding]:
         for card, written in zip(self.cards, orjson.loads(self.json), strict=True):
-            yield Embedding(card, _vector(written))
+            yield Embedding(card, _parse_vector(written))
 
     @overload
     def __getitem__(self, index: int) -> Embedding: ...
@@ -204,7 +203,7 @@ def write_embeddings(embeddings: Sequence[Embedding]) -> WrittenEmbeddings:
         return embeddings
     parts, vector_bytes = [], 0
     for embedding in embeddings:
-        name, text = _text(embedding)
+        name, text = _vector_field(embedding)
         vector_bytes += len(text)
         parts.append({
             "task": embedding.task.name,
@@ -216,8 +215,8 @@ def write_embeddings(embeddings: Sequence[Embedding]) -> WrittenEmbeddings:
     return WrittenEmbeddings(orjson.dumps(parts), cards, vector_bytes)
 
 
-def _text(embedding: Embedding) -> tuple[str, bytes]:
-    """The field, and its JSON."""
+def _vector_field(embedding: Embedding) -> tuple[str, bytes]:
+    """The name of the field, and its JSON."""
     vector = np.ascontiguousarray(embedding.vector, np.float32)
     if embedding.task.vector_format == "float16":
         with np.errstate(over="ignore"):  # becomes infinite, which is refused
@@ -236,7 +235,7 @@ def _refuse_infinite(embedding: Embedding, vector: Float32Array) -> None:
         raise InvalidArticle(f"the vector of task {embedding.task.name!r} is not finite", stage="publish")
 
 
-def _vector(written: dict[str, Any]) -> Float32Array:
+def _parse_vector(written: dict[str, Any]) -> Float32Array:
     if "vector" in written:
         return np.array(written["vector"], np.float32)
     return np.frombuffer(b64decode(written["vector_float16"]), _FLOAT16).astype(np.float32)
@@ -255,15 +254,15 @@ def _modules(files: HeadFiles) -> tuple[str, bool]:
     kinds = [kind for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise ModelError(
-            f"{path}: its modules are {', '.join(kinds)}; only a Transformer, then Pooling, then maybe Normalize are built"
-            + (" (a Dense layer behind pooling is not)" if "Dense" in kinds else "")
-            + ". Choose a model of these, because its vectors would be others."
+            f"{path}: its modules are {', '.join(kinds)}; supported are a Transformer, then Pooling, then perhaps Normalize"
+            + (" (no Dense layer after pooling)" if "Dense" in kinds else "")
+            + ". Choose a model with these modules: without the others, the vectors would differ."
         )
     (_, encoder), (_, pooling) = modules[:2]
     if encoder not in {"", "."}:
         raise ModelError(
-            f"{path}: the encoder is in {encoder}, and not beside modules.json: copy the files of {encoder} there, and "
-            f'write "path": "" for it.'
+            f"{path}: the encoder is in {encoder}, not beside modules.json. Copy the files of {encoder} there, and write "
+            f'"path": "" for it.'
         )
     file = f"{pooling}/config.json"
     if ".." in file or file.startswith("/") or not files.has(file):
@@ -272,20 +271,19 @@ def _modules(files: HeadFiles) -> tuple[str, bool]:
 
 
 def _reads(path: Path, pooling: Mapping[str, Any]) -> Reads:
-    """The hidden states that the pooling reads. Raises ModelError unless it is one of `_MODES` alone."""
+    """The hidden states that the pooling reads. Raises ModelError unless its only mode is one of `_MODES`."""
     named = pooling.get("pooling_mode")
-    on = [named] if isinstance(named, str) else list(named or ())
+    found = [named] if isinstance(named, str) else list(named or ())
     for key, value in pooling.items():
-        flag = key.removeprefix(_FLAG.format(""))
+        flag = key.removeprefix(_FLAG_PREFIX)
         if value is True and flag != key:
-            on.append(_FLAGS.get(flag, flag))
-    modes = list(dict.fromkeys(map(str, on)))
+            found.append(_FLAGS.get(flag, flag))
+    modes = list(dict.fromkeys(map(str, found)))
     if len(modes) == 1 and modes[0] in _MODES:
         return _MODES[modes[0]]
     raise ModelError(
-        f"{path}: its pooling is {' and '.join(modes) or 'not named'}; only the mean of all tokens "
-        f"(pooling_mode_mean_tokens) and the first token (pooling_mode_cls_token) are built, one alone. "
-        f"Choose a model with one of them."
+        f"{path}: its pooling is {' and '.join(modes) or 'not named'}; supported is either the mean of all tokens "
+        f"(pooling_mode_mean_tokens) or the first token (pooling_mode_cls_token). Choose a model with one of them."
     )
 
 
@@ -296,13 +294,13 @@ def _require_plain_text(files: HeadFiles) -> None:
     )
     if transformer.get("do_lower_case") is True:
         raise ModelError(
-            f'{files.folder / _TRANSFORMER_FILE}: "do_lower_case" lowers the text before the tokenizer, which is not built. '
-            f"Choose a model whose tokenizer does that, and set it to false."
+            f'{files.folder / _TRANSFORMER_FILE}: "do_lower_case" lowers the text before the tokenizer, which is not '
+            f"supported. Choose a model whose tokenizer does that, and set it to false."
         )
     name = prompts.get("default_prompt_name")
     texts = prompts.get("prompts")
     if isinstance(texts, dict) and texts.get(name):
         raise ModelError(
             f"{files.folder / _PROMPTS_FILE}: its default prompt {name!r} would be put before every text, which is "
-            f'not built. Set "default_prompt_name" to null for vectors of the articles alone.'
+            f'not supported. Set "default_prompt_name" to null for vectors of the articles alone.'
         )

@@ -1,11 +1,11 @@
-"""The answers of a kind of head to everything that asks: one subclass of `Head` per kind, in a file of its own.
+"""`Head`, of which each kind of head is a subclass in its own file.
 
-The worker asks these and does not switch over kinds, except for entities, which every record has. Outside the worker,
+The worker calls its methods and does not switch over kinds, except for entities, which every record has. Outside the worker,
 `verify`, the index template, the gate's yardsticks and `workshop/scores.py` have an entry per kind.
 
-An instance is the head of one task: it turns the answers for an article's windows into what the article's record says. The
-class knows how such findings are kept, written, read again and shown, what a checkpoint of the kind looks like, and which
-settings it takes.
+An instance is the head of one task: it turns the answers for an article's windows into findings for the article's record.
+The class knows how such findings are kept, written, read again and shown, what a checkpoint of the kind looks like, and
+which settings a task of the kind takes.
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.pooling import pool
+import numpy as np
+
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.heads.thresholds import Threshold
-from enricher.worker.records import Article, Float32Array, OwnedRow, Part, TaskCard, TaskKind
+from enricher.worker.records import Article, Float32Array, OwnedRow, Part, Pooling, TaskCard, TaskKind
 
 Findings = Sequence[Any]
 """The findings of a head in one article, in the order of the record. Each kind has its own type of finding."""
 
+Threshold = float | Mapping[str, float] | None
+"""The least probability of a finding, for all labels of a task or by label. None, or a label that is missing: the kind's
+default."""
 
-class HeadSettings(Protocol):
-    """The settings of a task that heads read."""
 
-    @property
-    def threshold(self) -> Threshold:
-        """Least probability of a finding."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """The articles that a task is for: those whose language is one of `names`, and if `default`, those without a language.
+
+    Names are BCP 47 tags in lower case, and stand for longer tags too: `en` for `en-gb`, `zh-hant` for `zh-hant-tw`.
+    """
+
+    names: frozenset[str]
+    default: bool = False
+
+    def include(self, language: str | None) -> bool:
+        """Whether the task runs on an article with this language."""
+        tag = (language or "").strip().lower().replace("_", "-")
+        if not tag:
+            return self.default
+        return any(tag == name or tag.startswith(f"{name}-") for name in self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +60,17 @@ class Head(ABC):
     layers: ClassVar[Layers]
     """The layers that the graph adds for it behind the encoder."""
     settings: ClassVar[Mapping[str, str]] = {}
-    """The settings of a task that not every kind has, each with the models that it is for, in words."""
+    """Settings of a task that not every kind has, by name, each with a description of the models that it is for."""
     every_record: ClassVar[bool] = False
-    """True if each record of a worker with tasks has the list, whether or not one of them is of this kind."""
+    """True if each record of a worker with tasks has the list, even if no task is of this kind."""
     leads: ClassVar[bool] = False
-    """True if a record names the model of such a task, if one ran, before those of other kinds."""
+    """True if the model that a record names is that of such a task, if one ran."""
     labelled: ClassVar[bool] = False
     """True if findings have a `label`, whose frequency telemetry counts."""
     serves_alone: ClassVar[bool] = False
     """True if a worker can serve such a model without tasks in its settings."""
     compares: ClassVar[bool] = True
-    """True if the quality gate compares reduced precisions with fp32. Else only fp32 serves."""
+    """True if the quality gate compares reduced precisions with fp32. If not, only fp32 serves."""
     calibrates: ClassVar[bool] = False
     """True if int8 can be calibrated for it."""
 
@@ -72,9 +84,9 @@ class Head(ABC):
     @classmethod
     @abstractmethod
     def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
-        """Read the head, and name the files beside config.json that say so.
+        """Read the head. Also returns the names of the files beside config.json that describe it.
 
-        Raises ModelError if it is not one that we build.
+        Raises ModelError if it is not a head that we build.
         """
 
     @classmethod
@@ -86,7 +98,7 @@ class Head(ABC):
     @classmethod
     @abstractmethod
     def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The findings of such a model in a few words, for `model inspect`. `facts`: its labels, and what `facts` gives."""
+        """The findings of such a model in a few words, for `model inspect`. `facts`: its labels, and those of `facts`."""
 
     # ---- tasks
 
@@ -103,8 +115,8 @@ class Head(ABC):
 
     @classmethod
     @abstractmethod
-    def serving(
-        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> Head:
         """The head of a task. `several`: more than one task of the worker is of this kind."""
 
@@ -117,7 +129,7 @@ class Head(ABC):
 
     @abstractmethod
     def find(self, part: Part, answers: list[Any]) -> Findings:
-        """The findings for the record of an article. `answers`: the model's, for the parts that its windows own."""
+        """The findings for the record of an article. `answers`: those of the model for the tokens that each window owns."""
 
     @classmethod
     def task_of(cls, finding: Any) -> str:  # noqa: ANN401  each kind has its own type
@@ -127,7 +139,7 @@ class Head(ABC):
 
     @classmethod
     def held_bytes(cls, findings: Findings) -> int:
-        """Memory that findings take while their record waits, if it is much."""
+        """Memory that findings take while their record waits; 0 if it is little."""
         del findings
         return 0
 
@@ -140,12 +152,12 @@ class Head(ABC):
 
     @classmethod
     def compact(cls, findings: Findings) -> Findings:
-        """The form in which findings wait for their transaction: cheaper to keep, such as text."""
+        """A form of the findings, such as text, that takes less memory while they wait for their transaction."""
         return findings
 
     @classmethod
     def as_json(cls, findings: Findings) -> Any:  # noqa: ANN401  whatever orjson writes
-        """The list in a record, for orjson. Raises InvalidArticle, of stage `publish`, for what cannot be written."""
+        """The list in a record, for orjson. Raises InvalidArticle, of stage `publish`, if a finding cannot be written."""
         return findings
 
     @classmethod
@@ -171,7 +183,7 @@ class Head(ABC):
 
 
 def is_for(head: Head, article: Article) -> bool:
-    """Whether a head is for an article, by its language."""
+    """Whether the language of an article is one that a head is for."""
     return head.languages is None or head.languages.include(article.language)
 
 
@@ -179,3 +191,25 @@ def article_row(answers: Sequence[OwnedRow], task: TaskCard) -> Float32Array | N
     """The article's row, from those of its windows; None if it has no tokens."""
     assert task.pooling is not None
     return pool(answers, task.pooling) if answers else None
+
+
+def pool(rows: Sequence[OwnedRow], pooling: Pooling) -> Float32Array:
+    """`float32 [values]`. `mean` weighs each window by the tokens that it owns, because windows overlap."""
+    ordered = sorted(rows, key=lambda each: each.start)
+    values = np.stack([each.row for each in ordered]).astype(np.float64)
+    if pooling == "first_window":
+        row = values[0]
+    elif pooling == "max":
+        row = values.max(axis=0)
+    else:
+        weights = np.array([each.tokens for each in ordered], np.float64)
+        row = weights @ values / weights.sum()
+    pooled_row: Float32Array = row.astype(np.float32)
+    return pooled_row
+
+
+def threshold_of(threshold: Threshold, label: str, default: float) -> float:
+    """The least probability of a finding with this label."""
+    if threshold is None:
+        return default
+    return threshold.get(label, default) if isinstance(threshold, Mapping) else threshold

@@ -1,7 +1,7 @@
-"""The label names of config.json -> the names that decoding reads: `O`, and `B-` or `I-` before a kind.
+"""Turns the label names of config.json into those that decoding reads: `O`, and `B-` or `I-` before a kind.
 
-Models on the hub write label names in many ways. Names that cannot be read are refused, because nobody would notice a
-wrong reading.
+Models on the hub write label names in many ways. Names that cannot be understood are refused, because nobody would notice
+if they were misunderstood.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _SUFFIXED = re.compile(rf"(?P<kind>.+?)[\W_]+(?P<letter>[{_LETTERS}])", re.IGNOR
 _OF_SPECIAL_TOKENS = re.compile(r"[\W_]*(PAD|PADDING|CLS|SEP)[\W_]*|[\[<]/?(S|BOS|EOS|UNK|MASK)[\]>]", re.IGNORECASE)
 _WITHOUT_KIND = re.compile(rf"|[{_LETTERS}][\W_]+|[\W_]+[{_LETTERS}]", re.IGNORECASE)
 _OF_LATER_PIECES = "X"
-"""Early BERT taggers give it to every piece of a word except the first."""
+"""Early BERT taggers give this label to every piece of a word except the first."""
 _SHOWN = 5
+"""The number of names in a message."""
 
 
 class _Tag(NamedTuple):
@@ -47,30 +48,30 @@ def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
     names = _names(id2label, least=2)
     if not any(name.upper() == OUTSIDE for name in names):
         raise ModelError(
-            f"config.json: no label of id2label is called {OUTSIDE} ({_few_of(names)}), so every word would be "
-            f"an entity: call the one for words outside of entities so. Without one the model finds no named entities."
+            f"config.json: no label of id2label is called {OUTSIDE} ({_few_of(names)}), so every word would be an entity. "
+            f"Give this name to the label of words outside of entities. A model without one finds no named entities."
         )
     of_entities = [name for name in names if name.upper() != OUTSIDE and not _OF_SPECIAL_TOKENS.fullmatch(name)]
     if not of_entities:
-        raise ModelError(f"config.json: no label of id2label ({_few_of(names)}) is that of an entity.")
+        raise ModelError(f"config.json: no label of id2label ({_few_of(names)}) is for an entity.")
     if nameless := [name for name in of_entities if _WITHOUT_KIND.fullmatch(name)]:
         raise ModelError(
             f"config.json: these labels of id2label name no kind of entity: {_few_of(list(map(repr, nameless)))}. "
-            f"Write the names used in training there, and {OUTSIDE} where no entity is meant."
+            f"Write the names used in training there, and {OUTSIDE} for words outside of entities."
         )
     read = _in_iob2(of_entities)
     return tuple(read.get(name, OUTSIDE) for name in names)
 
 
 def class_names(id2label: Mapping[int, str], *, multi_label: bool) -> tuple[str, ...]:
-    """Names of classes by id, unchanged. Raises ModelError if config.json does not name each of them, each by its own name.
+    """Names of classes by id, unchanged. Raises ModelError if config.json does not give each class its own name.
 
     `multi_label`: a single class, which holds or does not, is enough.
     """
     names = _names(id2label, least=1 if multi_label else 2)
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1 or not name):
         raise ModelError(
-            f"config.json: id2label names several classes {_few_of(list(map(repr, repeated)))}, or none: write the names "
+            f"config.json: names in id2label are repeated or empty: {_few_of(list(map(repr, repeated)))}. Write the names "
             f"used in training there, each once."
         )
     return names
@@ -93,7 +94,7 @@ def _names(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
 
 
 def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
-    """The IOB2 name of each label inside entities. Names without a position are entity types, and stay as they are."""
+    """The IOB2 name of each label inside entities. Names without a position are entity types and stay unchanged."""
     for pattern, proving in ((_PREFIXED, {"B", "I"}), (_SUFFIXED, set[str]())):
         tags = _tags(names, pattern, proving)
         if not tags:
@@ -101,8 +102,8 @@ def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
         without = [name for name in names if name not in tags and name.upper() != _OF_LATER_PIECES]
         if odd := without + _never_opened(tags):
             raise ModelError(
-                f"config.json: id2label names positions and kinds, and these labels do not go with the others: "
-                f"{_few_of(odd)}. Call one {OUTSIDE} where no entity is meant; else write B- or I- before its kind."
+                f"config.json: id2label names positions and kinds, and these labels do not fit the others: "
+                f"{_few_of(odd)}. Call a label for words outside of entities {OUTSIDE}; else write B- or I- before its kind."
             )
         return {name: f"{_IN_IOB2[tag.letter]}-{tag.kind}" for name, tag in tags.items()}
     _require_kinds(names)
@@ -110,7 +111,7 @@ def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
 
 
 def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[str]) -> dict[str, _Tag]:
-    """The names that consist of a letter and a kind. Empty if that is not proved: `E-MAIL` only looks like it.
+    """The names that consist of a letter and a kind; empty if that is not proved, because `E-MAIL` only looks like one.
 
     A kind with several letters proves these letters and their schemes; so does a kind with a letter of `proving`.
     """
@@ -124,7 +125,7 @@ def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[st
 
 
 def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
-    """If ends are marked too, the labels whose kind has no begin. They would be misread: IOE separates neighbours by `E`."""
+    """If ends are marked too, the labels of kinds without a begin. IOE, which separates neighbours by `E`, is not read."""
     if {tag.letter for tag in tags.values()} <= {"B", "I"}:
         return []
     opened = {tag.kind for tag in tags.values() if _IN_IOB2[tag.letter] == "B"}
@@ -132,17 +133,17 @@ def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
 
 
 def _require_kinds(names: Sequence[str]) -> None:
-    """Raise ModelError if plain names may be positions after all."""
+    """Raise ModelError if names that were taken for kinds may be positions."""
     bare = {name.upper() for name in names} & _IN_IOB2.keys()
     if bare & {"B", "I"} or len(bare) == len(names):
         raise ModelError(
-            f"config.json: the labels {_few_of(names)} of id2label say where an entity is, and not of what kind: write "
+            f"config.json: the labels {_few_of(names)} of id2label say where an entity is, but not of what kind. Write "
             f"B-KIND and I-KIND there, with the name that the entities shall have."
         )
     if all(_PREFIXED.fullmatch(name) or _SUFFIXED.fullmatch(name) for name in names):
         raise ModelError(
-            f"config.json: whether the labels {_few_of(names)} of id2label are kinds, or kinds with a position, cannot be "
-            f"told: write I- before a kind, and B- where one begins."
+            f"config.json: it is not clear whether the labels {_few_of(names)} of id2label are kinds, or kinds with a "
+            f"position. Write I- before a kind, and B- where one begins."
         )
 
 

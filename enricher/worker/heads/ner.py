@@ -10,25 +10,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from enricher.worker.heads.decoding import LabelScheme, decode_entities
-from enricher.worker.heads.head import Findings, Head, HeadSettings
+from enricher.worker.heads.head import Findings, Head, Languages, Threshold, threshold_of
 from enricher.worker.heads.label_names import label_names, names_by_id
-from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.heads.thresholds import Threshold, least_of
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, Part, TaskCard, TaskKind
 
 ARCHITECTURE = "ForTokenClassification"
 NER = "ner"
-
-
 _NO_TASK = TaskCard(NER, NER, ModelCard("", "", ""), named=False)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityHead(Head):
-    """Finds entities. `names_task`: each carries the name of the task, because the worker has several that find entities.
+    """Finds entities. `names_task`: each entity names its task, because several tasks of the worker find entities.
 
-    `threshold`: the least score of an entity; None: entities are what the model calls one, whatever the score.
+    `threshold`: the least score of an entity; None if the score does not matter.
     """
 
     scheme: LabelScheme
@@ -55,7 +51,7 @@ class EntityHead(Head):
         names_task: bool = False,
         threshold: Threshold = None,
     ) -> EntityHead:
-        """The head with these label names. Without a task: for runs whose records nobody writes."""
+        """The head with these label names. Runs whose records are not written need no task."""
         return cls(task, LabelScheme.from_labels(labels), names_task, threshold, languages=languages)
 
     @classmethod
@@ -70,7 +66,7 @@ class EntityHead(Head):
 
     @classmethod
     def spec_of(cls, labels: tuple[str, ...]) -> HeadSpec:
-        """A head with these labels, also of a model that is ONNX already."""
+        """A head with these labels, also for a model that is ONNX already."""
         return HeadSpec(NER, labels, multi_label=False, reads="tokens", normalised=False, dimensions=len(labels))
 
     @classmethod
@@ -79,11 +75,11 @@ class EntityHead(Head):
         return ", ".join(facts["labels"])
 
     @classmethod
-    def serving(
-        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> EntityHead:
-        """The head of a task; entities name it if several tasks find some."""
-        return cls.of(spec.labels, task, languages, names_task=several, threshold=settings.threshold)
+        """The head of a task. Entities name it if several tasks find entities."""
+        return cls.of(spec.labels, task, languages, names_task=several, threshold=threshold)
 
     @classmethod
     def labels_of(cls, spec: HeadSpec) -> tuple[str, ...]:
@@ -92,7 +88,7 @@ class EntityHead(Head):
 
     def least_score(self, label: str) -> float:
         """The threshold; without one, the score of an entity does not matter."""
-        return least_of(self.threshold, label, 0.0)
+        return threshold_of(self.threshold, label, 0.0)
 
     def find(self, part: Part, answers: list[OwnedLabels]) -> list[Entity]:
         """The entities of an article whose windows are all labelled."""

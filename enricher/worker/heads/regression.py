@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads.classification import ARCHITECTURE
-from enricher.worker.heads.head import Findings, Head, HeadSettings, article_row
+from enricher.worker.heads.head import Findings, Head, Languages, Threshold, article_row
 from enricher.worker.heads.label_names import names_by_id
-from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import OwnedRow, Part, TaskCard, TaskKind
 
@@ -20,7 +19,7 @@ PROBLEM_TYPE = "regression"
 
 @dataclass(frozen=True, slots=True)
 class RegressionHead(Head):
-    """Gives the raw output of the model, which nothing bounds."""
+    """Gives the raw output of the model, which may be any number."""
 
     kind: ClassVar[TaskKind] = "regression"
     listed_in: ClassVar[str] = "regressions"
@@ -35,11 +34,11 @@ class RegressionHead(Head):
 
     @classmethod
     def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
-        """The only value. Its name in `id2label` says nothing: transformers makes it up."""
+        """The only value. Its name in `id2label` is ignored, because transformers invents it."""
         if (labels := len(names_by_id(files.config))) != 1:
             raise ModelError(
-                f"{files.folder}: its problem_type is regression, and it has {labels} labels: a head with one number is "
-                f"supported. Choose a checkpoint with one label."
+                f"{files.folder}: its problem_type is regression, and it has {labels} labels; only a head with one number "
+                f"is supported. Choose a checkpoint with one label."
             )
         return HeadSpec(cls.kind, (), multi_label=False, reads="first", normalised=False, dimensions=1), ()
 
@@ -50,11 +49,11 @@ class RegressionHead(Head):
         return "a number"
 
     @classmethod
-    def serving(
-        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, settings: HeadSettings, *, several: bool
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> RegressionHead:
         """The head of a task."""
-        del spec, settings, several
+        del spec, threshold, several
         return cls(task, languages=languages)
 
     def find(self, part: Part, answers: list[OwnedRow]) -> list[dict[str, Any]]:

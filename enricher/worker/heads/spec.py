@@ -1,4 +1,4 @@
-"""Facts about a checkpoint's head: what its folder says, and what it reads of the encoder's output."""
+"""Facts about a checkpoint's head, as its folder describes it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ included), or their mean over the tokens that the window owns."""
 TOKENS: frozenset[Reads] = frozenset({"tokens"})
 """The reads of a pass with nothing but NER."""
 Layers = Literal["labels", "classifier", "none"]
-"""The layers of the graph behind that: a label and its score for each token; the two layers of a `ForSequenceClassification`
-head; nothing more."""
+"""The layers that the graph adds to these states: a label and its score for each token; the two layers of a
+`ForSequenceClassification` head; none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class HeadSpec:
 
 @dataclass(frozen=True, slots=True)
 class HeadFiles:
-    """A checkpoint's folder without its weights. Names are relative to it; nothing else here reads files."""
+    """A checkpoint's folder without its weights. Heads read files only through it; names are relative to the folder."""
 
     folder: Path
-    """Named in messages."""
+    """The folder, which messages name."""
     architecture: str
     config: Mapping[str, Any]
-    """The values of config.json; once a head is described, those of the encoder were checked."""
+    """The values of config.json; those of the encoder were checked before a head is described."""
     has: Callable[[str], bool]
-    """Whether a file is there."""
+    """Whether a file exists."""
     read: Callable[[str], bytes]
     """The content of a file. Raises OSError."""
     read_object: Callable[[str], Mapping[str, Any]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.worker.articles import letter_for, write_found
+from enricher.worker.articles import letter_for, serialise_findings
 from enricher.worker.heads import Head
 from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
@@ -129,7 +129,7 @@ class Intake:
 
     def resume_answered(self) -> list[Ticket]:
         """Queue tickets again whose schemas are answered, before newer ones; returns them."""
-        if not self.schemas or not (answered := self.schemas.answered()):
+        if not self.schemas or not (answered := self.schemas.take_answered()):
             return []
         again = self._pending.take(answered)
         self._long.wait_first(ticket for ticket in again if self._long.is_long(ticket))
@@ -258,4 +258,4 @@ class Intake:
         if not self._long.hold(part, windows):
             self.scheduler.add(windows)
         if not windows:
-            finish_enriched(part, self.heads[part.pass_index], write_found)
+            finish_enriched(part, self.heads[part.pass_index], serialise_findings)

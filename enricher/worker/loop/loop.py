@@ -27,7 +27,7 @@ from enricher.errors import (
     TooManyDeadLetters,
     TransactionTrouble,
 )
-from enricher.worker.articles import write_found
+from enricher.worker.articles import serialise_findings
 from enricher.worker.heads import Head
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
@@ -166,7 +166,7 @@ class Worker:
         for result in results:
             self.tracing.completed(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
-            self.tracker.count_unpacked(store_answers(result, self.heads[result.batch.pass_index], write_found))
+            self.tracker.count_unpacked(store_answers(result, self.heads[result.batch.pass_index], serialise_findings))
         if results:
             self.pacing.engine_moved()
         return bool(results)

@@ -81,7 +81,7 @@ class Scheduler(Protocol):
 class Schemas(Protocol):
     """Schemas that records wait for (`SchemaPending`). Something else gets them; nothing here waits for the network."""
 
-    def answered(self) -> Collection[Hashable]:
+    def take_answered(self) -> Collection[Hashable]:
         """Schemas that were fetched or refused since the last call. Does not block."""
 
     def abandon(self, references: Collection[Any]) -> None:

@@ -1,21 +1,5 @@
 """The data that moves through the worker. Plain data: no Kafka, no ONNX Runtime, no clock."""
 
-from enricher.worker.records.articles import (
-    HEADER_BYTES,
-    Article,
-    FieldName,
-    Float32Array,
-    Headers,
-    Int32Array,
-    OmittedHeaders,
-    Partition,
-    RawRecord,
-    TokenizedArticle,
-    TokenizedField,
-    TokenSpans,
-    Unreadable,
-    hot_record,
-)
 from enricher.worker.records.flight import (
     Batch,
     BatchResult,
@@ -35,6 +19,22 @@ from enricher.worker.records.flight import (
     Window,
     WindowFailure,
     WindowRows,
+)
+from enricher.worker.records.input_records import (
+    HEADER_BYTES,
+    Article,
+    FieldName,
+    Float32Array,
+    Headers,
+    Int32Array,
+    OmittedHeaders,
+    Partition,
+    RawRecord,
+    TokenizedArticle,
+    TokenizedField,
+    TokenSpans,
+    Unreadable,
+    hot_record,
 )
 from enricher.worker.records.outcomes import (
     Classification,

@@ -1,6 +1,6 @@
 """In-flight data: the ticket of each record, its windows, batches and their results, releases.
 
-Everything is frozen but a `Ticket` and its parts, which are filled in step by step and finished exactly once.
+All of it is frozen, except for a `Ticket` and its parts, which are filled in step by step and finished exactly once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
 
-from enricher.worker.records.articles import (
+from enricher.worker.records.input_records import (
     Article,
     Float32Array,
     Headers,
@@ -26,7 +26,7 @@ from enricher.worker.records.outcomes import DeadLetter, EnrichedRecord, Outcome
 Keep = Callable[[EnrichedRecord], EnrichedRecord]
 """Converts a record to the form in which it is kept until it is published."""
 Join = Callable[[int, EnrichedRecord], EnrichedRecord | None]
-"""Takes what one pass found. Returns the record of the article after the last pass, else None."""
+"""Takes the index and the record of one pass. Returns the record of the article after the last pass, else None."""
 
 
 class OwnedLabels(NamedTuple):
@@ -72,7 +72,7 @@ class Ticket:
     span: object = None
     """Set and read by tracing only."""
     unpacked_bytes: int = 0
-    """Memory of the article beyond its record: a document made of another format, text that was packed."""
+    """Memory of the article beyond its record: a document in another format, text that was compressed."""
     failed_pass: int = 0
     """The pass that failed, if one of its parts has a dead letter."""
 
@@ -89,9 +89,9 @@ class Ticket:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """The work of one pass on an article: its tokens, and what the heads say about its windows.
+    """The work of one pass on an article: its tokens, and the answers of the heads about its windows.
 
-    `join`: what the parts of the article have in common; None if this is the only one.
+    `join` combines the parts of the article; None if this is the only one.
     """
 
     ticket: Ticket
@@ -105,7 +105,7 @@ class Part:
     done: bool = False
 
     def finish(self, record: EnrichedRecord, keep: Keep | None = None) -> None:
-        """Finish with what this pass found; the last part also finishes the ticket. `keep` converts its record."""
+        """Finish with the record of this pass; the last part also finishes the ticket. `keep` converts its record."""
         self._end()
         whole = self.join(self.pass_index, record) if self.join else record
         if whole:
@@ -125,7 +125,7 @@ class Part:
     def _end(self) -> None:
         assert not self.done, "a part is finished once"
         self.done = True
-        # The ticket may wait behind a slower one, and the arrays are needed no longer.
+        # The ticket may wait for a slower one, and does not need the arrays meanwhile.
         self.answers, self.tokens = [], None
 
 
@@ -219,8 +219,8 @@ class TokenLabels:
         """Those of `numbers` that are about one window."""
         return self.scores[start : start + len(window.ids)]
 
-    def chosen(self, _indices: Sequence[int]) -> TokenLabels:
-        """The output about some windows: the same, because windows are found by their starts."""
+    def select(self, _indices: Sequence[int]) -> TokenLabels:
+        """The output about some windows, which is the whole output: windows are found by their starts."""
         return self
 
 
@@ -250,7 +250,7 @@ class WindowRows:
         """Those of `numbers` that are about one window."""
         return self.rows[index : index + 1]
 
-    def chosen(self, indices: Sequence[int]) -> WindowRows:
+    def select(self, indices: Sequence[int]) -> WindowRows:
         """The output about some windows of the run."""
         return WindowRows(self.rows[indices])
 
@@ -260,7 +260,7 @@ HeadOutput = TokenLabels | WindowRows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOutput:
-    """The model's output for one run: what each head says, in the order of the pass's heads.
+    """The model's output for one run: the answers of each head, in the order of the pass's heads.
 
     Token `i` of a window, special tokens included, is at the window's entry in `starts` plus `i`.
     """
@@ -278,7 +278,7 @@ class WindowFailure:
     error_type: str
     message: str
     heads: Sequence[int] | None = None
-    """The heads that failed, by their index in the pass; None if all did. Otherwise a run has what the others say."""
+    """The heads that failed, by their index in the pass; None if all did. A run has the answers of the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -352,6 +352,6 @@ class Release:
         return not self.committable
 
     def first(self, count: int) -> Release:
-        """The first tickets only, and the offsets of their partitions; nothing is known of marks and counts then."""
+        """The first tickets only, and the offsets of their partitions, without marks and counts."""
         tickets = self.tickets[:count]
         return Release(tickets, {ticket.raw.partition: ticket.raw.offset + 1 for ticket in tickets})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, NotRequired, TypedDict
 
-from enricher.worker.records.articles import Article, FieldName, Float32Array, hot_record
+from enricher.worker.records.input_records import Article, FieldName, Float32Array, hot_record
 
 TaskKind = str
 """The name of a kind of head (worker/heads)."""
@@ -17,7 +17,7 @@ Pooling = Literal["mean", "first_window", "max"]
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """Identifies the model that made a record."""
+    """Identifies a model in records."""
 
     name: str
     digest: str
@@ -99,9 +99,9 @@ class EnrichedRecord:
     tasks: Sequence[TaskReport]
     """One for each task of the worker, in the order of the settings."""
     findings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """The findings of tasks that find no entities, by the field of the record that lists it (worker/heads)."""
+    """The findings other than entities, by the field of the record that lists them (worker/heads)."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """How often each label was found, by task and label: of entities and of classes. For telemetry, not for the record."""
+    """How often each label of entities and classes was found, by task and label. For telemetry, not for the record."""
 
 
 class LetterForm(IntEnum):

@@ -1,7 +1,7 @@
-"""The version of an output, by which an index keeps the newest of a key: epoch, source offset, generation of the model.
+"""The version of an output, by which an index keeps the newest output of a key.
 
     bits of an int64   62 .. 55   54 .. 12        11 .. 0
-                       epoch      source offset   generation
+                       epoch      source offset   generation of the model
 
 It orders the outputs of one input partition, and so those of one key. `schemas/README.md` says what it does not order.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from enricher.errors import FatalError
 
 if TYPE_CHECKING:
-    from enricher.worker.records.articles import RawRecord
+    from enricher.worker.records.input_records import RawRecord
 
 _EPOCH_BITS, _OFFSET_BITS, _GENERATION_BITS = 8, 43, 12
 
@@ -22,7 +22,7 @@ MAX_EPOCH, MAX_OFFSET, MAX_GENERATION = (2**bits - 1 for bits in (_EPOCH_BITS, _
 
 
 def record_version(epoch: int, offset: int, generation: int) -> int:
-    """The version of the output of the input at `offset`: 0 to 2**63 - 1. Raises ValueError outside the ranges."""
+    """The version of the output of the input at `offset`, 0 to 2**63 - 1. Raises ValueError for numbers out of range."""
     _require("epoch", epoch, MAX_EPOCH)
     _require("source offset", offset, MAX_OFFSET)
     _require("generation", generation, MAX_GENERATION)

@@ -1,4 +1,4 @@
-"""Makes decoders of schemas, and tells what is wrong with a schema from what is wrong with this machine."""
+"""Makes decoders of schemas, and distinguishes a schema that cannot be used from trouble on this machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Answer:
 
 
 def refusal(reference: SchemaRef, why: object) -> Answer:
-    """The answer for a schema that is there, but of no use."""
+    """The answer for a schema that exists, but cannot be used."""
     return Answer(reference, InvalidArticle(f"schema {reference} cannot be used: {why}"))
 
 
 class Compiler:
-    """Compiles schemas, whatever strangers wrote. For one thread.
+    """Compiles schemas, which strangers may have written. For one thread.
 
-    A schema that cannot be used is not compiled each time that a record names it: that may take half a minute.
+    Refusals are remembered, because to compile a hostile schema may take half a minute, and any record may name it again.
     """
 
     def __init__(self, compile_schema: Compile, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Checks at the start where the registry is and how to sign in. Nothing here connects."""
+"""Checks the registry's URLs and credentials at the start. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -113,23 +113,26 @@ def _tls(given: Mapping[str, str], *, wanted: bool) -> ssl.SSLContext | None:
     files = {name: given[name] for name in (_CA, _CERTIFICATE, _KEY) if name in given}
     for name, path in files.items():
         if not Path(path).is_file():
-            raise SettingsError(f"registry.properties: '{name}' refers to {path}, which is no file that can be read")
+            raise SettingsError(f"registry.properties: '{name}' refers to {path}, which is not a file")
     if _CERTIFICATE not in given and (_KEY in given or _KEY_PASSWORD in given):
         raise SettingsError(f"registry.properties: '{_KEY}' and '{_KEY_PASSWORD}' need '{_CERTIFICATE}'")
     if not wanted:
         if files:
             raise SettingsError(f"registry.properties: '{next(iter(files))}' is given, but no registry.url is https://")
         return None
-    return _context(given.get(_CA), given)
+    return _tls_context(given)
 
 
-def _context(authorities: str | None, given: Mapping[str, str]) -> ssl.SSLContext:
-    name = _CA
+def _tls_context(given: Mapping[str, str]) -> ssl.SSLContext:
+    name, authorities = _CA, given.get(_CA)
     try:
-        # Without a file of its own: the system's certificates, or SSL_CERT_FILE and SSL_CERT_DIR.
+        # Without `cafile` it loads the system's certificates, or those of SSL_CERT_FILE and SSL_CERT_DIR.
         context = ssl.create_default_context(cafile=authorities)
         if authorities is None:
-            _add_public(context)
+            import certifi  # noqa: PLC0415  of the extra `registry`, which was checked before
+
+            # Mozilla's authorities, for images without any.
+            context.load_verify_locations(certifi.where())
         if certificate := given.get(_CERTIFICATE):
             name = _CERTIFICATE
             # A callback, because OpenSSL would ask on the terminal for a password that is missing.
@@ -139,10 +142,3 @@ def _context(authorities: str | None, given: Mapping[str, str]) -> ssl.SSLContex
         message = f"registry.properties: the file of '{name}', its key or its password cannot be used: {reason}"
         raise SettingsError(message) from None
     return context
-
-
-def _add_public(context: ssl.SSLContext) -> None:
-    """Add Mozilla's authorities, for images without any."""
-    import certifi  # noqa: PLC0415  of the extra `registry`, which was checked before
-
-    context.load_verify_locations(certifi.where())

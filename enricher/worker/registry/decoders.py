@@ -1,6 +1,6 @@
-"""Decoders by reference: those that are here at once, the others when the fetcher has them.
+"""Decoders by the references of their schemas. Those that are not here are requested from the fetcher.
 
-The loop never waits for one, so it uses `RegistryDecoders` as they are; commands may wait (`WaitingDecoders`).
+The loop never waits for a decoder, so it uses `RegistryDecoders`; commands may wait (`WaitingDecoders`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MAX_DECODERS = 1_000
 MAX_DECODER_BYTES = 200_000_000
 """Memory of all decoders by `Schema.decoder_bytes`: 500 ordinary Protobuf schemas of 5 kB, or 1,000 Avro schemas of 8 kB."""
 MAX_REFUSALS = 20_000
-REFUSED_S = 30.0
-"""The longest time for which a schema that was refused is not asked for again. It may be registered meanwhile."""
-REFUSED_LEAST_S = 0.5
-"""The shortest: the articles that waited for it are read again by then."""
+MAX_REFUSED_S = 30.0
+"""The longest time for which a refused schema is not asked for again. Someone may have registered it meanwhile."""
+MIN_REFUSED_S = 0.5
+"""The shortest such time, within which the articles that waited for the schema are read again."""
 
 _MAX_LATE = 10_000
-"""A schema beyond these is waited for again."""
+"""The number of late schemas that are remembered; one that is forgotten is waited for again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RegistryDecoders:
         """The decoder for this schema. Does not block. Raises SchemaPending or InvalidArticle."""
         if ready := self._ready.get(reference):
             self._ready.move_to_end(reference)
-            assert not isinstance(ready.result, InvalidArticle), "refusals are kept apart"
+            assert not isinstance(ready.result, InvalidArticle), "refusals are in `_refused`"
             return ready.result
         if refusal := self._refused.get(reference):
             if self._clock() < refusal.until_s:
@@ -61,7 +61,7 @@ class RegistryDecoders:
         self._fetcher.ask(reference)
         raise SchemaPending(reference)
 
-    def answered(self) -> Collection[SchemaRef]:
+    def take_answered(self) -> Collection[SchemaRef]:
         """Schemas that were fetched or refused since the last call: read their records again. Does not block."""
         answers = self._fetcher.answers()
         for answer in answers:
@@ -93,8 +93,8 @@ class RegistryDecoders:
             self._ready_bytes -= oldest.size_bytes
 
     def _refuse(self, answer: Answer, message: str) -> None:
-        """Remember it no longer than the reason was observed: the schema may be there after the next second."""
-        remembered_s = min(REFUSED_S, max(REFUSED_LEAST_S, answer.observed_s))
+        """Remember a refusal, but no longer than its reason was observed: the schema may be registered a second later."""
+        remembered_s = min(MAX_REFUSED_S, max(MIN_REFUSED_S, answer.observed_s))
         self._refused.pop(answer.reference, None)
         self._refused[answer.reference] = _Refusal(message, self._clock() + remembered_s)
         while len(self._refused) > MAX_REFUSALS:
@@ -114,11 +114,11 @@ class WaitingDecoders:
         self._late: set[SchemaRef] = set()
 
     def decoder(self, reference: SchemaRef) -> Decoder:
-        """The decoder for this schema. Blocks. Raises InvalidArticle, or SchemaPending after the time."""
+        """The decoder for this schema. Blocks. Raises InvalidArticle, or SchemaPending after `timeout_s`."""
         give_up_s = time.monotonic() + (0.0 if reference in self._late else self._timeout_s)
         while True:
             self._arrived.clear()
-            self._decoders.answered()
+            self._decoders.take_answered()
             try:
                 return self._decoders.decoder(reference)
             except SchemaPending:

@@ -1,4 +1,4 @@
-"""The thread that gets schemas and makes decoders of them: from disk at once, from the registry as the queue allows."""
+"""The thread that gets schemas, from disk at once and from the registry as the queue allows, and makes decoders of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from queue import Empty, SimpleQueue
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.schemas import Compile, Schema, SchemaRef
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.compiling import Answer, Compiler, refusal
-from enricher.worker.registry.errors import (
+from enricher.worker.registry.queue import Patience, Queue, Wanted
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import (
     RefusedByRegistry,
     RegistryError,
     RegistryUnavailable,
     UnknownToRegistry,
     UnusableSchema,
 )
-from enricher.worker.registry.queue import Patience, Queue, Wanted
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.stats.snapshot import SchemaState
@@ -29,7 +29,7 @@ from enricher.worker.stats.snapshot import SchemaState
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
-"""`close` waits so long for the thread. One that waits for the network is abandoned: it changes nothing that matters."""
+"""The time that `close` waits for the thread. A thread that waits for the network is abandoned, which does no harm."""
 _LOG_EVERY_S = 60.0
 """The time between two log lines about one outage."""
 _COMPARE_AGAIN_S = 60.0
@@ -40,16 +40,17 @@ _MAX_COMPARED = 10_000
 _ANSWERS_S = 1.0
 """A registry that has answered within this time is not asked whether it answers at all."""
 _PROBES = 8
-"""Asked before an id is given up. If half of all requests fail, they are all answered once in 256 times."""
+"""An id is given up only if so many questions about other ids are answered in a row. If half of all requests fail, that
+happens once in 256 times."""
 _TOO_MANY_REQUESTS = 429
-"""HTTP's status that says nothing about the id: a gateway counts our requests, of which strangers' records cause some."""
+"""HTTP's status that says nothing about the id: a gateway limits our requests, some of which strangers' records cause."""
 
 
 class Fetcher:
     """Owns the thread. `ask`, `drop`, `answers`, `close` are for one thread, `state` for any.
 
-    `client` and `store`: a registry, and what is kept of it on disk. `glue`: the schemas of AWS Glue. None where the
-    settings name no such place. The thread calls `wake` after each answer; it must be thread-safe and not raise.
+    `client` and `store`: a registry, and its schemas on disk. `glue`: the schemas of AWS Glue. Each is None if the settings
+    do not name it. The thread calls `wake` after each answer; it must be thread-safe and not raise.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class Fetcher:
         self._wake = wake
         self._clock = clock
         self._changed = threading.Condition()
-        """Guards the queue, what is new, the time of an outage and whether to close."""
+        """Guards `_queue`, `_new`, `_away_since_s` and `_closing`."""
         self._queue = Queue(patience)
         self._new: deque[SchemaRef] = deque()
-        """Not looked for on disk yet."""
+        """Schemas that were not looked for on disk yet."""
         self._away_since_s: float | None = None
         self._closing = False
         self._from_disk: set[SchemaRef] = set()
-        """Only the thread uses this and what follows."""
+        """Only the thread uses this and the four fields below."""
         self._to_compare: deque[SchemaRef] = deque()
         """Schemas from disk that were not compared with the registry's yet."""
         self._compare_s = 0.0
@@ -90,7 +91,7 @@ class Fetcher:
         self._thread.start()
 
     def ask(self, reference: SchemaRef) -> None:
-        """Get a schema, if that is not under way."""
+        """Get a schema, unless it was asked for already."""
         with self._changed:
             if self._queue.add(reference, self._clock()):
                 self._new.append(reference)
@@ -145,7 +146,7 @@ class Fetcher:
                 now_s = self._clock()
                 if self._new:
                     reference = self._new.popleft()
-                    return lambda: self._look(reference)
+                    return lambda: self._look_on_disk(reference)
                 if batch := self._queue.next(now_s):
                     return lambda: self._fetch(batch)
                 compare_s = max(self._compare_s, self._queue.free_s) if self._to_compare else None
@@ -156,14 +157,14 @@ class Fetcher:
                 self._changed.wait(None if next_s is None else max(0.0, next_s - now_s))
         return None
 
-    def _look(self, reference: SchemaRef) -> None:
+    def _look_on_disk(self, reference: SchemaRef) -> None:
         if self._store and (schema := self._store.find(reference)):
             if reference not in self._from_disk and len(self._from_disk) < _MAX_COMPARED:
                 self._from_disk.add(reference)
                 self._to_compare.append(reference)
             try:
                 self._deliver(self._compiler.answer(reference, schema))
-            except (OSError, MemoryError) as error:  # its turn in the queue comes again
+            except (OSError, MemoryError) as error:  # the queue still has it, so the registry is asked
                 log.warning("schema %s from disk cannot be compiled at the moment: %s", reference, _reason(error))
 
     def _fetch(self, batch: Sequence[Wanted]) -> None:
@@ -189,11 +190,11 @@ class Fetcher:
             return
         self._count_answer("found")
         with self._changed:
-            self._queue.found(wanted)
+            self._queue.note_found(wanted)
         self._deliver(answer)
 
     def _compare(self, reference: SchemaRef) -> None:
-        """Compare a schema that came from disk with the registry's. What is kept counts all the same."""
+        """Compare a schema that came from disk with the registry's and log a difference. The one from disk stays in use."""
         try:
             changed = self._is_changed(reference)
         except RegistryError:  # an outage is reported when articles wait for it
@@ -251,33 +252,33 @@ class Fetcher:
         self._outcomes[outcome] += 1
         self._answered_s = self._clock()
         with self._changed:
-            self._queue.answered(self._answered_s, found=outcome == "found")
+            self._queue.note_answer(self._answered_s, found=outcome == "found")
 
     def _refuse(self, wanted: Wanted, outcome: str, answer: Answer) -> None:
-        """Refuse an id if the same was answered for long enough."""
+        """Refuse a schema if the registry has given the same answer for long enough."""
         self._count_answer(outcome)
         now_s = self._clock()
         with self._changed:
             if not self._queue.is_refused(wanted, now_s, unknown=outcome == "unknown"):
                 return
-            observed_s = self._queue.refused(wanted, now_s)
+            observed_s = self._queue.refuse(wanted, now_s)
         self._deliver(replace(answer, observed_s=observed_s))
 
     def _judge_failures(self, failures: Sequence[tuple[Wanted, RegistryError]]) -> None:
-        """Tell an outage, in which everything waits, from ids that alone are not answered, which are given up in the end."""
+        """Distinguish an outage, in which everything waits, from single ids without answers, which are given up in time."""
         from_registry = any(wanted.reference.in_registry for wanted, _ in failures)
-        answers = from_registry and self._answers_now()
+        answers = from_registry and self._registry_answers()
         for wanted, error in failures:
             status = error.status if isinstance(error, RegistryUnavailable | RefusedByRegistry) else None
             blamed = answers and wanted.reference.in_registry and status != _TOO_MANY_REQUESTS
             now_s = self._clock()
             with self._changed:
                 is_given_up = blamed and self._queue.blame(wanted, status, now_s)
-            if is_given_up and not self._answers_each_time():
+            if is_given_up and not all(self._probe() for _ in range(_PROBES)):
                 is_given_up = answers = False
             if is_given_up:
                 with self._changed:
-                    observed_s = self._queue.refused(wanted, now_s)
+                    observed_s = self._queue.refuse(wanted, now_s)
                 self._give_up(wanted, error, observed_s)
             else:
                 self._note_failure(wanted, error)
@@ -285,17 +286,13 @@ class Fetcher:
             with self._changed:
                 self._queue.away(self._clock())
 
-    def _answers_now(self) -> bool:
-        if self._clock() - self._answered_s > _ANSWERS_S and self._answers_about_ids():
+    def _registry_answers(self) -> bool:
+        """Whether the registry has just answered, or answers a question about another id now. Blocks for that request."""
+        if self._clock() - self._answered_s > _ANSWERS_S and self._probe():
             self._answered_s = self._clock()
         return self._clock() - self._answered_s <= _ANSWERS_S
 
-    def _answers_each_time(self) -> bool:
-        """Whether the registry answers several times in a row: one that often fails fails some ids each time by bad luck."""
-        return all(self._answers_about_ids() for _ in range(_PROBES))
-
-    def _answers_about_ids(self) -> bool:
-        """Whether the registry answers one such question now. Blocks for the request."""
+    def _probe(self) -> bool:
         return self._client is not None and self._client.answers_about_ids()
 
     def _give_up(self, wanted: Wanted, error: RegistryError, observed_s: float) -> None:
@@ -311,7 +308,7 @@ class Fetcher:
         self._outcomes["unavailable"] += 1
         now_s = self._clock()
         with self._changed:
-            self._queue.failed(wanted, now_s)
+            self._queue.note_failure(wanted, now_s)
             begins = self._away_since_s is None
             if begins:
                 self._away_since_s = now_s
@@ -323,7 +320,7 @@ class Fetcher:
         )
 
     def _log(self, level: int, message: str, *, at_once: bool = False) -> None:
-        """Log a line now and then, whatever else of its kind happens meanwhile."""
+        """Log at most one line per level and `_LOG_EVERY_S`; with `at_once` this line in any case."""
         if at_once:
             self._repeats.forget(level)
         if self._repeats.is_new(level):

@@ -1,4 +1,4 @@
-"""Requests to a registry over HTTP, and what each answer means. The only module that knows the HTTP library.
+"""Requests to a registry over HTTP, and what each answer means. Only this module knows the HTTP library.
 
 Confluent's own client is not used: it reads a body of any size, repeats bodies in its errors, and its timeout bounds one
 read, not the request.
@@ -21,7 +21,7 @@ import orjson
 from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.registry.config import RegistryConfig
-from enricher.worker.registry.errors import (
+from enricher.worker.registry.registry_errors import (
     RefusedByRegistry,
     RegistryError,
     RegistryUnavailable,
@@ -32,11 +32,11 @@ from enricher.worker.registry.errors import (
 Json = Any
 """A parsed JSON text."""
 Client = Any
-"""The library's, for one event loop."""
+"""The library's client, for one event loop."""
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-_REGISTRYS_OWN = "application/vnd.schemaregistry"
-"""The beginning of the media types that no proxy has."""
+_REGISTRY_MEDIA_TYPES = "application/vnd.schemaregistry"
+"""The beginning of media types that only registries answer with, never a proxy."""
 _ERROR_BYTES = 65_536
 """The most that is read of the body of an error."""
 _MAX_REASON_CHARS = 200
@@ -52,9 +52,9 @@ class _Answer:
 
 
 class Requests:
-    """Sends requests, to the URLs in turn until one gives an answer. For one thread at a time.
+    """Sends each request to one URL after the other until one gives an answer. For one thread at a time.
 
-    No connection outlives a call: there are few calls, and registries are replaced behind their names.
+    No connection outlives a call: there are few calls, and a host name may lead to another registry the next time.
     """
 
     def __init__(self, config: RegistryConfig) -> None:
@@ -63,7 +63,7 @@ class Requests:
         # In JSON a quotation mark of the schema takes two bytes.
         self._max_bytes = 2 * config.max_schema_bytes + _ERROR_BYTES
         self._first = 0
-        """The URL that answered last: one that is away costs a timeout."""
+        """The URL that answered last is tried first: one that does not answer costs a timeout."""
 
     def get(self, path: str) -> Json:
         """Raises RegistryUnavailable, UnknownToRegistry, or UnusableSchema if the body is too large."""
@@ -106,7 +106,7 @@ class Requests:
             return await asyncio.gather(*(self._result(client, method, path, body) for path in paths))
 
     def _client(self) -> Client:
-        # A proxy of the environment passes TLS on unread. Of plain HTTP it would get our credentials.
+        # A proxy of the environment cannot read TLS. With plain HTTP it would get our credentials.
         return self._http.AsyncClient(
             verify=self._config.tls or False,
             timeout=None,
@@ -167,7 +167,7 @@ class Requests:
 
 
 class _LookupLoop(asyncio.SelectorEventLoop):
-    """Looks hosts up in daemon threads. Asyncio's own are waited for at the end, and a resolver may hang for long."""
+    """Looks hosts up in daemon threads. Asyncio would wait for its own threads at the end, and a resolver may hang."""
 
     async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> Any:  # noqa: ANN401  as in asyncio
         """Return what `socket.getaddrinfo` returns."""
@@ -217,7 +217,7 @@ def _meaning(answer: _Answer) -> Json:
     if 300 <= status < 400:
         raise RegistryUnavailable(f"redirects elsewhere (HTTP {status}): registry.url must name the registry", status)
     if status in {401, 403}:
-        code, text = _own_words(answer.body)
+        code, text = _registry_error(answer.body)
         own = "" if code is None else f"; in its own words: {code} {text or ''}".rstrip()
         raise RegistryUnavailable(f"refuses our credentials or rights (HTTP {status}{own})", status)
     raise RegistryUnavailable(f"answers with HTTP {status}", status)
@@ -227,7 +227,7 @@ def _parse(answer: _Answer) -> Json:
     try:
         return orjson.loads(answer.body)
     except orjson.JSONDecodeError:
-        if answer.media_type.startswith(_REGISTRYS_OWN) and _is_lenient_json(answer.body):
+        if answer.media_type.startswith(_REGISTRY_MEDIA_TYPES) and _is_lenient_json(answer.body):
             # A lone surrogate in a schema's text, for instance: asking again would give the same.
             raise UnusableSchema("the registry answers with JSON that is not Unicode") from None
         raise RegistryUnavailable("answers with something that is not JSON") from None
@@ -243,8 +243,8 @@ def _is_lenient_json(body: bytes) -> bool:
 
 
 def _raise_refusal(status: int, body: bytes) -> NoReturn:
-    """Tell a registry's own refusal from a page of a proxy, or of a path that this registry does not have."""
-    code, text = _own_words(body)
+    """Raise the registry's own refusal; RegistryUnavailable for the answer of a proxy, or to a path that it lacks."""
+    code, text = _registry_error(body)
     if code is not None:
         message = text or f"HTTP {status}"
         if status == 404 and code // 100 == 404:
@@ -253,17 +253,18 @@ def _raise_refusal(status: int, body: bytes) -> NoReturn:
             raise RefusedByRegistry(message, status, code)
     message = (
         f"answers with HTTP {status}, but not as a registry does: is the path of registry.url right, and does this "
+        "registry know the request (GUIDs need a recent one)?"
     )
-    raise RegistryUnavailable(f"{message}registry know the request (GUIDs need a recent one)?", status)
+    raise RegistryUnavailable(message, status)
 
 
-def _own_words(body: bytes) -> tuple[int | None, str | None]:
-    """The error code and the message of a registry's own error; None for what is not one."""
+def _registry_error(body: bytes) -> tuple[int | None, str | None]:
+    """The error code and the message of a registry's own error; None for what is missing or not a registry's."""
     try:
-        told = orjson.loads(body)
+        error = orjson.loads(body)
     except orjson.JSONDecodeError:
-        told = None
-    code, text = (told.get("error_code"), told.get("message")) if isinstance(told, dict) else (None, None)
+        error = None
+    code, text = (error.get("error_code"), error.get("message")) if isinstance(error, dict) else (None, None)
     return code if type(code) is int else None, text[:_MAX_REASON_CHARS] if isinstance(text, str) else None
 
 

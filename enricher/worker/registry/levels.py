@@ -14,9 +14,9 @@ from enricher.worker.contracts import SchemaType
 Level = Literal["BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE"]
 
 _MEANINGS: Mapping[str, str] = {
-    "BACKWARD": "who reads with the new schema reads what was written with the old one",
-    "FORWARD": "who reads with the old schema reads what is written with the new one",
-    "FULL": "old and new readers read what is written with either schema",
+    "BACKWARD": "readers with the new schema can read what was written with the old one",
+    "FORWARD": "readers with the old schema can read what is written with the new one",
+    "FULL": "readers with either schema can read what is written with the other one",
     "NONE": "every change is allowed",
 }
 _RECOMMENDED: Mapping[SchemaType, Level] = {
@@ -30,11 +30,11 @@ _RECOMMENDED: Mapping[SchemaType, Level] = {
 }
 
 
-def meaning_of(level: str) -> str | None:
-    """The level in one sentence; None if it is none that we know."""
+def describe_level(level: str) -> str | None:
+    """The meaning of a level in one sentence; None for an unknown level."""
     return _MEANINGS.get(level.removesuffix("_TRANSITIVE"))
 
 
 def recommended_level(schema_type: SchemaType) -> Level:
-    """The level to set for the subject of records, so that optional fields may come and breaking changes are refused."""
+    """The level for the subject of records that allows new optional fields and refuses breaking changes."""
     return _RECOMMENDED[schema_type]

@@ -1,8 +1,8 @@
 """Which schemas to ask for next, when, and when to stop asking: a pure rule, for one thread at a time.
 
-Several ids are asked for at once: those that were asked for first, those that were asked for last, and those that most
-articles wait for. Ids that failed before take turns with them. So neither a stream of ids that nobody knows nor ids that the
-registry fails on hold up others.
+Several ids are asked for at once: those that were wanted first, those that were wanted last, and those that most articles
+wait for. Ids that failed before take turns with them. So neither a stream of unknown ids nor ids that the registry fails on
+hold up others.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from enricher.worker.rules.pauses import doubling_pause_s
 FIRST_PAUSE_S = 0.5
 """The pause after a failure; it doubles with each further one."""
 INTERVAL_S = 0.005
-"""The pause after each answer without a schema: a stream of unknown ids makes at most two hundred requests per second, of
-1.4 ms of processor time each here. Schemas that are there are fetched once, so they are asked for without a pause."""
+"""The pause after each answer without a schema: a stream of unknown ids causes at most 200 requests per second, each of
+which takes 1.4 ms of our processor time. Schemas that exist are fetched once, so they are asked for without a pause."""
 CONFIRM_S = 1.0
-"""An answer or a file may have been cut short, so one that cannot be used is asked for again after this time."""
+"""An answer or a file may have been cut short, so a schema that cannot be used is asked for again after this time."""
 AWAY_INTERVAL_S = 1.0
-"""While the registry answers nothing, ids that were never asked for are tried no more often: one of them may be answered."""
+"""While the registry answers nothing, an id that was never asked for is tried at this interval: it may be answered."""
 FEWEST_FAILURES = 5
 """An id is given up after at least so many failures."""
 MANY_UNKNOWN = 100
@@ -154,13 +154,13 @@ class Queue:
 
     # ---- what became of requests
 
-    def answered(self, now_s: float, *, found: bool) -> None:
+    def note_answer(self, now_s: float, *, found: bool) -> None:
         """Note that the registry answered, whether with a schema or not."""
         self._outages, self._away_until_s = 0, 0.0
         self.free_s = max(self.free_s, now_s) + (0.0 if found else INTERVAL_S)
 
-    def found(self, wanted: Wanted) -> None:
-        """Note that the schema is here, and want it no longer."""
+    def note_found(self, wanted: Wanted) -> None:
+        """Note that the registry has the schema, and want it no longer."""
         self._unknown_in_a_row = 0
         self._refused.pop(wanted.reference, None)
         self._recover(wanted)
@@ -181,8 +181,8 @@ class Queue:
         wanted.due_s = min(wanted.refused_since_s + wait_s, now_s + max(CONFIRM_S, observed_s))
         return observed_s >= wait_s
 
-    def refused(self, wanted: Wanted, now_s: float) -> float:
-        """Want it no longer, since its articles are refused. Returns for how many seconds the reason was observed."""
+    def refuse(self, wanted: Wanted, now_s: float) -> float:
+        """Want the schema no longer, since its articles are refused. Return for how long the reason was observed."""
         reference, since = wanted.reference, (wanted.refused_since_s, wanted.blamed_since_s)
         self._refused.pop(reference, None)
         self._refused[reference] = _Refused(*since, now_s)
@@ -191,18 +191,18 @@ class Queue:
         self.drop([reference])
         return now_s - min((each for each in since if each is not None), default=now_s)
 
-    def failed(self, wanted: Wanted, now_s: float) -> None:
-        """Note a request without an answer: pause with this id."""
+    def note_failure(self, wanted: Wanted, now_s: float) -> None:
+        """Note a request without an answer: do not ask for this id during a pause."""
         wanted.failures += 1
         wanted.due_s = now_s + self._pause_s(wanted.failures)
-        if self._wanted.get(wanted.reference) is wanted:  # else nobody waits for it any more
+        if self._wanted.get(wanted.reference) is wanted:  # else no article waits for it any more
             self._failing.add(wanted.reference)
         self.free_s = max(self.free_s, now_s) + INTERVAL_S
 
     def blame(self, wanted: Wanted, status: int | None, now_s: float) -> bool:
         """Note that an id failed while the registry answers about others; return True if it has failed for too long.
 
-        Ids that fail in the same way share their time: a stream of new ones must not take it for each.
+        Ids that fail in the same way share their time, so that a stream of new ones does not wait for each.
         """
         limit_s = self._patience.give_up_s
         wanted.blamed += 1
@@ -215,7 +215,7 @@ class Queue:
         return 0 < limit_s <= now_s - min(since_s, trouble.since_s) and wanted.blamed >= FEWEST_FAILURES
 
     def away(self, now_s: float) -> None:
-        """Note that the registry answers nothing: pause with everything, and blame no id."""
+        """Note that the registry answers nothing: ask for nothing during a pause, and blame no id."""
         self._outages += 1
         pause_s = self._pause_s(self._outages)
         self._away_until_s, self.free_s = now_s + pause_s, now_s + min(pause_s, AWAY_INTERVAL_S)
@@ -230,7 +230,7 @@ class Queue:
         return wanted.due_s if never_asked else max(wanted.due_s, self._away_until_s)
 
     def _recover(self, wanted: Wanted) -> None:
-        """If it failed before, waiting has helped: ids that fail as it did get all the time again."""
+        """Forget its failures. Waiting has helped, so the time of ids that fail in the same way begins again."""
         if wanted.trouble:
             self._troubles.pop(wanted.trouble, None)
         self._failing.discard(wanted.reference)

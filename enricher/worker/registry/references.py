@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from enricher.worker.articles.schemas import NamedSchema, Schema
 from enricher.worker.contracts import SchemaType
-from enricher.worker.registry.errors import UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_errors import UnknownToRegistry, UnusableSchema
 
 MAX_REFERENCES = 100
 """Each one is a request. Large Protobuf models of real companies have a few dozen files."""
 
 
 class Pointer(NamedTuple):
-    """A reference in a schema: the name that its text uses, and where the registry keeps what is meant."""
+    """A reference in a schema: the name that its text uses, and where the registry keeps that schema."""
 
     name: str
     subject: str

@@ -1,9 +1,9 @@
-"""Schemas on disk: those kept of a registry, and those of AWS Glue, which are never fetched.
+"""Schemas on disk: copies of a registry's, and those of AWS Glue, which are never fetched.
 
-A worker that is restarted while the registry is away works for the schemas it has seen.
+A worker that restarts while the registry is away can still read records of the schemas that it has seen.
 
-An id means one schema for ever: that is the contract of registries, so what was kept first counts for as long as it is kept.
-If a registry was emptied, or another one answers at its URL, the fetcher finds the difference and logs it; the way out is to
+By the contract of registries, an id means one schema for ever, so the first copy counts for as long as it is kept. If a
+registry was emptied, or another one answers at its URL, the fetcher finds the difference and logs it; the way out is to
 delete the folder.
 """
 
@@ -23,7 +23,7 @@ import orjson
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
-from enricher.worker.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ _NOT_FOUND = 404
 
 
 class SchemaStore:
-    """A folder of its own for each registry, in `cache_dir`. Files are replaced as a whole, and carry a digest.
+    """A folder for each registry, in `cache_dir`. Files are replaced as a whole, and carry a digest.
 
-    Never raises for what the disk does: a folder that cannot be read or written is logged, and nothing is kept. For
-    several processes at once; methods are for one thread.
+    Errors of the disk are logged, never raised: then nothing is kept. Several processes may use a folder at once; the
+    methods are for one thread.
     """
 
     def __init__(self, cache_dir: Path, registry: str, *, max_schema_bytes: int) -> None:
@@ -137,7 +137,7 @@ class GlueFolder:
     def schema(self, uuid: str) -> Schema:
         """The schema of this UUID, in lower case. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
         if not _UUID.fullmatch(uuid):
-            raise UnknownToRegistry("it is no UUID", _NOT_FOUND)
+            raise UnknownToRegistry("it is not a UUID", _NOT_FOUND)
         for suffix, schema_type in _TYPES_BY_SUFFIX.items():
             file = self._folder / f"{uuid}{suffix}"
             try:

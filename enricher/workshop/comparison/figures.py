@@ -1,4 +1,7 @@
-"""Two models' answers -> how many findings are lost, gained, relabelled and moved, with intervals, and a verdict."""
+"""Counts how many findings of two models are lost, gained, relabelled and moved, with intervals, and judges.
+
+The figures are also written as cells of tables, for the terminal and for the page.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,14 @@ if TYPE_CHECKING:
 _MOST_FREQUENT = 20
 _MOST_LANGUAGES = 20
 _EXAMPLES = 5
+COLUMNS = ("", "articles", "A", "B", *KINDS)
+CHANGE_COLUMNS = ("change", "A", "B", "times", "examples")
+COST_COLUMNS = ("model", "precision", "articles/s", "tokens/s", "processor s per 1,000 articles")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The changes of some findings: counts, and shares of A's findings, or for `gained` of B's. None: there are none."""
+    """The changes of some findings: counts, and shares of A's findings, or for `gained` of B's; None of no findings."""
 
     name: str
     articles: int
@@ -37,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Frequent:
-    """One kind of change by the labels of both. `examples` are texts of articles; empty unless asked for."""
+    """A kind of change between two labels. `examples`: texts of articles, if they were asked for."""
 
     kind: ChangeKind
     label_a: str | None
@@ -63,7 +69,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The changes from A to B. `only_a` and `only_b`: articles that only one of them has an answer for."""
+    """The changes from A to B. `only_a` and `only_b`: the number of articles for which only one has an answer."""
 
     model_a: Model
     model_b: Model
@@ -80,16 +86,16 @@ class Comparison:
     labels_only_a: tuple[str, ...]
     labels_only_b: tuple[str, ...]
     renamed: Mapping[str, str]
-    """Labels of B that are other names of A's."""
+    """A's names for labels of B that have another name."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All, the overall one first."""
+        """All rows, the overall one first."""
         return (self.overall, *self.by_label, *self.by_length, *self.by_language)
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences about what a reader might overlook."""
+        """Sentences about facts that a reader might overlook."""
         remarks = []
         if self.renamed:
             names = ", ".join(f"{other} for {label}" for label, other in self.renamed.items())
@@ -117,7 +123,7 @@ Kind = tuple[ChangeKind, str | None, str | None]
 
 @dataclass(slots=True)
 class _Counters:
-    """The findings and changes of all articles, each noted under article, label and column: A's, B's, then `KINDS`."""
+    """The findings and changes of all articles, each by article, label and column: A's, B's, then `KINDS`."""
 
     examples: int
     places: list[tuple[int, str, int]] = field(default_factory=list)
@@ -150,7 +156,7 @@ class _Counters:
 
 
 def compare(a: Answers, b: Answers, named: Mapping[str, str], *, examples: bool = False) -> Comparison:
-    """All figures. `named`: labels of B and what A calls them; others are paired by name, whatever their case."""
+    """All figures. `named`: A's names for labels of B. Other labels are paired by name, ignoring case."""
     renamed = _other_names(a.labels, b.labels, named)
     known_b = {renamed.get(label, label) for label in b.labels}
     both = list(zip(a.answers, b.answers, strict=True))
@@ -187,7 +193,7 @@ def compare(a: Answers, b: Answers, named: Mapping[str, str], *, examples: bool 
 
 
 def judge(comparison: Comparison, max_lost: float | None, max_relabelled: float | None) -> Verdict | None:
-    """Fails if a larger share than allowed changed, or if nothing can be judged. None without a limit."""
+    """Fail if a larger share than allowed changed, or if nothing can be judged. None without a limit."""
     if max_lost is None and max_relabelled is None:
         return None
     limits: tuple[tuple[ChangeKind, float | None], ...] = (("lost", max_lost), ("relabelled", max_relabelled))
@@ -211,7 +217,7 @@ def _row(name: str, counts: PerText) -> Row:
 
 
 def _other_names(labels_a: Collection[str], labels_b: Collection[str], named: Mapping[str, str]) -> dict[str, str]:
-    """A's name for each label of B that A calls otherwise."""
+    """A's name for each label of B to which A gives another name."""
     by_case = {label.casefold(): label for label in labels_a}
     pairs = {label: named.get(label) or by_case.get(label.casefold(), label) for label in labels_b}
     return {label: other for label, other in pairs.items() if label != other and label not in labels_a}
@@ -228,7 +234,31 @@ def _rename(answer: Answer, renamed: Mapping[str, str]) -> Answer:
 
 
 def _example(change: Change, one: Answer, two: Answer) -> str:
-    """The texts of both, or of the only one."""
+    """The texts of both findings, or of the only one."""
     texts = [one.findings[change.a]] if change.a else []
     texts += [two.findings[change.b]] if change.b else []
     return " -> ".join(dict.fromkeys(texts))
+
+
+def row_cells(row: Row) -> list[str]:
+    """A cell for each of `COLUMNS`."""
+    shares = [
+        f"{row.counts[kind]:,}: {share:.1f}" if share is not None and row.counts[kind] else f"{row.counts[kind]:,}"
+        for kind, share in row.shares.items()
+    ]
+    return [row.name, f"{row.articles:,}", f"{row.of_a:,}", f"{row.of_b:,}", *shares]
+
+
+def change_cells(change: Frequent) -> list[str]:
+    """A cell for each of `CHANGE_COLUMNS`."""
+    labels = [change.label_a or "-", change.label_b or "-"]
+    return [change.kind, *labels, f"{change.count:,}", "; ".join(change.examples)]
+
+
+def cost_cells(model: Model) -> list[str]:
+    """A cell for each of `COST_COLUMNS`."""
+    cost = model.cost
+    if cost is None:
+        return [model.name, model.precision, "-", "-", "-"]
+    rates = [f"{cost.articles_per_s:,.1f}", f"{cost.tokens / cost.seconds:,.0f}", f"{cost.processor_s_per_1000:,.1f}"]
+    return [model.name, model.precision, *rates]

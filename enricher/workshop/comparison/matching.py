@@ -1,4 +1,4 @@
-"""The changes within one article: which findings of two models are the same, and what became of the others. Pure."""
+"""Finds the changes within one article: which findings of two models are the same, and how the others differ. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS: tuple[ChangeKind, ...] = ("lost", "gained", "relabelled", "moved")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A finding of A that B does not give, one of B that A does not give, or both, where one stands for the other.
+    """A finding of A that B does not give, one of B that A does not give, or both, where one replaces the other.
 
     `moved`: the same label on another, overlapping span. `relabelled`: another label on the same or an overlapping span.
     """
@@ -27,7 +27,7 @@ class Change:
 
     @property
     def label(self) -> str:
-        """The label that the change is counted under: A's, or for what is gained B's."""
+        """The label that the change is counted under: A's, or for a gained finding B's."""
         found = self.a or self.b
         assert found, "a change has a finding of A or of B"
         return found.label
@@ -65,7 +65,7 @@ def _same_span(left: Sequence[EntitySpan], right: Sequence[EntitySpan]) -> Itera
 def _sweep(
     left: Sequence[EntitySpan], right: Sequence[EntitySpan], *, same_label: bool
 ) -> Iterator[tuple[EntitySpan, EntitySpan]]:
-    """Pairs that overlap, from the beginning of the article on. `same_label`: only those."""
+    """Pairs that overlap, in the order of the article. `same_label`: only pairs with the same label."""
     here = there = 0
     while here < len(left) and there < len(right):
         one, other = left[here], right[there]

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import SettingsError
-from enricher.worker.build.recomputing import recompute
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
+from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.settings import TaskSettings
 from enricher.workshop.gate.scoring import EntitySpan
-from enricher.workshop.scores import labels_found
+from enricher.workshop.scores import labels_of_findings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enricher.worker.build.building import ReaderOf
+    from enricher.worker.build.workers import ReaderOf
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.records import RawRecord
     from enricher.worker.settings import Settings
@@ -30,7 +30,7 @@ _TASK = "compared"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The findings in one article, and their texts, which are article text. A class is a finding without a place."""
+    """The findings in one article with their texts, which are parts of the article. A class is a finding without a place."""
 
     findings: Mapping[EntitySpan, str]
     tokens: int
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one run over all articles, the model loaded and warm; processor seconds are of all threads together."""
+    """The cost of a run over all articles with a warm model. Processor seconds are those of all threads together."""
 
     articles: int
     tokens: int
@@ -59,7 +59,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of one model by article; None if it has none for one. `known`: the labels that it can give, or empty."""
+    """The answers of one model by article, None where it has none. `known`: the labels that it can give, if known."""
 
     name: str
     digest: str
@@ -70,7 +70,7 @@ class Answers:
 
     @property
     def labels(self) -> Sequence[str]:
-        """The labels that it can give, or if these are not known, those that it gave."""
+        """The labels that the model can give; if these are not known, those that it gave."""
         return self.known or sorted({span.label for each in self.answers if each for span in each.findings})
 
 
@@ -87,13 +87,13 @@ def run_model(
     answered = [each for each in answers if each is not None]
     cost = Cost(len(answered), sum(each.tokens for each in answered), seconds, processor_s) if answered else None
     card = tasks.card
-    return Answers(card.name, card.digest, card.precision, labels_found(checkpoint.head), answers, cost)
+    return Answers(card.name, card.digest, card.precision, labels_of_findings(checkpoint.head), answers, cost)
 
 
-def answers_written(
+def answers_in_records(
     written: Mapping[tuple[int, int], Mapping[str, Any]], articles: Sequence[RawRecord], kind: str, task: str | None
 ) -> Answers:
-    """Take what workers wrote about these articles. Which labels their models have is not known. Raises SettingsError."""
+    """The answers in records that workers wrote about these articles, with unknown labels. Raises SettingsError."""
     answers: list[Answer | None] = []
     models: Counter[tuple[str, str, str]] = Counter()
     for article in articles:
@@ -111,7 +111,7 @@ def answers_written(
 
 
 def settings_for(settings: Settings, source: str, kind: str) -> Settings:
-    """The settings of a worker that serves this model only, and whose records repeat the article's language."""
+    """The settings of a worker that serves only this model, and whose records repeat the article's language."""
     model = settings.model.model_copy(update={"source": source})
     task = TaskSettings(source=source, precision=model.precision)
     tasks = {} if KINDS[kind].serves_alone else {_TASK: task}

@@ -1,4 +1,4 @@
-"""The offsets of a topic that are compared: from one bound to another, and about so many records at most."""
+"""Finds the offsets of a topic that are compared: between two bounds, and for about a given number of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ranges_of(config: KafkaConfig, topic: str, begin: Bound | None, end: Bound | None, most: int) -> Ranges:
-    """The offsets of each partition, together about `most`: the first ones from `begin` on, else the last ones.
+    """Ranges of each partition, together about `most` offsets: the first from `begin` on, or without it the last.
 
     Raises BrokerError; SettingsError as `ranges_between` does.
     """
@@ -46,7 +46,7 @@ def ranges_of(config: KafkaConfig, topic: str, begin: Bound | None, end: Bound |
 
 
 def clip(config: KafkaConfig, topic: str, ranges: Ranges) -> Ranges:
-    """The part of the ranges that the topic still has: a reader would wait for the rest in vain. Raises BrokerError."""
+    """The part of the ranges that the topic still has, because a reader would wait for the rest. Raises BrokerError."""
     complaint = Complaint()
     consumer = lone_consumer(config, complaint, {"isolation.level": "read_committed"})
     with closing(consumer), broker_errors(consumer, f"asking for the offsets of '{topic}'", complaint):

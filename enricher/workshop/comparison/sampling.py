@@ -1,4 +1,4 @@
-"""The articles of a comparison: from a file, a range of the input topic, its live end, or behind records of the output.
+"""Gets the articles of a comparison: from a file, a range of the input topic, its live end, or those of output records.
 
 Nothing here joins a group, commits an offset or writes a record.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.errors import FatalError
-from enricher.worker.articles.written import record_as_json
+from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.files import Line, read_lines
 from enricher.worker.heads import KINDS
 from enricher.worker.kafka.reading.ranges import RangeReader
@@ -44,7 +44,7 @@ _MAX_LINE_BYTES = 128 * 2**20
 
 @dataclass(slots=True)
 class Sample:
-    """At most `most` articles, and 512 MiB of them. `remarks`: what a reader of the result should know."""
+    """At most `most` articles, of at most 512 MiB. `remarks`: sentences that a reader of the result should know."""
 
     most: int
     records: list[RawRecord] = field(default_factory=list)
@@ -59,17 +59,17 @@ class Sample:
         """Take records until there are enough."""
         for record in records:
             if len(self.records) == self.most:
-                self.remarks.append(f"Only {self.most:,} articles are compared; --max says how many.")
+                self.remarks.append(f"Only {self.most:,} articles are compared (--max).")
                 return
             self._bytes += record.size_bytes
             if self._bytes > _MAX_BYTES:
-                self.remarks.append("Only as many articles are compared as fit into 512 MiB.")
+                self.remarks.append("Only the articles that fit into 512 MiB are compared.")
                 return
             self.records.append(record)
 
 
 def file_sample(path: Path, most: int) -> Sample:
-    """The first articles of a file of JSON lines, packed with gzip or not. Raises FatalError."""
+    """The first articles of a file of JSON lines, plain or gzip. Raises FatalError."""
     sample = Sample(most)
     try:
         with path.open("rb") as stream:
@@ -91,7 +91,7 @@ def topic_sample(config: KafkaConfig, topic: str, ranges: Ranges, most: int, pro
 
 
 def live_sample(config: KafkaConfig, topic: str, seconds: float, most: int) -> Sample:
-    """The records that are written within `seconds` from now on. Blocks for so long. Raises BrokerError."""
+    """The records that are written within the next `seconds`. Blocks for that time. Raises BrokerError."""
     sample, complaint = Sample(most), Complaint()
     with closing(lone_reader(config, complaint, {})) as reader:
         consumer, timeout_s = reader.consumer, config.request_timeout_s
@@ -105,15 +105,15 @@ def live_sample(config: KafkaConfig, topic: str, seconds: float, most: int) -> S
 
 @dataclass(slots=True)
 class Written:
-    """Records of the output topic by the place of their article."""
+    """Records of the output topic by the partition and offset of their article."""
 
     records: dict[tuple[int, int], Mapping[str, Any]] = field(default_factory=dict)
     foreign: int = 0
-    """Records that no worker wrote, or of articles of another topic."""
+    """The number of records that no worker wrote, or whose articles are in another topic."""
 
 
 def written_records(config: KafkaConfig, ranges: Ranges, most: int, progress: Progress) -> Written:
-    """Read what workers wrote in a range of the output topic, in any of their formats. Raises BrokerError, SettingsError."""
+    """Read the records in a range of the output topic, in any format of a worker. Raises BrokerError, SettingsError."""
     written = Written()
     with closing(RangeReader(config, committed_only=True, progress=progress)) as reader:
         for message in reader.read(config.output_topic, ranges, f"reading '{config.output_topic}'"):
@@ -131,7 +131,7 @@ def written_records(config: KafkaConfig, ranges: Ranges, most: int, progress: Pr
 
 
 def _record_of(message: Message, input_topic: str) -> tuple[tuple[int, int], Mapping[str, Any]] | None:
-    """The partition and offset of the article, and the record; None if no worker wrote it about an article of the topic."""
+    """Partition and offset of the article, and the record; None if no worker wrote it about an article of the topic."""
     headers = dict(headers_of(message))
     try:
         place = int(headers["enricher.source.partition"] or b""), int(headers["enricher.source.offset"] or b"")
@@ -143,7 +143,7 @@ def _record_of(message: Message, input_topic: str) -> tuple[tuple[int, int], Map
 
 
 def articles_behind(config: KafkaConfig, written: Written, progress: Progress) -> Sample:
-    """The articles of `written`, as far as the input topic still has them. Raises BrokerError."""
+    """The articles of `written` that the input topic still has. Raises BrokerError."""
     ranges: dict[int, tuple[int, int]] = {}
     for number, offset in written.records:
         low, end = ranges.get(number, (offset, offset + 1))
@@ -160,6 +160,7 @@ def articles_behind(config: KafkaConfig, written: Written, progress: Progress) -
         sample.remarks.append(f"The articles of {missing:,} records are no longer in '{config.input_topic}'.")
     if written.foreign:
         sample.remarks.append(
-            f"{written.foreign:,} records of '{config.output_topic}' are not a worker's about '{config.input_topic}'."
+            f"{written.foreign:,} records of '{config.output_topic}' were not written by a worker about an article of "
+            f"'{config.input_topic}'."
         )
     return sample

@@ -1,4 +1,4 @@
-"""Ways to put the same windows into batches; the answers of a variant must not depend on them."""
+"""Several ways to put the same windows into batches. The answers of a variant must not depend on the way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Batching = Callable[[Sequence[Window]], Batches]
 
 
 def mix_lengths(windows: Sequence[Window], max_tokens: int) -> Batches:
-    """Short and long windows together, with much padding: the worst case of a worker. Always the same mix."""
+    """Short and long windows together, always in the same order. Much padding makes this the worst case of a worker."""
     order = np.random.default_rng(0).permutation(len(windows))
     return in_order((windows[index] for index in order), max_tokens)
 
@@ -26,6 +26,6 @@ COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
     ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
     ("mixed lengths, 2,048 tokens", partial(mix_lengths, max_tokens=2048)),
 )
-"""The others are compared with the first."""
+"""Names and ways. The others are compared with the first."""
 USUAL = 1
-"""The index of the batches for F1: those nearest to a worker's."""
+"""The index of the way that F1 is measured with, which is the nearest to a worker's."""

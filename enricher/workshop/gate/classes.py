@@ -1,6 +1,6 @@
-"""Two runs of a classification head -> figures: F1 by class, equal classes, logits. verdict.py judges them.
+"""Compares two runs of a classification head: F1 by class, equal classes, logits. verdict.py judges the figures.
 
-Texts are judged by the labels of people if the gold set has some, else by the classes that fp32 gives them: that measures
+Texts are judged by the labels of people if the gold set has some, else by the classes that fp32 gives them, which measures
 agreement, not quality.
 """
 
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
     from enricher.worker.heads import HeadSpec
     from enricher.worker.records import Float32Array
     from enricher.workshop.gate.gold import GoldText
-    from enricher.workshop.gate.rows import RowsRun
+    from enricher.workshop.gate.runs import RowsRun
 
-Chosen = npt.NDArray[np.bool_]
+ClassesOfTexts = npt.NDArray[np.bool_]
 """`bool [texts, classes]`: which classes a text has."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassScale:
-    """How answers are judged. Several labels hold above a probability of 0.5, a task's default threshold."""
+    """How answers are judged. If several labels may hold, those above a probability of 0.5 do, a task's default."""
 
     head: HeadSpec
     limit_points: float
 
-    def chosen(self, rows: Float32Array) -> Chosen:
+    def classes_of(self, rows: Float32Array) -> ClassesOfTexts:
         """The classes of each text, from its logits."""
-        chosen: Chosen = rows >= 0
+        classes: ClassesOfTexts = rows >= 0
         if not self.head.multi_label:
-            chosen = rows.argmax(axis=1)[:, None] == np.arange(len(self.head.labels))
-        return chosen
+            classes = rows.argmax(axis=1)[:, None] == np.arange(len(self.head.labels))
+        return classes
 
     def scores(self, rows: Float32Array) -> npt.NDArray[np.float64]:
         """Probabilities `[texts, classes]`."""
         return shares_of(rows, multi_label=self.head.multi_label)
 
-    def truth(self, gold: Sequence[GoldText]) -> Chosen | None:
-        """The judgement of people; None if they have judged none of the texts."""
+    def truth(self, gold: Sequence[GoldText]) -> ClassesOfTexts | None:
+        """The classes by the labels of people; None if some text has no label."""
         if not gold or any(each.classes is None for each in gold):
             return None
         return np.array([[label in (each.classes or ()) for label in self.head.labels] for each in gold], np.bool_)
 
-    def judged_classes(self, truth: Chosen) -> list[int]:
-        """The classes whose mean is the macro-F1: as many as possible, without those that are too rare for the limit.
+    def judged_classes(self, truth: ClassesOfTexts) -> list[int]:
+        """The classes whose mean is the macro-F1: as many as possible, without classes too rare for the limit.
 
         One text more or less changes the F1 of a class of n texts by at most 1/n, and the mean over k classes by 1/(kn).
         """
@@ -73,7 +73,7 @@ def compare_classes(
     reduced: RowsRun,
 ) -> ClassComparison:
     """All figures of one set of texts."""
-    first, second = scale.chosen(reference.rows), scale.chosen(reduced.rows)
+    first, second = scale.classes_of(reference.rows), scale.classes_of(reduced.rows)
     of_people = scale.truth(gold)
     truth = first if of_people is None else of_people
     counts = [
@@ -114,10 +114,10 @@ def compose_classes(
     reference: RowsRun,
     runs: tuple[RowsRun, RowsRun],
 ) -> ClassComposition:
-    """The changes when the same windows are batched in another way: `runs` are those alone and the others."""
+    """The changes when the same windows are batched in another way. `runs`: with each window alone, and the other way."""
     alone, other = runs
     compared = compare_classes("texts", scale, gold, reference, other)
-    changed = int((scale.chosen(alone.rows) != scale.chosen(other.rows)).any(axis=1).sum())
+    changed = int((scale.classes_of(alone.rows) != scale.classes_of(other.rows)).any(axis=1).sum())
     return ClassComposition(
         name=name,
         variant=variant,
@@ -129,13 +129,13 @@ def compose_classes(
     )
 
 
-def class_counts(chosen: npt.NDArray[np.bool_], truth: npt.NDArray[np.bool_]) -> CountArray:
-    """The counts of workshop/gate/scoring.py, of one class."""
-    return np.stack([chosen & truth, chosen, truth], axis=1).astype(np.int64)
+def class_counts(given: npt.NDArray[np.bool_], truth: npt.NDArray[np.bool_]) -> CountArray:
+    """The counts of workshop/gate/scoring.py for one class. Both arrays are `bool [texts]`."""
+    return np.stack([given & truth, given, truth], axis=1).astype(np.int64)
 
 
 def _macro(counts: Sequence[Sequence[CountArray]], rows: dict[int, Row], counted: Sequence[int]) -> Row:
-    """Means over `counted`; counts are sums over them."""
+    """The means of the figures over the classes `counted`, with the sums of their counts."""
     mine = [rows[index] for index in counted]
     reference, reduced = (_mean([getattr(each, side) for each in mine]) for side in ("reference", "reduced"))
     interval = mean_delta_interval(*([each[index] for index in counted] for each in counts))

@@ -1,9 +1,13 @@
 """Labelled text: read from JSON lines, and joined to form longer documents. Knows no model.
 
-This file reads entities; gold_classes.py reads classes, and texts that need no labels.
+| labels | a line |
+|---|---|
+| entities | `{"id": ..., "text": ..., "entities": [{"start": ..., "end": ..., "label": ...}]}` |
+| one class | `{"id": ..., "text": ..., "label": ...}` |
+| any number of classes | `{"id": ..., "text": ..., "labels": [...]}` |
+| none, for embeddings | `{"text": ...}` |
 
-A line is `{"id": ..., "text": ..., "entities": [{"start": ..., "end": ..., "label": ...}]}`, offsets half-open in Unicode
-code points; other keys are ignored. enricher/models/gold/ has the default.
+Offsets are half-open, in Unicode code points; other keys are ignored. enricher/models/gold/ has the default.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import hashlib
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,6 +25,8 @@ from enricher.workshop.gate.scoring import EntitySpan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+
+    from enricher.worker.heads import HeadSpec
 
 DEFAULT_GOLD = Path(__file__).parents[2] / "models" / "gold" / "pud.jsonl"
 DOCUMENT_CHARS = (300, 800, 2000, 5000)
@@ -34,7 +40,7 @@ class GoldText:
     text: str
     entities: tuple[EntitySpan, ...] = ()
     classes: frozenset[str] | None = None
-    """Its class as people judged it; None if nobody has."""
+    """Its classes by the labels of people; None if it has no labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +64,27 @@ class _Line(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     text: str = Field(min_length=1)
+
+
+class _EntityLine(_Line):
     entities: list[_Entity]
 
 
-def read_gold(path: Path, labels: Collection[str] | None = None) -> GoldSet:
-    """Read a gold set. Raises FatalError, with line and field, if it cannot be used.
+class _ClassLine(_Line):
+    label: str | None = Field(None, min_length=1)
+    labels: list[str] | None = None
 
-    `labels`: all that its entities may have; None if any will do.
+
+_Parsed = TypeVar("_Parsed", bound=_Line)
+
+
+def read_gold(path: Path, labels: Collection[str] | None = None) -> GoldSet:
+    """Texts with their entities. Raises FatalError, with line and field, if they cannot be used.
+
+    `labels`: the labels that entities may have; None if any will do.
     """
-    content, lines = gold_lines(path)
-    texts = tuple(_read_line(path, number, line, labels) for number, line in lines)
+    content, lines = _gold_lines(path)
+    texts = tuple(_read_entities(path, number, line, labels) for number, line in lines)
     if not texts:
         raise FatalError(f"the gold set {path} is empty: a line of it is a JSON object with `text` and `entities`")
     if not any(text.entities for text in texts):
@@ -75,24 +92,20 @@ def read_gold(path: Path, labels: Collection[str] | None = None) -> GoldSet:
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
 
 
-def gold_lines(path: Path) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """The content of a gold set's file, and its lines with their numbers, without empty ones. Raises FatalError."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FatalError(f"the gold set {path} cannot be read: {error.strerror}") from error
-    return content, [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+def read_classes(path: Path, head: HeadSpec) -> GoldSet:
+    """Texts with their classes, which must be among those of the head. Raises FatalError."""
+    content, lines = _gold_lines(path)
+    return _gold_set(path, content, [_read_class(path, number, line, head) for number, line in lines])
 
 
-def unusable(path: Path, number: int, error: ValidationError) -> FatalError:
-    """The error about a line that is not as it must be, without the line's text."""
-    problem = error.errors(include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"]) or "the line"
-    return FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}")
+def read_texts(path: Path) -> GoldSet:
+    """Texts without labels. Raises FatalError."""
+    content, lines = _gold_lines(path)
+    return _gold_set(path, content, [GoldText(_parse(_Line, path, number, line).text) for number, line in lines])
 
 
 def join_texts(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
-    """Adjacent texts, joined by spaces, as documents of each length of DOCUMENT_CHARS in turn."""
+    """Adjacent texts joined by spaces to documents, whose lengths are those of DOCUMENT_CHARS in turn."""
     documents: list[GoldText] = []
     waiting: list[GoldText] = []
     lengths = cycle(DOCUMENT_CHARS)
@@ -114,11 +127,27 @@ def _join(texts: Sequence[GoldText]) -> GoldText:
     return GoldText(" ".join(text.text for text in texts), tuple(entities))
 
 
-def _read_line(path: Path, number: int, line: bytes, labels: Collection[str] | None) -> GoldText:
+def _gold_lines(path: Path) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """The content of a gold set's file, and its lines that are not empty, with their numbers. Raises FatalError."""
     try:
-        parsed = _Line.model_validate_json(line)
+        content = path.read_bytes()
+    except OSError as error:
+        raise FatalError(f"the gold set {path} cannot be read: {error.strerror}") from error
+    return content, [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+
+
+def _parse(kind: type[_Parsed], path: Path, number: int, line: bytes) -> _Parsed:
+    """Parse a line. Raises FatalError, without text of the line."""
+    try:
+        return kind.model_validate_json(line)
     except ValidationError as error:
-        raise unusable(path, number, error) from error
+        problem = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in problem["loc"]) or "the line"
+        raise FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}") from error
+
+
+def _read_entities(path: Path, number: int, line: bytes, labels: Collection[str] | None) -> GoldText:
+    parsed = _parse(_EntityLine, path, number, line)
     for problem in _problems(parsed, labels):
         raise FatalError(f"the gold set {path}, line {number}: {problem}")
     return GoldText(
@@ -126,8 +155,8 @@ def _read_line(path: Path, number: int, line: bytes, labels: Collection[str] | N
     )
 
 
-def _problems(parsed: _Line, labels: Collection[str] | None) -> Iterator[str]:
-    """Each begins with the field."""
+def _problems(parsed: _EntityLine, labels: Collection[str] | None) -> Iterator[str]:
+    """Problems with the entities of a line; each names the field first."""
     for index, entity in enumerate(parsed.entities):
         if not entity.start < entity.end <= len(parsed.text):
             yield f"entities.{index}: [{entity.start}, {entity.end}) is not a span of its text"
@@ -137,3 +166,23 @@ def _problems(parsed: _Line, labels: Collection[str] | None) -> Iterator[str]:
     for (index, entity), (following, other) in pairwise(in_order):
         if other.start < entity.end:
             yield f"entities.{following}: it overlaps entities.{index}"
+
+
+def _gold_set(path: Path, content: bytes, texts: list[GoldText]) -> GoldSet:
+    if not texts:
+        raise FatalError(f"the gold set {path} has no texts, so it cannot measure anything")
+    return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), tuple(texts))
+
+
+def _read_class(path: Path, number: int, line: bytes, head: HeadSpec) -> GoldText:
+    parsed = _parse(_ClassLine, path, number, line)
+    if (parsed.label is None) == (parsed.labels is None):
+        raise FatalError(f"the gold set {path}, line {number}: expected one of `label` and `labels`")
+    classes = frozenset([parsed.label] if parsed.label is not None else parsed.labels or [])
+    if unknown := sorted(classes - set(head.labels)):
+        raise FatalError(
+            f"the gold set {path}, line {number}: the model has no class {unknown[0]!r}; it has {', '.join(head.labels)}"
+        )
+    if not head.multi_label and len(classes) != 1:
+        raise FatalError(f"the gold set {path}, line {number}: {len(classes)} classes, and the model gives exactly one")
+    return GoldText(parsed.text, classes=classes)

@@ -1,4 +1,4 @@
-"""How the gate measures and judges each kind of head: its gold set, its runs, and what their figures mean."""
+"""How the gate measures and judges each kind of head: its gold set, its runs, and its figures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
-from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_gold
-from enricher.workshop.gate.gold_classes import read_classes, read_texts
+from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_classes, read_gold, read_texts
 from enricher.workshop.gate.measure import compare, composition
-from enricher.workshop.gate.rows import RowsRun, RowsRunner
-from enricher.workshop.gate.runs import VariantRun, VariantRunner
+from enricher.workshop.gate.runs import RowsRun, RowsRunner, VariantRun, VariantRunner
 from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
-from enricher.workshop.gate.verdict import judge
-from enricher.workshop.gate.verdict_rows import judge_classes, judge_vectors
+from enricher.workshop.gate.verdict import judge_classes, judge_entities, judge_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +43,7 @@ class Measured(Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The figures of a report about the head, of one kind."""
+    """The verdict and the figures of a report; only those of the head's kind are set."""
 
     verdict: GateVerdict
     comparisons: tuple[Comparison, ...] = ()
@@ -74,7 +71,7 @@ class Pair(Generic[Run]):
     reduced: Measured[Run]
 
     def compositions(self) -> Iterator[tuple[str, str, Run, Run]]:
-        """Each composition of batches: its name, the variant, the variant's first run, and its run composed like this."""
+        """Each way to batch: its name, the variant, the variant's first run, and its run in this way."""
         for each in (self.reference, self.reduced):
             for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True):
                 yield name, each.model.variant.name, each.runs[0], run
@@ -82,9 +79,9 @@ class Pair(Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Yardstick(Generic[Run]):
-    """One kind of head: how its gold set is read, what runs it, and what is found in a pair of variants.
+    """How one kind of head is measured. `runner` runs it, and `findings` compares a pair of variants.
 
-    `gold` reads a file, or without a path the built-in texts. Raises FatalError, with the line, if that cannot be used.
+    `gold` reads a file, or without a path the built-in texts. Raises FatalError, with the line, if they cannot be used.
     """
 
     gold: Callable[[HeadSpec, Path | None], GoldSet]
@@ -93,7 +90,7 @@ class Yardstick(Generic[Run]):
 
 
 def _entities(pair: Pair[VariantRun]) -> Findings:
-    """Judge by F1, and by how often labels change with the company in a batch."""
+    """Judge by F1, and by how often labels depend on the other windows of a batch."""
     texts, reference, reduced = pair.gold.texts, pair.reference, pair.reduced
     comparisons = (
         compare("sentences", texts, reference.runs[USUAL], reduced.runs[USUAL]),
@@ -102,7 +99,7 @@ def _entities(pair: Pair[VariantRun]) -> Findings:
     compositions = tuple(
         composition(name, variant, texts, first, run) for name, variant, first, run in pair.compositions()
     )
-    verdict = judge(comparisons, compositions, reduced.model.variant.name, pair.limit_points)
+    verdict = judge_entities(comparisons, compositions, reduced.model.variant.name, pair.limit_points)
     return Findings(verdict, comparisons, compositions)
 
 
@@ -126,7 +123,7 @@ def _classes(pair: Pair[RowsRun]) -> Findings:
 
 
 def _vectors(pair: Pair[RowsRun]) -> Findings:
-    """Judge by cosines, and by who is whose neighbour."""
+    """Judge by cosines, and by which texts are nearest to each other."""
     reference, reduced = pair.reference, pair.reduced
     vectors = VectorFigures(
         dimensions=pair.head.dimensions,
@@ -152,7 +149,7 @@ YARDSTICKS: Mapping[TaskKind, Yardstick[Any]] = {
     ),
     "embedding": Yardstick(_texts, RowsRunner, _vectors),
 }
-"""A kind that is not here is served in fp32 alone (`Head.compares`), and is not measured."""
+"""A kind that is missing here is served only in fp32 (`Head.compares`), and is not measured."""
 
 
 def gold_for(head: HeadSpec, path: Path | None) -> GoldSet:

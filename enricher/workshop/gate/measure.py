@@ -1,4 +1,4 @@
-"""Two runs -> figures: F1 against the gold set, agreement, equal labels, logits. verdict.py judges them."""
+"""Compares two runs: F1 against the gold set, agreement, equal labels, logits. verdict.py judges the figures."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from enricher.workshop.gate.runs import VariantRun
 
 LENGTH_EDGES_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
-"""Longest text of each length bucket, special tokens not counted; one more bucket holds longer texts."""
+"""The longest text of each length bucket, special tokens not counted. One more bucket holds longer texts."""
 LOWEST_POWER, POWER_STEP, HIGHEST_POWER = -8.0, 0.25, 2.0
-"""Bins of the histogram of logit differences, as powers of ten: from below float32's precision to far beyond usable."""
+"""Bins of the histogram of logit differences, as powers of ten: from below float32's precision to unusable values."""
 
 
 def compare(
@@ -57,7 +57,7 @@ def compare(
             row_of(name, *(each[texts] for each in every)) for name, texts in length_buckets(reference.lengths_tokens)
         ),
         spans=agreement(count_by_text(reduced.entities, reference.entities)),
-        equal_labels=_equal(reference, reduced),
+        equal_labels=_equal_labels(reference, reduced),
         changed_labels=int((reference.labels != reduced.labels).sum()),
         logits=logit_differences(reference.logits, reduced.logits),
         not_finite_reference=reference.not_finite,
@@ -74,7 +74,7 @@ def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Varian
         variant=variant,
         runs=other.runs,
         changed_labels=int((alone.labels != other.labels).sum()),
-        equal_labels=_equal(alone, other),
+        equal_labels=_equal_labels(alone, other),
         largest_score_change=largest(np.abs(alone.scores - other.scores)),
         f1=total(counts).f1,
     )
@@ -103,7 +103,7 @@ def _known(run: VariantRun, labels: set[str]) -> list[list[EntitySpan]]:
     return [[span for span in spans if span.label in labels] for spans in run.entities]
 
 
-def _equal(reference: VariantRun, other: VariantRun) -> float:
+def _equal_labels(reference: VariantRun, other: VariantRun) -> float:
     return float((reference.labels == other.labels).mean()) if len(reference.labels) else 1.0
 
 
@@ -135,7 +135,7 @@ def logit_differences(reference: Float32Array, reduced: Float32Array) -> Logits:
 
 
 def histogram(values: npt.NDArray[np.float64], lowest_power: float, highest_power: float) -> tuple[int, ...]:
-    """How many values are in each bin, POWER_STEP wide, from 10 to the lowest power to 10 to the highest."""
+    """How many values are in each bin of POWER_STEP. Values beyond the powers count in the first and the last bin."""
     edges = np.arange(lowest_power, highest_power + POWER_STEP / 2, POWER_STEP)
     powers = np.log10(np.maximum(values, 10**lowest_power))
     return tuple(np.histogram(np.clip(powers, lowest_power, highest_power), edges)[0].tolist())

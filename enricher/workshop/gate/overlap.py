@@ -1,4 +1,4 @@
-"""Sentences, paragraphs, lines and whole texts that two sets of texts share, whatever their case, spaces and punctuation.
+"""Finds sentences, paragraphs, lines and whole texts that two sets of texts share, ignoring case, spaces and punctuation.
 
 A quantised model must not be judged by the text that it was calibrated on, or its report would be too good. This finds
 copies, also wrapped ones. It finds no paraphrase, no part of a sentence and, within a longer text, no short sentence.
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LEAST_CHARS = 24
-"""Letters and digits. Shorter sentences ("He declined to comment.") occur in unrelated texts. Whole texts may be shorter."""
+"""The least letters and digits of a sentence that counts: shorter ones ("He declined to comment.") occur in unrelated texts.
+Whole texts may be shorter."""
 LEAST_CHARS_CJK = 8
-"""The same where a letter is a syllable or a word."""
+"""The same for scripts in which a letter is a syllable or a word."""
 _CLOSING = r"""["'”’»」』）)\]]*"""
 _SENTENCE_END = re.compile(rf"(?<=[.!?]){_CLOSING}\s+|(?<=[。！？]){_CLOSING}")
 _PARAGRAPH_END = re.compile(r"\n\s*\n")

@@ -1,5 +1,7 @@
-"""Texts through one variant, in the worker's own pipeline: tokenizer, windows, device, decoding. Keeps every number.
+"""Runs texts through one variant, in the worker's own pipeline, and keeps every number.
 
+`VariantRunner` is for a head that finds entities. `RowsRunner` is for a head with one row per window, logits or a vector:
+the row of a text is the mean of its windows' rows, weighted by the tokens that each owns, as the worker makes it by default.
 The engine is not used, because it returns no logits and turns a window that is not finite into a failure.
 """
 
@@ -13,13 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import FatalError, ModelError
-from enricher.worker.heads import EntityHead
+from enricher.worker.heads import EntityHead, reads_of
+from enricher.worker.heads.head import pool
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
-from enricher.worker.inference.run.advice import advice_for, cutter_for
+from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.records import (
     Article,
     EnrichedRecord,
+    OwnedRow,
     Part,
     Partition,
     RawRecord,
@@ -43,7 +47,9 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the windows that are done, and all windows."""
 _OUTPUTS = ["labels", "scores", "logits"]
-NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
+_ROWS_OUTPUT = "head.0.rows"
+"""The name in graph/builder.py of the output of the only head of a pass, unless it finds entities."""
+_NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,10 +66,15 @@ class TokenizedTexts:
         """`int32 [texts]`, special tokens not counted."""
         return np.array([tokens.length_tokens for tokens in self.tokens], np.int32)
 
+    def cut(self) -> list[tuple[Part, list[Window]]]:
+        """Each text as a part, with its windows."""
+        parts = [Part(Ticket(_NO_RECORD, 0.0, article=article)) for article in self.articles]
+        return [(part, self.cutter.cut(part, tokens, 0.0)) for part, tokens in zip(parts, self.tokens, strict=True)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VariantRun:
-    """The answers of one variant. Arrays join the tokens of all texts, each token from the window that owns it."""
+    """The answers of one variant. Arrays join the tokens of all texts; each token is from the window that owns it."""
 
     entities: tuple[tuple[EntitySpan, ...], ...]
     labels: Int32Array
@@ -87,8 +98,7 @@ def tokenize_texts(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: S
 
     Raises FatalError for texts that the tokenizer refuses, SettingsError for windows that a worker would refuse.
     """
-    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+    cutter = default_cutter(checkpoint.folder, tokenizer)
     articles = tuple(Article(str(number), "", text.text) for number, text in enumerate(texts))
     tokens = tokenizer.tokenize(articles)
     taken = tuple(each for each in tokens if isinstance(each, TokenizedArticle))
@@ -109,14 +119,13 @@ class VariantRunner:
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
-        parts = [Part(Ticket(NO_RECORD, 0.0, article=article)) for article in texts.articles]
-        pairs = zip(parts, texts.tokens, strict=True)
-        windows = [window for part, tokens in pairs for window in texts.cutter.cut(part, tokens, 0.0)]
+        cut = texts.cut()
+        windows = [window for _, own in cut for window in own]
         batches = batching(windows)
         owned: dict[Window, tuple[Int32Array, Float32Array, Float32Array]] = {}
         done = 0
-        with ThreadPoolExecutor(self._concurrency) as pool:
-            outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
+        with ThreadPoolExecutor(self._concurrency) as executor:
+            outputs = executor.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
             for batch, (run, answers, logits) in zip(batches, outputs, strict=True):
                 for window, start in zip(run.windows, run.starts, strict=True):
                     own = window.owned_tokens(start)
@@ -126,7 +135,7 @@ class VariantRunner:
                 take(replace(run, heads=[finite]), self._heads)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
-        entities = tuple(self._entities(part) for part in parts)
+        entities = tuple(self._entities(part) for part, _ in cut)
         # Every token has one owner, and windows are in the order of the texts.
         labels, scores, logits = (np.concatenate(each) for each in zip(*map(owned.__getitem__, windows), strict=True))
         return VariantRun(entities, labels, scores, logits, texts.lengths_tokens, len(windows), len(batches))
@@ -148,3 +157,69 @@ class VariantRunner:
         record = part.ticket.outcome
         assert isinstance(record, EnrichedRecord), "every window of it was answered"
         return tuple(EntitySpan.of(entity) for entity in record.entities)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsRun:
+    """The answers of one variant."""
+
+    rows: Float32Array
+    """`float32 [texts, values]`; numbers that are not finite are 0 here."""
+    not_finite: int
+    """Numbers that are NaN or infinite."""
+    lengths_tokens: Int32Array
+    """`int32 [texts]`, special tokens not counted."""
+    windows: int
+    runs: int
+
+
+class RowsRunner:
+    """One variant of a checkpoint on its device. Raises ModelError if it does not run."""
+
+    def __init__(self, model: PreparedModel, progress: Progress) -> None:
+        self._model = model
+        self._progress = progress
+        self._concurrency = default_concurrency(model.device)
+        self._reads = reads_of([model.checkpoint.head])
+        self._session = model.open_session(threads_per_run=1, concurrency=self._concurrency)
+
+    def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> RowsRun:
+        """Run all texts, in the batches that `batching` makes. Blocks for seconds. Raises FatalError."""
+        cut = [windows for _, windows in texts.cut()]
+        if empty := sum(not windows for windows in cut):
+            raise FatalError(f"{empty} texts of the gold set have no tokens: remove them")
+        windows = [window for each in cut for window in each]
+        row_of = self._rows(windows, batching(windows), texts.pad_id, stage)
+        rows = np.stack([_mean_row(each, row_of) for each in cut])
+        finite = np.isfinite(rows)
+        return RowsRun(
+            rows=np.where(finite, rows, np.float32(0)),
+            not_finite=int((~finite).sum()),
+            lengths_tokens=texts.lengths_tokens,
+            windows=len(windows),
+            runs=len(batching(windows)),
+        )
+
+    def _rows(
+        self, windows: list[Window], batches: list[list[Window]], pad_id: int, stage: str
+    ) -> dict[Window, Float32Array]:
+        rows: dict[Window, Float32Array] = {}
+        with ThreadPoolExecutor(self._concurrency) as executor:
+            outputs = executor.map(lambda batch: self._output(batch, pad_id), batches)
+            for batch, output in zip(batches, outputs, strict=True):
+                rows.update(zip(batch, output, strict=True))
+                self._progress(stage, len(rows), len(windows))
+        return rows
+
+    def _output(self, windows: list[Window], pad_id: int) -> Float32Array:
+        """`float32 [windows, values]`."""
+        variant = self._model.variant
+        try:
+            (rows,) = self._session.run([_ROWS_OUTPUT], variant.feeds(windows, pad_id, self._reads))
+        except SESSION_ERRORS as error:
+            raise ModelError(f"{variant.name} does not run: {error}") from error
+        return rows
+
+
+def _mean_row(windows: list[Window], row_of: dict[Window, Float32Array]) -> Float32Array:
+    return pool([OwnedRow(each.own_start, each.own_stop - each.own_start, row_of[each]) for each in windows], "mean")

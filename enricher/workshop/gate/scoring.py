@@ -1,8 +1,8 @@
 """Compares entities with a gold set, or two predictions with each other, by exact span.
 
 An entity is right if field, start, end and label are all equal: the measure of the CoNLL shared tasks (Tjong Kim Sang and
-De Meulder, 2003), on characters instead of words. Counts are kept per text, so that any group of texts is a sum of rows and
-a bootstrap over texts tells loss from chance.
+De Meulder, 2003), on characters instead of words. Counts are kept per text, so that any group of texts is a sum of rows, and
+a bootstrap over texts distinguishes a loss from chance.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ Spans = Collection[EntitySpan]
 def count_by_text(predicted: Sequence[Spans], expected: Sequence[Spans], label: str | None = None) -> CountArray:
     """`int64 [texts, 3]`, for all labels or for one. Both sequences are of the same texts, in the same order."""
 
-    def counted(spans: Spans) -> set[EntitySpan]:
+    def with_label(spans: Spans) -> set[EntitySpan]:
         return {span for span in spans if label is None or span.label == label}
 
-    pairs = [(counted(ours), counted(gold)) for ours, gold in zip(predicted, expected, strict=True)]
+    pairs = [(with_label(ours), with_label(gold)) for ours, gold in zip(predicted, expected, strict=True)]
     return np.array([(len(ours & gold), len(ours), len(gold)) for ours, gold in pairs], np.int64).reshape(-1, 3)
 
 
@@ -120,9 +120,9 @@ def mean_delta_interval(
 
 @lru_cache(maxsize=1)
 def draws_of(texts: int, draws: int = 1000, seed: int = 0) -> npt.NDArray[np.float64]:
-    """How often each draw has each text: `[draws, texts]`. Kept for the next class of the same texts.
+    """How often each draw has each text: `[draws, texts]`. Cached for the next class of the same texts.
 
-    Floating point, because NumPy multiplies matrices of integers without BLAS; the sums are exact all the same.
+    They are floating-point numbers, because NumPy multiplies matrices of integers without BLAS; the sums are still exact.
     """
     return np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws).astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""Shares, such as precision, with intervals from a bootstrap over texts: the texts are what was drawn, not the entities."""
+"""Shares, such as precision, with intervals from a bootstrap over texts, not over entities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts of some texts against their gold labels. A share of nothing is None."""
+    """Counts of some texts against their gold labels. A share is None if its whole is 0."""
 
     name: str
     right: int
@@ -48,7 +48,7 @@ class Score:
 
 
 def share(part: PerText, whole: PerText) -> Share | None:
-    """The sum of `part` over the sum of `whole`; None of nothing. The same counts give the same interval."""
+    """The sum of `part` over the sum of `whole`; None if that is 0. The same counts give the same interval."""
     if not whole.sum():
         return None
     sums = draws_of(len(whole)) @ np.stack([part, whole], axis=1)

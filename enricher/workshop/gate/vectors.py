@@ -1,6 +1,6 @@
-"""Two runs of an embedding head -> figures: cosines between both vectors of a text, and its nearest neighbours.
+"""Compares two runs of an embedding head: cosines between both vectors of a text, and its nearest neighbours.
 
-verdict.py judges them. Cosines do not depend on whether vectors are normalised.
+verdict.py judges the figures. Cosines do not depend on whether vectors are normalised.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from enricher.worker.inference.checkpoint.gate_figures import VectorComparison, 
 from enricher.workshop.gate.measure import POWER_STEP, histogram
 
 if TYPE_CHECKING:
-    from enricher.workshop.gate.rows import RowsRun
+    from enricher.workshop.gate.runs import RowsRun
 
 Float64Array = npt.NDArray[np.float64]
 
 NEAREST = 10
 NEIGHBOURS_OF = 1000
-"""Texts whose neighbours are compared, among each other: the first ones of a larger gold set."""
+"""The number of texts whose neighbours among each other are compared: the first ones of a larger gold set."""
 TIE_SHARE = 0.02
 """Neighbours whose cosines to a text differ by less than this share of the spread (the standard deviation of all cosines
 between two texts, by fp32) count as equally near.
@@ -31,7 +31,7 @@ to tenths gives 3 % and 45 % another ten even so, although with mean pooling eve
 LOWEST_POWER = -12.0
 """The lowest power of ten in the histogram of `1 - cosine`."""
 _CHUNK = 250
-"""Rows of the table of cosines at a time."""
+"""Rows of the table of cosines that are computed at a time."""
 
 
 def compare_vectors(name: Literal["texts", "documents"], reference: RowsRun, reduced: RowsRun) -> VectorComparison:
@@ -74,10 +74,10 @@ def compose_vectors(name: str, variant: str, alone: RowsRun, other: RowsRun) -> 
 
 
 def same_nearest(reference: Float64Array, other: Float64Array) -> tuple[float, float]:
-    """Shares of texts with the same ten nearest texts, as a set: strictly, and ties aside. Arrays are unit vectors.
+    """Shares of texts with the same set of ten nearest texts: strictly, and ties aside. Arrays are unit vectors.
 
-    Ties aside, a text keeps its ten if each of `other`'s ten is, by `reference`, less than a tie farther away than the
-    tenth. Both shares are 1 if there are too few texts.
+    Ties aside, a text keeps its ten if, by the cosines of `reference`, each of `other`'s ten is less than a tie farther away
+    than the tenth. Both shares are 1 if there are too few texts.
     """
     texts = len(reference)
     if texts <= NEAREST:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.workshop.comparison.cells import (
+from enricher.workshop.comparison.figures import (
     CHANGE_COLUMNS,
     COLUMNS,
     COST_COLUMNS,
@@ -54,7 +54,7 @@ def _parts(comparison: Comparison, verdict: Verdict | None, remarks: Sequence[st
         yield section("Verdict", "", bullets(verdict.reasons))
     if remarks:
         yield section("Remarks", "", bullets(remarks))
-    note = "Shares of A's findings; what is gained, of B's. Intervals are of a bootstrap over articles."
+    note = "Shares are of A's findings; gained ones are of B's. Intervals are from a bootstrap over articles."
     yield section("By label", note, _plot(comparison.by_label))
     yield section("By length of article", "In tokens.", _plot(comparison.by_length))
     yield section("All figures", note, table(COLUMNS, [row_cells(row) for row in comparison.rows], best=0))

@@ -1,7 +1,7 @@
-"""The plots as SVG, drawn by matplotlib: the same figures give the same text, byte for byte.
+"""Draws the plots as SVG with matplotlib: the same figures give the same text, byte for byte.
 
-matplotlib draws in the colours of the light page. Afterwards each colour is replaced by the variable of the page's style, so
-that a plot is dark where its page is. Texts stay texts, in the page's font.
+matplotlib draws in the colours of the light page. Afterwards each colour is replaced by a variable of the page's style, so
+that a plot is dark where its page is dark. Texts stay texts, in the page's font.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def draw_ranges(ranges: Sequence[Range], label: str, limit: float | None) -> str
 
 
 def _lost(each: Range, limit: float | None) -> bool:
-    """Whether more than the limit is lost, not counting what may be chance unless it is the verdict's own row."""
+    """Whether more than the limit is lost: beyond chance, or by its value in the row that the verdict judges."""
     return limit is not None and (each.high < -limit or (each.strong and each.value < -limit))
 
 
@@ -176,13 +176,13 @@ def draw_lines(lines: Sequence[Line], x_label: str, y_label: str, marked: tuple[
 
 
 def _short(name: str, max_chars: int = _MAX_NAME_CHARS) -> str:
-    """The name, or its beginning. What SVG cannot hold, or would not show, becomes a replacement character."""
+    """The name, or its beginning. Characters that SVG cannot show become replacement characters."""
     shown = "".join(each if each.isprintable() else "\ufffd" for each in name)
     return shown if len(shown) <= max_chars else shown[: max(1, max_chars - 1)] + "\u2026"
 
 
 def _svg(height_px: int, draw: Callable[[Axes], None]) -> str:
-    """An element for a page of what `draw` draws, without clips, which would need `url()`."""
+    """An SVG element with the drawing of `draw`, without clips, which would need `url()`."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()  # whatever the user's own matplotlibrc says
         mpl.rcParams.update(_STYLE)
@@ -197,7 +197,7 @@ def _svg(height_px: int, draw: Callable[[Axes], None]) -> str:
 
 
 def _element(svg: str) -> str:
-    """The element as a part of a page: in its colours and its font, without sizes, namespaces and names of groups."""
+    """The element for a page: in the page's colours and font, without sizes, namespaces and names of groups."""
     view = re.search(r'viewBox="[^"]*"', svg)
     assert view, "matplotlib writes one"
     inside = re.sub(r"\s+", " ", svg[svg.index(">", svg.index("<svg")) + 1 :])

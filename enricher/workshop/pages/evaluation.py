@@ -37,7 +37,7 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
         yield section("Remarks", "", bullets(evaluation.remarks))
     yield section("By label", "", scores_plot(evaluation.by_label))
     yield section("By length of text", "In tokens.", scores_plot(evaluation.by_length))
-    note = "Intervals are of a bootstrap over texts."
+    note = "Intervals are from a bootstrap over texts."
     yield section("All figures", note, scores_table(evaluation))
     yield section(
         "Measured",
@@ -59,14 +59,14 @@ def scores_table(evaluation: Evaluation) -> str:
 
 
 def scores_plot(scores: Sequence[Score]) -> str:
-    """Precision, recall and F1 of each."""
+    """A plot of precision, recall and F1 of each score."""
     kinds = (("precision", "second"), ("recall", "third"), ("f1", "main"))
     shares = [Shares(name, colour, [bounds(getattr(each, name)) for each in scores]) for name, colour in kinds]
     return shares_plot([f"{each.name} ({each.expected:,})" for each in scores], shares)
 
 
 def bounds(share: Share | None) -> tuple[float, float, float] | None:
-    """A share as plots take it."""
+    """A share as (value, low, high) for plots."""
     return None if share is None else (share.value, share.low, share.high)
 
 

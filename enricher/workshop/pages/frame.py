@@ -1,4 +1,4 @@
-"""The common parts of all pages: the frame, colours for light and dark, cards and tables. Plots are plots.py's."""
+"""The common parts of all pages: the frame, colours for light and dark, cards and tables. Plots are in plots.py."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def page(title: str, subtitle: str, parts: Iterable[str], badge: Badge | None = 
 
 
 def section(heading: str, note: str, *content: str) -> str:
-    """A part of a page: heading, what it shows, and HTML."""
+    """A part of a page: a heading, a note about what it shows, and HTML."""
     return f"<section><h2>{escape(heading)}</h2>{remark(note)}{''.join(content)}</section>"
 
 
@@ -108,7 +108,7 @@ def cards(figures: Sequence[tuple[str, str]]) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> str:
-    """A table; the first column is text. Row `best` stands out."""
+    """A table whose first column is text. Row `best` is bold."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(
         f"<tr{' class=best' if number == best else ''}>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"

@@ -1,21 +1,25 @@
-"""The quality gate's report as a page, made from the report and, for int8, from the recipe."""
+"""The quality gate's report as a page, for each kind of head; for int8 also its recipe."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.workshop.pages.frame import Badge, bullets, cards, facts, page, section
-from enricher.workshop.pages.gate_classes import class_parts
-from enricher.workshop.pages.gate_vectors import vector_parts
-from enricher.workshop.pages.plots import pairs_plot, plots_missing, ranges_plot
-from enricher.workshop.pages.recipe import recipe_sections
+from enricher.workshop.pages.frame import Badge, bullets, cards, facts, page, section, table
+from enricher.workshop.pages.plots import Histogram, histogram_plot, pairs_plot, plots_missing, ranges_plot
+from enricher.workshop.pages.recipe_page import recipe_sections
 from enricher.workshop.pages.rows import POINTS, compositions_table, differences_plot, pairs, ranges, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorComparison, VectorFigures
     from enricher.worker.inference.checkpoint.gate_report import GateReport
     from enricher.worker.inference.graph.recipe import Recipe
+
+_JUDGED = {
+    "gold": "Texts are judged by the labels of people.",
+    "fp32": "Nobody has labelled these texts: they are judged by what fp32 answers. That measures agreement, not quality.",
+}
 
 
 def gate_page(report: GateReport, recipe: Recipe | None = None) -> str:
@@ -31,9 +35,9 @@ def gate_page(report: GateReport, recipe: Recipe | None = None) -> str:
 def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
     yield plots_missing()
     if report.classes is not None:
-        yield from class_parts(report, report.classes)
+        yield from _class_parts(report, report.classes)
     elif report.vectors is not None:
-        yield from vector_parts(report, report.vectors)
+        yield from _vector_parts(report, report.vectors)
     else:
         yield from _entity_parts(report)
     if recipe is not None:
@@ -85,6 +89,110 @@ def _entity_parts(report: GateReport) -> Iterator[str]:
         note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
         every = (comparison.overall, *comparison.by_type, *comparison.by_length)
         yield section(comparison.name.capitalize(), note, rows_table(every, precision, "entities"))
+
+
+def _class_parts(report: GateReport, figures: ClassFigures) -> Iterator[str]:
+    texts, documents = figures.comparisons
+    precision, overall = report.bound_to.precision, texts.overall
+    judged = _JUDGED[texts.truth]
+    yield cards(
+        [
+            (f"{overall.reduced.f1:.4f}", f"{overall.name}; fp32 {overall.reference.f1:.4f}"),
+            (f"{overall.delta_points:+.2f}", "F1 points against fp32"),
+            (f"{100 * texts.equal_classes:.2f} %", f"texts with the same classes; {texts.changed_classes:,} differ"),
+            (f"{texts.logits.largest_difference:.3g}", "largest difference of a logit"),
+            (f"{texts.not_finite_reduced:,}", "NaN or infinite numbers"),
+        ]
+    )
+    limits = f"At most {report.limit_points:g} points of {overall.name} may be lost. {judged}"
+    yield section("Verdict", limits, bullets(report.reasons))
+    yield section(
+        "F1 by class",
+        "Below each class, how many texts have it.",
+        pairs_plot(pairs("", texts.by_class), ("fp32", precision), "texts"),
+    )
+    yield section(
+        "Losses, and what may be chance",
+        "Bars are 95 % intervals of a paired bootstrap over texts. Documents are judged by what fp32 answers.",
+        ranges_plot([*ranges("texts", texts), *ranges("documents", documents)], POINTS, report.limit_points),
+    )
+    yield section(
+        "Differences of logits",
+        f"Every logit of every text, {precision} against fp32: 99 % below {texts.logits.p99_difference:.3g}. Heights by "
+        f"square root.",
+        differences_plot(texts.logits),
+    )
+    yield section(
+        "The same windows in other batches",
+        "What changes against each window alone when windows are batched in other ways.",
+        compositions_table(
+            ((each, each.changed_classes, each.equal_classes) for each in figures.compositions), "texts"
+        ),
+    )
+    for each in figures.comparisons:
+        note = f"{each.texts:,} texts, {each.windows:,} windows. {_JUDGED[each.truth]}"
+        if each.not_counted:
+            note += f" Too rare for the {overall.name}: {', '.join(each.not_counted)}."
+        every = (each.overall, *each.by_class, *each.by_length)
+        yield section(each.name.capitalize(), note, rows_table(every, precision, "answers"))
+
+
+def _vector_parts(report: GateReport, figures: VectorFigures) -> Iterator[str]:
+    texts, documents = figures.comparisons
+    precision = report.bound_to.precision
+    yield cards(
+        [
+            (f"{texts.least_cosine:.6f}", "least cosine with fp32"),
+            (f"{texts.median_cosine:.6f}", "median cosine with fp32"),
+            (f"{100 * texts.same_ten:.1f} %", "texts with the same ten nearest, ties aside"),
+            (f"{100 * texts.same_ten_strict:.1f} %", "the same, where ties count"),
+            (f"{figures.dimensions:,}", "dimensions"),
+            (f"{texts.not_finite_reduced:,}", "NaN or infinite numbers"),
+        ]
+    )
+    yield section(
+        "Verdict",
+        f"Neighbours whose cosines to a text differ by less than {texts.tie:.4f} in fp32 count as equally near: 2 % of the "
+        f"spread of all cosines between two texts.",
+        bullets(report.reasons),
+    )
+    for each, name in ((texts, "texts"), (documents, "documents")):
+        yield section(
+            f"1 - cosine, {name}",
+            f"Between the vectors of {precision} and of fp32 for the same text. Heights by square root.",
+            histogram_plot(Histogram(each.histogram, each.histogram_from, each.histogram_step, "1 - cosine")),
+        )
+    yield section(
+        "The same windows in other batches",
+        "What changes against each window alone when windows are batched in other ways.",
+        _compositions(figures),
+    )
+    yield section("Texts and documents", "Documents are the same texts, joined.", _comparisons(figures.comparisons))
+
+
+def _compositions(figures: VectorFigures) -> str:
+    rows = [
+        [f"{each.variant}, {each.name}", f"{each.runs:,}", f"{each.least_cosine:.7f}", f"{100 * each.same_ten:.1f} %"]
+        for each in figures.compositions
+    ]
+    return table(["variant and batches", "runs", "least cosine", "same ten nearest"], rows)
+
+
+def _comparisons(comparisons: tuple[VectorComparison, ...]) -> str:
+    columns = ["", "number", "windows", "least cosine", "1 % below", "median", "two texts in fp32"]
+    rows = [
+        [
+            each.name,
+            f"{each.texts:,}",
+            f"{each.windows:,}",
+            f"{each.least_cosine:.6f}",
+            f"{each.p01_cosine:.6f}",
+            f"{each.median_cosine:.6f}",
+            f"{each.typical_cosine:.3f}",
+        ]
+        for each in comparisons
+    ]
+    return table(columns, rows)
 
 
 def _texts(report: GateReport) -> str:

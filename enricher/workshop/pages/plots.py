@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 HOW_TO_GET_PLOTS = (
-    f"Tables stand where plots would be: matplotlib is not installed. For plots: {install_command('reports')}"
+    f"There are tables instead of plots, because matplotlib is not installed. For plots: {install_command('reports')}"
 )
 
 
@@ -33,7 +33,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A value with its interval; a `strong` one stands out."""
+    """A value with its interval; a `strong` one is drawn larger."""
 
     name: str
     value: float
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """A share with its interval for each of the plot's names, all from 0 to 1: value, low, high; None of nothing."""
+    """A share with its interval for each of the plot's names: value, low, high, all from 0 to 1; None without a value."""
 
     name: str
     colour: str

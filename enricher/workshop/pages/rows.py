@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POINTS = "F1 points against fp32, with 95 % interval"
 _FEW = 20
-"""Rows with fewer entities or texts are in the tables only; in a plot one of them would look like a large difference."""
+"""Rows with fewer entities or texts are only in the tables: in a plot, one entity would look like a large difference."""
 
 
 def pairs(prefix: str, rows: Sequence[Row]) -> list[Pair]:
@@ -24,7 +24,7 @@ def pairs(prefix: str, rows: Sequence[Row]) -> list[Pair]:
 
 
 def ranges(name: str, comparison: Comparison | ClassComparison) -> list[Range]:
-    """The losses in all texts together, by type or class, and by length."""
+    """The losses over all texts, by type or class, and by length."""
     by_kind = comparison.by_class if isinstance(comparison, ClassComparison) else comparison.by_type
     rows = [*_weighty(by_kind), *_weighty(comparison.by_length)]
     details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]
@@ -46,7 +46,7 @@ def rows_table(rows: Sequence[Row], precision: str, what: str) -> str:
 
 
 def compositions_table(parts: Iterable[tuple[Composition | ClassComposition, int, float]], what: str) -> str:
-    """The changes by other batches. `parts`: each with how many answers changed, and the share that did not.
+    """The changes by other batches. `parts`: each with the number of changed answers, and the share of equal ones.
 
     `what` names the answers.
     """

@@ -1,4 +1,4 @@
-"""Static int8 for encoders: ranges from unlabelled text (calibrate), kept as a recipe, written into a graph (qdq).
+"""Static int8 for encoders: finds ranges on unlabelled text, and keeps them as a recipe, which `graph/qdq.py` applies.
 
-NumPy and ONNX only. Knows nothing about which variant serves (run/selection.py) and never sees a gold set.
+NumPy and ONNX only. It knows nothing about which variant serves (run/selection.py) and never sees a gold set.
 """

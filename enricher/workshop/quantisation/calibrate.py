@@ -1,4 +1,4 @@
-"""Unlabelled windows of a checkpoint -> its int8 recipe. Runs the steps in order; each step has its own file."""
+"""Makes the int8 recipe of a checkpoint from unlabelled windows. Runs the steps in order; each step has its own file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from enricher.worker.inference.checkpoint.head import require_ner
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.recipe import Measured, Recipe, TextsUsed
-from enricher.workshop.quantisation.choosing import Choice, choose
-from enricher.workshop.quantisation.comparing import Comparing
-from enricher.workshop.quantisation.keeping import keep_fewest
-from enricher.workshop.quantisation.observing import Observed, build_float32, observe
+from enricher.workshop.quantisation.gain_choice import Choice, choose
+from enricher.workshop.quantisation.held_out import HeldOutComparison
+from enricher.workshop.quantisation.kept_products import keep_fewest
+from enricher.workshop.quantisation.product_inputs import Observed, build_float32, observe
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from enricher.worker.records import Window
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of the stage, what is done, and all."""
+"""Called with the name of the stage, the number of steps that are done, and of all steps."""
 DEFAULT_TARGET = 0.998
-"""Share of tokens whose label may not change: with less, F1 on a gold set moves by more than its own error."""
+"""The least share of tokens whose label must not change: below it, F1 on a gold set moves by more than its own error."""
 OBSERVED_TOKENS = 16_384
 HELD_OUT_TOKENS = 16_384
-"""More hardly change a range, and take minutes with a base-sized model."""
+"""More tokens hardly change a range, and take minutes with a base-sized model."""
 
 
 def calibrate(
@@ -45,7 +45,7 @@ def calibrate(
     target: float = DEFAULT_TARGET,
     scratch: Path | None = None,
 ) -> Recipe:
-    """Choose ranges, gains and the products that are not quantised. Blocks: seconds to minutes.
+    """Choose ranges, gains and the products that are not quantised. Blocks for seconds to minutes.
 
     The same windows and seed give the same recipe on the same kind of machine. `threads` are used at once. Graphs are
     written into a folder in `scratch`, by default the system's, and removed. If the recipe misses `target`, its
@@ -57,7 +57,7 @@ def calibrate(
     try:
         with tempfile.TemporaryDirectory(prefix="enricher-int8-", dir=scratch) as name:
             path = build_float32(checkpoint, Path(name))
-            choices = _chosen(checkpoint, observe(path, observed, seed, threads, progress), progress)
+            choices = _choose_all(checkpoint, observe(path, observed, seed, threads, progress), progress)
             recipe = Recipe(
                 model_digest=checkpoint.digest,
                 builder_version=BUILDER_VERSION,
@@ -70,8 +70,8 @@ def calibrate(
                 measured=Measured(windows=0, tokens=0, divergence=0.0, equal_labels=0.0, target=target),
             )
             progress("comparing", 0, 1)
-            comparing = Comparing(path, held_out, threads, target)
-            return keep_fewest(recipe, choices, comparing.measure, comparing.glance, progress)
+            comparison = HeldOutComparison(path, held_out, threads, target)
+            return keep_fewest(recipe, choices, comparison.measure, comparison.glance, progress)
     except OSError as error:
         where = scratch or tempfile.gettempdir()
         message = f"int8 cannot be calibrated: {error}. It needs room for three float32 graphs of the model in {where}."
@@ -85,7 +85,7 @@ def calibrate(
 
 
 def divide(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
-    """Windows for ranges, and others to judge them, at most a third, of other articles. The order follows from the seed.
+    """Windows for ranges, and windows of other articles to judge them by, at most a third. The seed decides the order.
 
     Raises ModelError if there are too few windows or articles.
     """
@@ -112,7 +112,7 @@ def divide(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Win
 
 
 def _shuffle(windows: Sequence[Window], draw: np.random.Generator) -> list[Window]:
-    """Mix the windows, so that any part of them is of many articles."""
+    """Shuffle the windows, so that any part of them comes from many articles."""
     return [windows[index] for index in draw.permutation(len(windows))]
 
 
@@ -121,8 +121,8 @@ def _up_to(windows: Sequence[Window], tokens: int) -> list[Window]:
     return list(windows[: max(1, int(np.searchsorted(ends, tokens, side="right")))])
 
 
-def _chosen(checkpoint: Checkpoint, inputs: Sequence[Observed], progress: Progress) -> list[Choice]:
-    """The best candidate for each value. Its sample is dropped afterwards."""
+def _choose_all(checkpoint: Checkpoint, inputs: Sequence[Observed], progress: Progress) -> list[Choice]:
+    """The best candidate for each value. Drops the value's sample afterwards."""
     choices = []
     for number, observed in enumerate(inputs, start=1):
         weights = [checkpoint.weight(f"{name}.weight").T for name in observed.products]

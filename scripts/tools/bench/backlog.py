@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from tools.bench.bench import Bench

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 from confluent_kafka import Producer
 
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.run.selection import Precision
 from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter

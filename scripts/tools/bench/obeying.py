@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings

@@ -10,7 +10,7 @@ import sys
 
 import orjson
 
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.settings import Settings
 from tools.bench.obeying import run_obeying
 

@@ -35,7 +35,7 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "hand over: to the threads and back": ((WorkerPool, "submit"), (WorkerPool, "completed")),
     "collect: labels to their tickets": ((enricher.worker.loop.loop, "store_answers"),),
     "spans: labels to entities": ((enricher.worker.heads.ner, "decode_entities"),),
-    "write: entities as JSON": ((enricher.worker.loop.loop, "write_found"),),
+    "write: entities as JSON": ((enricher.worker.loop.loop, "serialise_findings"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
     "produce: records to the client": ((Transaction, "_produce_one"),),
     "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),

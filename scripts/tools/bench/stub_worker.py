@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import orjson
 
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.graph.variants import starts_in_a_row
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import PreparedModel, prepare

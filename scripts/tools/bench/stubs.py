@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 from enricher.errors import InvalidArticle
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.graph.variants import starts_in_a_row
 from enricher.worker.records import Article, Batch, BatchResult, RunOutput, TokenizedArticle, TokenLabels, Window
 

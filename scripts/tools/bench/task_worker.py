@@ -12,8 +12,8 @@ import sys
 
 import orjson
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from tools.bench.telling import tell

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.kafka.writing.sink import TransactionalSink

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import DeadLetter, Ticket

@@ -10,7 +10,7 @@ from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
-    from enricher.worker.build.tasks import Tasks
+    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.settings import Settings
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.operate.verify import watching
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import Settings
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check

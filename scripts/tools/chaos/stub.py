@@ -15,7 +15,7 @@ from zlib import crc32
 
 import numpy as np
 
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.records import (

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from enricher.worker.build.model import Model
-from enricher.worker.build.tasks import Pass, Tasks
+from enricher.worker.build.loaded_model import Model
+from enricher.worker.build.loaded_tasks import Pass, Tasks
 from enricher.worker.heads import ClassHead, EntityHead
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.records import BatchResult, ModelCard, RunOutput, TaskCard, WindowFailure, WindowRows

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import orjson
 
 from enricher.errors import FatalError
-from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.signals import stopped_by_signals
@@ -84,11 +84,11 @@ def _start_orders(obey: Callable[[], object]) -> None:
 def _run_parent(settings: bytes, arguments: Sequence[str]) -> int:
     """The parent of `enricher run --processes 2`; only the command line of its children is another one."""
 
-    def command_of(share: Share, _options: parent.RunOptions) -> Sequence[str]:
+    def child_command(share: Share, _options: parent.RunOptions) -> Sequence[str]:
         return [sys.executable, "-m", "tools.chaos.worker", _CHILD, str(share), settings.decode(), *arguments]
 
     options = parent.RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
-    with stopped_by_signals() as signals, patch.object(parent, "command_of", command_of):
+    with stopped_by_signals() as signals, patch.object(parent, "child_command", child_command):
         supervisor = parent.supervisor(Settings(**orjson.loads(settings)), 2, options)
         _start_orders(lambda: deque(sys.stdin, maxlen=0))
         signals.stop = supervisor.stop

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from enricher.worker.build.model import Model, load_pass, window_cutter
+from enricher.worker.build.loaded_model import Model, load_pass, window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import (

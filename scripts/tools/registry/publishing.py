@@ -23,15 +23,15 @@ from enricher.operate.publish.publisher import Publisher
 from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
 from enricher.worker.articles.schemas import Schema, SchemaRef
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.reading import line_mapping
-from enricher.worker.build.registry import registry_client
-from enricher.worker.registry.errors import RegistryError, UnknownToRegistry
+from enricher.worker.build.article_readers import line_mapping
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.schema_registry import registry_client
+from enricher.worker.registry.registry_errors import RegistryError, UnknownToRegistry
 from enricher.worker.settings import load_settings
 
 if TYPE_CHECKING:
     from enricher.worker.contracts import SchemaType
-    from enricher.worker.registry.client import RegistryClient
+    from enricher.worker.registry.registry_client import RegistryClient
 
 Encode = Callable[[bytes], bytes]
 """A line of JSON to the value to publish. Raises InvalidArticle, with the field, if it does not fit the schema."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 from tools.bench.load import articles
 from tools.kafka import Cluster

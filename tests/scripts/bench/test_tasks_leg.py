@@ -9,7 +9,7 @@ import pytest
 from support.benched import forked
 from support.topics import QUICK_TO_START
 
-from enricher.worker.build.tasks import load_tasks, plan_tasks
+from enricher.worker.build.loaded_tasks import load_tasks, plan_tasks
 from enricher.worker.settings import Settings, load_settings
 from tools.bench import child
 from tools.bench.backlog import run_backlog

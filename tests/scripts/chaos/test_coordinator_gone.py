@@ -26,7 +26,7 @@ from support.reading import committed_and_ends
 
 from enricher.errors import Stalled
 from enricher.operate.verify import verify
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
 from tools.chaos.frames import Api

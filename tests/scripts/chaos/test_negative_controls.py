@@ -22,7 +22,7 @@ from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
 from enricher.operate.verify import Check, Report, verify, watching
-from enricher.worker.build.kafka import kafka_config
+from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew

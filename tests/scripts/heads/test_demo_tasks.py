@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.settings import load_settings
 from tools.demo.outcome import Outcome
 from tools.demo.tasks import show_tasks, tasks_settings, vector_of

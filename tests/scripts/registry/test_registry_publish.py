@@ -17,8 +17,8 @@ from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsErr
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Schema, SchemaRef
-from enricher.worker.build.registry import registry_client
-from enricher.worker.registry.client import RegistryClient
+from enricher.worker.build.schema_registry import registry_client
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.settings import load_settings
 from tools.registry.__main__ import app
 from tools.registry.publishing import publish_lines, registered_encoder

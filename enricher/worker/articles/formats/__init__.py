@@ -5,7 +5,7 @@ Payloads and schemas are written by others. Each hostile one ends in one Invalid
 | | Avro | Protobuf | JSON |
 |---|---|---|---|
 | length of a payload | `articles.max_value_bytes` | the same | the same |
-| values of a document | `MAX_VALUES`, fewer for a short payload (`limits`) | the same | about one for every two bytes |
+| values of a document | `MAX_VALUES`, fewer for a short payload | the same | about one for every two bytes |
 | names of fields and symbols in it | 32 bytes for each value, on average | the same | are part of the payload |
 | unknown fields | there are none | with known ones `MAX_VALUES`, where they have to be counted | part of the payload |
 | levels of a document | 100 of types by name | 100 | 1024 |
@@ -22,7 +22,7 @@ Payloads and schemas are written by others. Each hostile one ends in one Invalid
 | names that are paths | are only names | refused, except relative paths to .proto files | not parsed |
 
 Bytes that follow are refused, which Confluent's Avro deserializers do not do: they mean that another schema wrote the value.
-A top level that is no record, message or object is refused. Documents contain what JSON has: bytes are base64, dates and
+A top level that is no record, message or object is refused. Documents contain the types of JSON: bytes are base64, dates and
 times RFC 3339, decimals and UUIDs text, enums their names. Avro's unions are their plain values.
 
 The libraries (extra `registry`) are imported when the first schema of their format is compiled.
@@ -35,11 +35,11 @@ from importlib.util import find_spec
 
 from enricher.distribution import install_command
 from enricher.errors import SettingsError
-from enricher.worker.articles.articles import ReadDocument, read_document
 from enricher.worker.articles.formats.avro import compile_avro
+from enricher.worker.articles.formats.decoder_limits import unusable
 from enricher.worker.articles.formats.json_schema import compile_json
-from enricher.worker.articles.formats.limits import unusable
 from enricher.worker.articles.formats.protobuf import compile_protobuf
+from enricher.worker.articles.json_articles import ReadDocument, read_document
 from enricher.worker.articles.schemas import Compile, Decoder, Schema
 from enricher.worker.contracts import PlainFormat, SchemaType
 
@@ -91,5 +91,5 @@ def require_formats() -> None:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # of its parent
+    except ModuleNotFoundError:  # its parent package is missing
         return False

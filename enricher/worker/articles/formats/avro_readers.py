@@ -1,24 +1,33 @@
-"""Functions that read Avro's types, one for each type of a schema: payload and position -> value and the position behind it.
+"""Functions that read Avro's types, one for each type of a schema.
 
-Nothing is reserved because a length or a count says so: text and bytes are cut from the payload, and items are counted
-before the first one is read. IndexError and `struct.error`: the payload ends too early.
+No memory is reserved because a length or a count claims it: text and bytes are cut from the payload, and items are counted
+before the first one is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 from typing import Any
 
-from enricher.worker.articles.formats.avro_primitives import RAW, Reader, fixed, groups, long, string
-from enricher.worker.articles.formats.avro_schema import AvroSchema
 from enricher.worker.articles.formats.avro_values import conversion
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, name_bytes, unreadable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Budget, name_bytes, unreadable
+
+Reader = Callable[[bytes, int, Budget], tuple[Any, int]]
+"""Payload, position, budget -> value, position behind it. IndexError and `struct.error`: the payload ends too early."""
+AvroSchema = Any
+"""A schema as parsed JSON: a name, a list (union) or a dictionary."""
+
+_MAX_LONG_BYTES = 10
+_FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
+_STRING_OR_NULL = ["string", "null"]
+_OPTIONAL_STRINGS = (["null", "string"], _STRING_OR_NULL)
 
 
 class Readers:
-    """Makes the readers of one schema. Types that are alike share a reader: one with a name, or of the same parts.
+    """Makes the readers of one schema. Types with the same name, or of the same parts, share a reader.
 
-    `named`: the parsed types that names mean.
+    `named`: parsed types by their names.
     """
 
     def __init__(self, named: Mapping[str, AvroSchema]) -> None:
@@ -48,13 +57,13 @@ class Readers:
                     self._by_name[name] = self._reader_by_name(schema)
                 return self._by_name[name]
             case kind:
-                return _read_as(RAW[kind], kind, schema)
+                return _read_as(_RAW[kind], kind, schema)
 
     def _reader_by_name(self, schema: AvroSchema) -> Reader:
         kind = schema["type"]
         if kind == "record":
             return _record([(each["name"], each["type"], self.reader(each["type"])) for each in schema["fields"]])
-        return _enum(schema["symbols"]) if kind == "enum" else _read_as(fixed(schema["size"]), kind, schema)
+        return _enum(schema["symbols"]) if kind == "enum" else _read_as(_fixed_reader(schema["size"]), kind, schema)
 
     def _share(self, make: Callable[[Any], Reader], inner: Any, *parts: int) -> Reader:  # noqa: ANN401  a reader or several
         key = (make, *parts)
@@ -77,18 +86,14 @@ class Readers:
         return self._references.setdefault(name, read)
 
 
-_STRING_OR_NULL = ["string", "null"]
-_OPTIONAL_STRINGS = (["null", "string"], _STRING_OR_NULL)
-
-
 def _record(fields: Sequence[tuple[str, AvroSchema, Reader]]) -> Reader:  # noqa: C901  each call costs a tenth of an article
-    """Reads strings and optional strings itself, as nearly all fields of articles are: a call takes longer than the rest."""
+    """The reader of a record. It reads strings and optional strings itself, as most fields are, because calls are slow."""
     plan: list[tuple[str, Reader | None, int | None]] = []
+    """The fields: name, reader (None for a string), and for an optional string its first byte if it is null."""
     for name, schema, reader in fields:
         is_string = schema == "string" or schema in _OPTIONAL_STRINGS
-        null_byte = (
-            None if schema == "string" else 2 * (schema == _STRING_OR_NULL)
-        )  # the union's branch, as it is written
+        # A union begins with the number of its branch, and a number is written doubled, because its lowest bit is the sign.
+        null_byte = None if schema == "string" else 2 * (schema == _STRING_OR_NULL)
         plan.append((name, None if is_string else reader, null_byte))
     count, names_bytes = 1 + len(plan), sum(name_bytes(name) for name, *_ in plan)
 
@@ -108,13 +113,14 @@ def _record(fields: Sequence[tuple[str, AvroSchema, Reader]]) -> Reader:  # noqa
                 if length != 2 - null_byte:
                     raise unreadable("Avro", "a union has no such branch")
                 length = payload[position]
+            # So are lengths, which is why they are halved below.
             if length >= 0x80:
-                # Two groups, as of most texts, without a call.
+                # Most such texts have a length of two groups, which is read without a call.
                 if (more := payload[position + 1]) < 0x80:
                     length += (more - 1) << 7
                     position += 1
                 else:
-                    length, position = groups(payload, position)
+                    length, position = _groups(payload, position)
             position += 1
             end = position + (length >> 1)
             if length & 1 or end > size:
@@ -132,7 +138,7 @@ def _union(branches: Sequence[Reader]) -> Reader:
     def read(payload: bytes, position: int, budget: Budget) -> tuple[Any, int]:
         index = payload[position]
         if index >= 0x80:
-            index, position = groups(payload, position)
+            index, position = _groups(payload, position)
         if index & 1 or index >= count:
             raise unreadable("Avro", "a union has no such branch")
         return branches[index >> 1](payload, position + 1, budget)
@@ -162,7 +168,7 @@ def _map(item: Reader) -> Reader:
             if not count:
                 return entries, position
             for _ in range(count):
-                key, position = string(payload, position, budget)
+                key, position = _string(payload, position, budget)
                 entries[key], position = item(payload, position, budget)
 
     return read
@@ -170,9 +176,9 @@ def _map(item: Reader) -> Reader:
 
 def _count(payload: bytes, position: int, budget: Budget) -> tuple[int, int]:
     """Take the items of a block from the budget. A negative count is followed by the block's length, for skipping it."""
-    count, position = long(payload, position, budget)
+    count, position = _long(payload, position, budget)
     if count < 0:
-        _, position = long(payload, position, budget)
+        _, position = _long(payload, position, budget)
     budget.take(abs(count))
     return abs(count), position
 
@@ -181,7 +187,7 @@ def _enum(symbols: Sequence[str]) -> Reader:
     sizes_bytes = [name_bytes(symbol) for symbol in symbols]
 
     def read(payload: bytes, position: int, budget: Budget) -> tuple[str, int]:
-        index, position = long(payload, position, budget)
+        index, position = _long(payload, position, budget)
         if not 0 <= index < len(symbols):
             raise unreadable("Avro", "an enum has no such symbol")
         budget.take(0, sizes_bytes[index])
@@ -191,7 +197,7 @@ def _enum(symbols: Sequence[str]) -> Reader:
 
 
 def _read_as(plain: Reader, kind: str, schema: Mapping[str, Any]) -> Reader:
-    """The reader of a primitive or fixed type with what its logical type makes of the value."""
+    """The reader of a primitive or fixed type, which converts values of a logical type."""
     convert = conversion(kind, schema)
     if convert is None:
         return plain
@@ -203,5 +209,75 @@ def _read_as(plain: Reader, kind: str, schema: Mapping[str, Any]) -> Reader:
     return read
 
 
-_PRIMITIVES: dict[str, Reader] = {kind: _read_as(plain, kind, {}) for kind, plain in RAW.items()}
+def _fixed_reader(size: int) -> Reader:
+    def read(payload: bytes, position: int, _: Budget) -> tuple[bytes, int]:
+        data = payload[position : position + size]
+        if len(data) != size:
+            raise IndexError
+        return data, position + size
+
+    return read
+
+
+def _null(_payload: bytes, position: int, _: Budget) -> tuple[None, int]:
+    return None, position
+
+
+def _boolean(payload: bytes, position: int, _: Budget) -> tuple[bool, int]:
+    return payload[position] != 0, position + 1
+
+
+def _long(payload: bytes, position: int, _: Budget) -> tuple[int, int]:
+    """Groups of seven bits, the lowest first; the lowest bit is the sign."""
+    number = payload[position]
+    if number >= 0x80:
+        number, position = _groups(payload, position)
+    return (number >> 1) ^ -(number & 1), position + 1
+
+
+def _groups(payload: bytes, position: int) -> tuple[int, int]:
+    """A number of several groups, with its sign as the lowest bit, and the position of its last byte."""
+    number = payload[position] & 0x7F
+    for shift in range(7, 7 * _MAX_LONG_BYTES, 7):
+        position += 1
+        byte = payload[position]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number >> 64:
+                break
+            return number, position
+    raise unreadable("Avro", "a number has more than 64 bits")
+
+
+def _bytes(payload: bytes, position: int, _: Budget) -> tuple[bytes, int]:
+    length = payload[position]
+    if length >= 0x80:
+        length, position = _groups(payload, position)
+    if length & 1:
+        raise unreadable("Avro", "a length is negative")
+    position += 1
+    end = position + (length >> 1)
+    if end > len(payload):
+        raise IndexError
+    return payload[position:end], end
+
+
+def _string(payload: bytes, position: int, budget: Budget) -> tuple[str, int]:
+    data, position = _bytes(payload, position, budget)
+    return data.decode(), position
+
+
+def _float(payload: bytes, position: int, _: Budget) -> tuple[float, int]:
+    return _FLOAT.unpack_from(payload, position)[0], position + 4
+
+
+def _double(payload: bytes, position: int, _: Budget) -> tuple[float, int]:
+    return _DOUBLE.unpack_from(payload, position)[0], position + 8
+
+
+_RAW: dict[str, Reader] = {
+    "null": _null, "boolean": _boolean, "int": _long, "long": _long,
+    "float": _float, "double": _double, "bytes": _bytes, "string": _string,
+}  # fmt: skip
+_PRIMITIVES: dict[str, Reader] = {kind: _read_as(plain, kind, {}) for kind, plain in _RAW.items()}
 """The readers of types without a logical type."""

@@ -18,7 +18,7 @@ _SCHEMA = parse_schema(orjson.loads(record_schema("AVRO")))
 def encode_avro(record: EnrichedRecord) -> bytes:
     """The record as Avro, without a prefix. Deterministic."""
     buffer = BytesIO()
-    # Tuples would name the branch of a union; no value of ours is one.
+    # With this notation a tuple names the branch of a union. None of our values is a tuple.
     schemaless_writer(buffer, _SCHEMA, record_values(record), disable_tuple_notation=True)
     return buffer.getvalue()
 

@@ -1,4 +1,4 @@
-"""Avro's logical types, bytes and numbers -> what JSON has."""
+"""Converts values of Avro's logical types, bytes and numbers to the types of JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.limits import decimal_text, finite, fraction, moment
+from enricher.worker.articles.formats.decoder_limits import decimal_text, finite, fraction, moment
 
 Convert = Callable[[Any], Any]
 
@@ -21,20 +21,20 @@ _UUID_BYTES = 16
 
 
 def conversion(kind: str, schema: Mapping[str, Any]) -> Convert | None:
-    """The function that makes JSON's value of a primitive or fixed type; None if the value is one already.
+    """The function that converts a value of a primitive or fixed type for JSON; None if it needs no conversion.
 
     Unknown logical types are ignored.
     """
-    said = schema.get("logicalType")
+    logical_type = schema.get("logicalType")
     if kind in {"float", "double"}:
         return finite
     if kind in {"int", "long"}:
-        return _TIMES.get((kind, said))
-    if kind == "fixed" and said == "uuid" and schema["size"] == _UUID_BYTES:
+        return _TIMES.get((kind, logical_type))
+    if kind == "fixed" and logical_type == "uuid" and schema["size"] == _UUID_BYTES:
         return _uuid
     if kind in {"bytes", "fixed"}:
         scale = schema.get("scale", 0)
-        return partial(decimal_text, scale=scale) if said == "decimal" and type(scale) is int else _base64
+        return partial(decimal_text, scale=scale) if logical_type == "decimal" and type(scale) is int else _base64
     return None
 
 

@@ -1,8 +1,8 @@
 """JSON documents that name a JSON Schema.
 
-They are not validated: the serializer has done that before publishing, the schema may change what is optional but never how
-the bytes are read, and a validator brings regular expressions of strangers that may run for ever. What an article needs is
-checked afterwards, as of any JSON. So the schema's text is not even parsed.
+They are not validated, and the schema's text is not even parsed: the serializer has validated them before publishing, a
+schema never changes how bytes are read, and a validator would run the regular expressions of strangers, perhaps for ever.
+The fields of an article are checked afterwards, as for any JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
+from enricher.worker.articles.json_articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
 from enricher.worker.articles.schemas import Decoder, Document, Schema
 
 

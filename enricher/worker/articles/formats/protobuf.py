@@ -1,7 +1,7 @@
-"""Reads Protobuf by google.protobuf. The schema is compiled once, into a pool of its own.
+"""Reads Protobuf with google.protobuf. The schema is compiled once, into its own pool.
 
-What bounds it: the parser takes 100 levels; `protobuf_cost` counts submessages before a payload is parsed that could become
-too large; `protobuf_documents` counts values. The schema's compiler runs in a process with limits (`protobuf_protoc`).
+Its bounds: the parser takes 100 levels; `protobuf_cost` counts submessages before a payload is parsed that could become too
+large; `protobuf_documents` counts values. The schema's compiler runs in a process with limits (`protobuf_protoc`).
 
 A payload begins with which of the schema's messages it is. Confluent: a list of indexes, from the top level down, as signed
 varints; a single 0 byte is the first message. AWS Glue: one unsigned varint, the place among all messages by full name.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
 from enricher.worker.articles.formats.protobuf_cost import Costs, check_cost
 from enricher.worker.articles.formats.protobuf_documents import MessageTypes
 from enricher.worker.articles.formats.protobuf_files import load_files
@@ -22,7 +22,7 @@ from enricher.worker.articles.schemas import Decoder, Document, Schema
 
 _MAX_VARINT_BYTES = 5
 _SHOWN = 8
-"""Indexes in an error."""
+"""The number of indexes in an error message."""
 
 
 def compile_protobuf(schema: Schema, *, glue: bool = False) -> Decoder:
@@ -44,7 +44,7 @@ def compile_protobuf(schema: Schema, *, glue: bool = False) -> Decoder:
 
 
 class _Messages:
-    """Reads the messages of one schema. Everything that its types share is made once, before the first of them is read."""
+    """Reads the messages of one schema."""
 
     def __init__(self, pool: Foreign, descriptors: Sequence[Foreign]) -> None:
         from google.protobuf.empty_pb2 import Empty  # noqa: PLC0415  only for those who read Protobuf
@@ -62,7 +62,7 @@ class _Messages:
             _inherited_method(Empty, name) for name in ("ParseFromString", "IsInitialized", "HasField")
         )
         self._types = MessageTypes(has_field)
-        self._damaged = DecodeError
+        self._decode_error = DecodeError
 
     def document(self, name: str, payload: bytes) -> Document:
         """The document of a message of the type with this full name. Raises InvalidArticle."""
@@ -74,11 +74,11 @@ class _Messages:
             document = self._types.message(message_class.DESCRIPTOR).document(Budget(len(payload)), message)
         except InvalidArticle:
             raise
-        except self._damaged:
+        except self._decode_error:
             raise unreadable("Protobuf", "it is damaged, not UTF-8, or nested too deeply") from None
         except UnicodeDecodeError:
             raise unreadable("Protobuf", "a string is not UTF-8") from None
-        except Exception as error:  # noqa: BLE001  a schema may declare Google's own types, which we know, in its own way
+        except Exception as error:  # noqa: BLE001  a schema may declare Google's types differently from what we expect
             raise unreadable("Protobuf", type(error).__name__) from None
         if not self._is_initialized(message):
             raise unreadable("Protobuf", "a required field is missing")
@@ -86,12 +86,12 @@ class _Messages:
 
 
 def _inherited_method(message_class: type, name: str) -> Foreign:
-    """A method of what all classes of messages inherit from."""
+    """A method that all classes of messages inherit."""
     return next(base.__dict__[name] for base in message_class.__mro__ if name in base.__dict__)
 
 
 class _Declared:
-    """A message that a file declares, and those within it: all, and those that are no entries of a map."""
+    """A message that a file declares, and the messages within it."""
 
     def __init__(self, outer: str, message: Foreign) -> None:
         self.full_name = f"{outer}.{message.name}" if outer else message.name
@@ -100,7 +100,7 @@ class _Declared:
 
 
 class _Nested:
-    """The messages of one level, as Python's and as Java's clients count them."""
+    """The messages of one level: with the entries of maps, as Python's client counts them, and without, as Java's does."""
 
     def __init__(self, outer: str, messages: Iterable[Foreign]) -> None:
         self.with_entries = [_Declared(outer, each) for each in messages]
@@ -127,7 +127,7 @@ class _ConfluentIndexes:
         return self._name(indexes), position
 
     def _name(self, indexes: list[int]) -> str:
-        """Clients count differently where a map is declared before a nested message: Python's includes its entries."""
+        """The full name. Raises InvalidArticle if a map before a nested message makes clients count differently."""
         with_entries, without = (self._path(indexes, entries=entries) for entries in (True, False))
         if with_entries != without:
             raise unreadable(
@@ -149,23 +149,19 @@ class _GlueIndex:
     """Finds the message by AWS Glue's index: (full name, where its bytes begin)."""
 
     def __init__(self, file: Foreign) -> None:
-        names, missing = [], [("", file.message_type)]
+        names, missing = [], [(f"{file.package}." if file.package else "", file.message_type)]
         while missing:
             outer, messages = missing.pop()
             for each in messages:
                 names.append(outer + each.name)
                 missing.append((f"{outer}{each.name}.", each.nested_type))
-        self._names = sorted(_full_name(file, name) for name in names)
+        self._names = sorted(names)
 
     def __call__(self, payload: bytes) -> tuple[str, int]:
         index, position = _unsigned_varint(payload, 0)
         if index >= len(self._names):
             raise unreadable("Protobuf", f"its schema has no message with AWS Glue's index {index}")
         return self._names[index], position
-
-
-def _full_name(file: Foreign, name: str) -> str:
-    return f"{file.package}.{name}" if file.package else name
 
 
 def _signed_varint(payload: bytes, position: int) -> tuple[int, int]:

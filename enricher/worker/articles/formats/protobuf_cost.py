@@ -1,7 +1,7 @@
-"""Estimates the memory that a Protobuf payload takes when it is parsed, before that is done.
+"""Estimates the memory that a Protobuf payload will take, before it is parsed.
 
 Two bytes are an empty submessage, for which Protobuf reserves room for all fields of its type: 4 MB of them are 32 GB for a
-type with 1,000 fields. So where a payload could become too much, its submessages are counted first.
+type with 1,000 fields. So the submessages of a payload that could become too large are counted first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from enricher.worker.articles.formats.limits import MAX_LEVELS, MAX_VALUES, Foreign, unreadable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, MAX_VALUES, Foreign, unreadable
 
 MAX_PARSED_BYTES = 64 << 20
 """Room that the submessages of one payload may take."""
@@ -62,10 +62,9 @@ class Costs:
 
 
 def check_cost(payload: bytes, cost: Cost, largest_bytes: int) -> None:
-    """Refuse a payload whose submessages take too much room; one that is too short for that is not looked at.
+    """Raise InvalidArticle for a payload whose submessages take too much room; a payload too short for that is not read.
 
-    `largest_bytes`: the room of the largest type that the message may contain. Raises InvalidArticle, also for damage that
-    it happens to see.
+    `largest_bytes`: the room of the largest type that the message may contain. Damage that it meets is refused, too.
     """
     if len(payload) // _SMALLEST_BYTES * largest_bytes <= MAX_PARSED_BYTES:
         return
@@ -76,7 +75,7 @@ def check_cost(payload: bytes, cost: Cost, largest_bytes: int) -> None:
 
 
 class _Count:
-    """Walks over the fields of messages and groups, without making anything. IndexError, KeyError: it is damaged."""
+    """Counts the fields of messages and groups without parsing them. IndexError, KeyError: the payload is damaged."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -123,7 +122,7 @@ class _Count:
 
 
 def _varint(payload: bytes, position: int) -> tuple[int, int]:
-    """A number, and where it ends. Most have one byte."""
+    """A number, and the position behind it. Most have one byte."""
     number = payload[position]
     if number < 0x80:
         return number, position + 1

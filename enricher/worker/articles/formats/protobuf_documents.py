@@ -1,6 +1,6 @@
 """Protobuf messages -> documents, with the names of the .proto file.
 
-As Protobuf's own JSON mapping has it, except that 64-bit integers stay numbers:
+Documents are those of Protobuf's own JSON mapping, except that 64-bit integers stay numbers:
 
 | in the message | in the document |
 |---|---|
@@ -12,10 +12,10 @@ As Protobuf's own JSON mapping has it, except that 64-bit integers stay numbers:
 | `google.protobuf.Timestamp`, `Duration` | RFC 3339 text; seconds with `s` behind them |
 | `google.protobuf.*Value`, `Struct`, `ListValue` | the value itself |
 | `confluent.type.Decimal` | decimal text |
-| float that is no number in JSON | `"NaN"`, `"Infinity"`, `"-Infinity"` |
+| float that JSON has no number for | `"NaN"`, `"Infinity"`, `"-Infinity"` |
 | extension, unknown field | left out |
 
-A headline in proto3 with an empty body must not look like an article without a body: so fields without presence are there.
+Fields without presence are never absent, so that a headline with an empty body in proto3 is not an article without a body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.limits import (
+from enricher.worker.articles.formats.decoder_limits import (
     Budget,
     Foreign,
     decimal_text,
@@ -62,7 +62,7 @@ class MessageTypes:
         self._enums: dict[str, _Convert] = {}
 
     def message(self, descriptor: Foreign) -> MessageType:
-        """A function that makes documents of these messages."""
+        """The type of these messages."""
         return self._messages.get(descriptor.full_name) or self._messages.setdefault(
             descriptor.full_name, MessageType(descriptor, self)
         )
@@ -83,7 +83,7 @@ class MessageType:
         self._name_bytes = 0
 
     def document(self, budget: Budget, message: Foreign) -> Document:
-        """The document of a message, of all levels."""
+        """The document of a message, with the messages in it."""
         if self._fields is None:
             self._fields = tuple(self._field(field) for field in self._descriptor.fields)
             self._name_bytes = sum(name_bytes(field.name) for field in self._fields)

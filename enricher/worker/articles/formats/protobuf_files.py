@@ -1,7 +1,7 @@
-"""Protobuf schemas as registries keep them -> descriptors, in a pool of their own.
+"""Turns Protobuf schemas, as registries keep them, into descriptors in their own pool.
 
 A registry keeps text, as in a .proto file, or a `FileDescriptorProto` in base64, as Confluent's Python client registers it.
-The files of Google and Confluent that their clients take for known are found without being referred to.
+A schema may import files of Google and Confluent that all their clients have, without referring to them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from importlib.resources import files as package_files
 
-from enricher.worker.articles.formats.limits import MAX_LEVELS, Foreign, unusable
+from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Foreign, unusable
 from enricher.worker.articles.formats.protobuf_protoc import ROOT_FILE, check_name, compile_text
 from enricher.worker.articles.schemas import MAX_MESSAGES, Schema
 
@@ -23,7 +23,7 @@ _MAX_DECLARATIONS = 50_000
 """Messages, fields, enums and their values in all files of a schema; each takes about 200 bytes of memory."""
 
 _MAX_FULL_NAME_CHARS = 500
-"""Bounds the name of a declaration with the package and all messages around it, which a pool keeps for each."""
+"""The bound of a full name, with the package and all messages around it, which a pool keeps for each declaration."""
 
 _IMPORT = re.compile(r"""["']((?:google|confluent)/[a-z_/]+\.proto)["']""")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
@@ -40,7 +40,7 @@ _MODULES = {
 
 
 def load_files(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
-    """A pool with all files of a schema, the `FileDescriptorProto` of its own one, and the types of all messages.
+    """A pool with all files of a schema, the `FileDescriptorProto` of its own file, and the descriptors of all messages.
 
     Raises InvalidArticle.
     """
@@ -63,7 +63,7 @@ def load_files(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
     needed = _dependencies_first(files)
     for file in needed:
         try:
-            file.ClearField("service")  # no value has any
+            file.ClearField("service")  # payloads have no services
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError) as error:
             raise unusable("Protobuf", error) from None
@@ -86,7 +86,7 @@ def _from_base64(name: str, text: str) -> Foreign | None:
 
 
 def _known_files(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
-    """The wanted files that we have ourselves, with their imports; a file of the schema itself is not replaced."""
+    """The wanted files that we have ourselves, with their imports; `given` files, those of the schema, are left out."""
     found: dict[str, Foreign] = {}
     missing = list(wanted)
     while missing:

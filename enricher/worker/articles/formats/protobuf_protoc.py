@@ -1,8 +1,8 @@
-"""Compiles the text of Protobuf schemas by protoc, in a process of its own.
+"""Compiles the text of Protobuf schemas with protoc, in another process.
 
-The text comes from strangers, and protoc is a compiler in C++: so it runs with limits of time, processor time, memory and
+The text comes from strangers, and protoc is a compiler in C++. So it runs with limits of time, processor time, memory and
 the size of files, in a folder that contains nothing but the schema's files, without any plugin, and without our environment,
-which holds secrets. It is given names that were checked, and what it says is only ever shortened into an error.
+which holds secrets. The names that it gets were checked, and its output only becomes the text of an error, shortened.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enricher.worker.articles.formats.limits import Foreign, unusable
+from enricher.worker.articles.formats.decoder_limits import Foreign, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT_FILE = "enricher.article.schema.proto"
-"""The name of the schema's own file; registries give it none."""
+"""The name of the schema's own file, which has none in a registry."""
 
 _TIMEOUT_S = 30.0
 _PROCESSOR_S = 15
@@ -37,7 +37,7 @@ import sys
 try:
     import resource
 except ImportError:
-    pass  # Windows: the time is limited all the same
+    pass  # Windows: only the time is limited
 else:
     for name, limit in (("AS", {_MEMORY_BYTES}), ("CPU", {_PROCESSOR_S}), ("FSIZE", {_OUTPUT_BYTES}), ("CORE", 0)):
         kind = getattr(resource, "RLIMIT_" + name)
@@ -55,11 +55,11 @@ _ENVIRONMENT = {"SYSTEMROOT": os.environ["SYSTEMROOT"]} if sys.platform == "win3
 
 
 def compile_text(text: str, references: Mapping[str, str], known: Foreign) -> Foreign:
-    """The `FileDescriptorSet` of a schema's text and of all that it imports, dependencies first.
+    """The `FileDescriptorSet` of a schema's text and of all files that it imports, dependencies first.
 
-    `references`: texts by the names by which they are imported. `known`: a `FileDescriptorSet` that may be imported too.
-    Blocks for up to half a minute. Raises InvalidArticle; TimeoutError if the time was not enough or the process was killed,
-    and other OSErrors if this machine cannot write files or start a process.
+    `references`: texts by the names that import them. `known`: a `FileDescriptorSet` that may be imported too. Blocks for
+    up to half a minute. Raises InvalidArticle; TimeoutError if the time was not enough or the process was killed, and other
+    OSErrors if this machine cannot write files or start a process.
     """
     with TemporaryDirectory(prefix="enricher-protoc-") as folder:
         place = Path(folder)
@@ -77,7 +77,7 @@ def compile_text(text: str, references: Mapping[str, str], known: Foreign) -> Fo
 
 
 def check_name(name: str) -> None:
-    """A reference's name becomes a path below our folder, or names nothing. Raises InvalidArticle."""
+    """Raise InvalidArticle for a name that is no safe path: the names of references become paths below our folder."""
     parts = name.split("/")
     if (
         len(name) > _MAX_NAME_CHARS
@@ -95,21 +95,21 @@ def _run(place: Path, sources: Path, known: Foreign) -> None:
         f"--descriptor_set_in={place / 'known'}", "--include_imports", f"--descriptor_set_out={place / 'out'}", ROOT_FILE,
     ]  # fmt: skip
     try:
-        with (place / "said").open("wb") as said:
+        with (place / "errors").open("wb") as errors:
             done = subprocess.run(  # noqa: S603  our own program, names that were checked
-                command, cwd=place, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                command, cwd=place, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
                 timeout=_TIMEOUT_S, check=False,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"protoc took more than {_TIMEOUT_S:.0f} s") from None
     if done.returncode == _KILLED:
-        raise TimeoutError("protoc was killed, as when memory is short")
+        raise TimeoutError("protoc was killed; perhaps memory was short")
     if done.returncode < 0:
         raise unusable(
             "Protobuf", f"protoc ended with signal {-done.returncode}: it is nested too deeply, or too large"
         )
     if done.returncode:
-        reason = (place / "said").read_bytes()[:2_000].decode("utf-8", "replace")
+        reason = (place / "errors").read_bytes()[:2_000].decode("utf-8", "replace")
         raise unusable("Protobuf", reason.replace(f"{sources}/", "").replace(ROOT_FILE, "schema"))
 
 

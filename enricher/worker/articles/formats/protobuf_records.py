@@ -1,6 +1,6 @@
 """Enriched records as Protobuf, by `schemas/enriched-record.v1.proto`. Imported only if records are written or shown so.
 
-The schema is in a pool of its own, so that it cannot clash with a message of the same name in this process.
+The schema has its own pool, so that it cannot clash with a message of the same name in this process.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from enricher.worker.records import EnrichedRecord
 
 
 def record_values(record: EnrichedRecord) -> dict[str, Any]:
-    """The fields of a record, as far as it has them. Raises InvalidArticle where `encode_record` does."""
+    """The fields of a record that it has. Raises InvalidArticle where `encode_record` does."""
     article, entities = record.article, record.entities
     if not isinstance(entities, WrittenEntities):
         entities = write_entities(article, entities)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from enricher.worker.build.observing import worker_facts
+from enricher.worker.build.observation import worker_facts
 from enricher.worker.commands.progress import repeating
 from enricher.worker.health.liveness import Waits
 from enricher.worker.health.page import PARENT_PAGE

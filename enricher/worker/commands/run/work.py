@@ -9,12 +9,12 @@ from pathlib import Path
 
 import orjson
 
-from enricher.worker.build.building import kafka_worker
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.observing import label_baseline, observe, worker_facts
-from enricher.worker.build.record_schema import check_record_schema
-from enricher.worker.build.registry import check_registry
-from enricher.worker.build.tasks import load_tasks
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.loaded_tasks import load_tasks
+from enricher.worker.build.observation import label_baseline, observe, worker_facts
+from enricher.worker.build.record_writer import check_record_schema
+from enricher.worker.build.schema_registry import check_registry
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.progress import describe, progress_lines
 from enricher.worker.commands.run.health import view_of, worker_health
 from enricher.worker.commands.run.parent import RunOptions
@@ -31,7 +31,7 @@ from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
 log = logging.getLogger("enricher.worker.commands.run")
 
 AROUND_S = 90.0
-"""The bound of what is done around a worker, outside all other guards: the last export of spans may take 30 s."""
+"""The bound of opening and closing health and telemetry, outside other guards: the last export of spans may take 30 s."""
 
 Progress = Callable[[Counters, float], AbstractContextManager[None]]
 """Reports the counts at intervals of that many seconds."""
@@ -49,7 +49,7 @@ def work(
 ) -> None:
     """Build a worker and run it. Until it has connected, health reports it as starting.
 
-    `link`: to the parent, if it has one. `replay`: the name of the range that the group replays.
+    `link`: the pipe to the parent, if there is one. `replay`: the name of the range that the group replays.
     """
     with (
         watchdog,
@@ -76,7 +76,7 @@ def work(
                 tracing=spans,
             )
 
-        def connected() -> None:
+        def on_connected() -> None:
             seen = observe(settings, tasks, worker)
             exports.enter_context(exported_metrics(seen, INSTRUMENTS))
             health.shows(view_of(worker, watchdog, seen))
@@ -92,7 +92,7 @@ def work(
         signals.stop = stop
         try:
             with ExitStack() as reporting:
-                worker.run(connected)
+                worker.run(on_connected)
         finally:
             if options.summary:
                 _write(options.summary, orjson.dumps(worker.counters.as_dict()))

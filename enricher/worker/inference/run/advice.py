@@ -100,6 +100,12 @@ def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: 
     return cutter
 
 
+def default_cutter(folder: Path, tokenizer: ArticleTokenizer) -> WindowCutter:
+    """How a worker cuts the windows of the model in a folder, unless its settings say otherwise. Raises as `cutter_for`."""
+    advice = advice_for(folder, tokenizer.max_window_tokens)
+    return cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+
+
 def _edges(path: Path, value: object) -> tuple[int, ...]:
     edges = value if isinstance(value, list) else []
     if not edges or not all(type(edge) is int and edge > 0 for edge in edges) or edges != sorted(set(edges)):

@@ -69,5 +69,5 @@ def chosen(run: RunOutput, indices: Sequence[int]) -> RunOutput:
     """The answers of a run for some of its windows."""
     if len(indices) == len(run.windows):
         return run
-    heads = [head.chosen(indices) for head in run.heads]
+    heads = [head.select(indices) for head in run.heads]
     return RunOutput([run.windows[index] for index in indices], [run.starts[index] for index in indices], heads)

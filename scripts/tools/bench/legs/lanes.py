@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings

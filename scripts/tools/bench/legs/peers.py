@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from enricher.errors import ModelError
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.workshop.gate.scoring import count_by_text, total
 from tools.bench.bench import Bench

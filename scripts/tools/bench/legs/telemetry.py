@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.worker.build.observing import observe, worker_facts
+from enricher.worker.build.observation import observe, worker_facts
 from enricher.worker.commands.progress import repeating
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing

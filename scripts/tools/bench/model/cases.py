@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from enricher.worker.articles import decode_article
-from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.run.advice import advice_for, cutter_for
+from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Window
 from enricher.worker.rules.batch_rules import BatchRules
@@ -76,8 +76,7 @@ def in_order_of_arrival(windows: Sequence[Window], batch_tokens: int) -> Batches
 def sample_windows(checkpoint: Checkpoint) -> list[Window]:
     """All windows of the sample articles, with the worker's defaults."""
     tokenizer = ArticleTokenizer(checkpoint)
-    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+    cutter = default_cutter(checkpoint.folder, tokenizer)
     articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
     return [window for own in windows_of(tokenizer, cutter, articles) for window in own]
 

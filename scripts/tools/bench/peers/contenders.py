@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.backlog import run_worker
 from tools.bench.bench import Bench

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enricher.worker.build.model import window_cutter
+from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.device.session import Device

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from enricher.worker.build.model import DEFAULT_EARLY_OVERHEAD
+from enricher.worker.build.loaded_model import DEFAULT_EARLY_OVERHEAD
 from enricher.workshop.simulator import EngineModel
 from tools.bench.outcome import Claim, Plot, Series, Table
 from tools.bench.simulator.report import CUT

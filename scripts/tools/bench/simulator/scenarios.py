@@ -8,7 +8,7 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
-from enricher.worker.build.model import DEFAULT_BUCKET_EDGES
+from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler

@@ -26,7 +26,7 @@ def watched(
     """Simulate, as `Simulation` says. `best_tokens_per_s`: the engine's best rate, for `own_wait_s`."""
     statistics = Statistics(engine, scheduler.max_batch_tokens, since_s, best_tokens_per_s)
     simulation = Simulation(
-        scheduler, engine, arrivals, max_queued_tokens=max_queued_tokens, admitted=statistics.admitted
+        scheduler, engine, arrivals, max_queued_tokens=max_queued_tokens, on_admitted=statistics.note_admitted
     )
     for run in simulation.runs(drain=drain):
         statistics.count(run)
@@ -60,7 +60,7 @@ class Statistics:
     _behind_s: dict[Window, float] = field(default_factory=dict, compare=False)
     """The same for the windows that wait now."""
 
-    def admitted(self, windows: Sequence[Window]) -> None:
+    def note_admitted(self, windows: Sequence[Window]) -> None:
         """Note an article."""
         now_s = windows[0].arrived_s
         self.arrived_s.append(now_s)

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate, groupby
 
 from enricher.worker.articles import decode_article
-from enricher.worker.build.model import window_cutter
+from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.around import reading

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from enricher.worker.articles import RecordWriter, decode_article, record_writer, write_entities
-from enricher.worker.build.model import Model
-from enricher.worker.build.recomputing import recompute
+from enricher.worker.build.loaded_model import Model
+from enricher.worker.build.recomputation import recompute
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import Coverage, EnrichedRecord, Partition, RawRecord, TaskReport
 from enricher.worker.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.worker.build.model import DEFAULT_BATCH_TOKENS
+from enricher.worker.build.loaded_model import DEFAULT_BATCH_TOKENS
 from tools.bench.legs.around.reading import Reading, table
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from enricher.worker.build.building import kafka_worker
+from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
 from tools.bench.arrivals import percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench

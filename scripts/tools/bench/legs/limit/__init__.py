@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from enricher.worker.articles import decode_article
-from enricher.worker.build.model import Model, window_cutter
+from enricher.worker.build.loaded_model import Model, window_cutter
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult, Window
 from tools.bench.bench import Bench

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.worker.build.model import Model
+from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.records import Batch
 from tools.bench.outcome import Claim, Plot, Table

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from enricher.worker.build.tasks import Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.settings import Settings
 from tools.bench.backlog import count_for, run_backlog
 from tools.bench.bench import Bench

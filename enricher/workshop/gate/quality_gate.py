@@ -1,6 +1,6 @@
-"""The quality gate: padded fp32 and a reduced variant of one checkpoint over the same gold set -> a report.
+"""The quality gate: runs padded fp32 and a reduced variant of one checkpoint over the same gold set, and makes a report.
 
-Runs the steps in order; each step has its own file.
+It runs the steps in order; each step has its own file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Gate:
     def reference(self, checkpoint: Checkpoint, device: Device) -> Measured[Any]:
         """The answers of fp32, which checks of several variants of one model can share.
 
-        Padded on a GPU too, where fp32 serves packed: a mistake in the packed layout would be in both otherwise.
+        The reference is padded on a GPU too, where fp32 serves packed, so that it cannot share a mistake in the packed
+        layout.
         """
         return self.measure(checkpoint, PaddedFloat32(runtime=device), device)
 

@@ -1,6 +1,6 @@
-"""Unlabelled articles -> the int8 recipe of a model: reads and samples the articles, and shows the progress.
+"""Makes the int8 recipe of a model from unlabelled articles: reads and samples the articles, and shows the progress.
 
-Refuses articles that share sentences with the gold set, because the gate would then judge int8 by its own calibration.
+It refuses articles that share sentences with the gold set, because the gate would then judge int8 by its own calibration.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rich.markup import escape
 
 from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader
-from enricher.worker.build.reading import line_reader
+from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.files import Line, read_lines
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
-from enricher.worker.inference.run.advice import advice_for, cutter_for
+from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle
 from enricher.worker.settings import load_settings
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TEXTS = Path(__file__).parents[1] / "models" / "articles" / "wikinews.jsonl"
 SAMPLED_ARTICLES = 500
-"""Many times what calibration reads; a larger file is sampled, so that memory is bounded."""
+"""Many more articles than calibration reads. A larger file is sampled, so that memory is bounded."""
 MOST_TOKENS = 4 * (OBSERVED_TOKENS + HELD_OUT_TOKENS)
-"""The most tokens that are kept, so that memory is bounded. Several times what is used, because whole articles are held
+"""The most tokens that are kept, so that memory is bounded. A multiple of what is used, because whole articles are held
 out."""
 MOST_LINE_BYTES = 128 * 2**20
 """The limit that `enricher enrich` has too."""
@@ -87,20 +87,20 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
 
 
 def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Window]:
-    """The windows that a worker would cut, of articles in random order, until they have several times the tokens needed.
+    """The windows that a worker would cut, from articles in random order, until they have more than `MOST_TOKENS`.
 
-    Raises ModelError if these are too few to calibrate with.
+    Raises ModelError if they are too few to calibrate with.
     """
     tokenizer = ArticleTokenizer(checkpoint)
-    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+    cutter = default_cutter(checkpoint.folder, tokenizer)
     windows: list[Window] = []
     tokens = 0
     for index in np.random.default_rng(seed).permutation(len(texts.articles)):
         article = texts.articles[index]
         (found,) = tokenizer.tokenize([article])
         if isinstance(found, TokenizedArticle):  # an article that the tokenizer refuses has no windows
-            windows.extend(cutter.cut(_part(article), found, 0.0))
+            part = Part(Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article))
+            windows.extend(cutter.cut(part, found, 0.0))
             tokens = sum(window.length_tokens for window in windows)
         if tokens > MOST_TOKENS:
             break
@@ -126,7 +126,7 @@ def make_recipe(checkpoint: Checkpoint, texts: Texts, windows: Sequence[Window],
             scratch=scratch,
         )
     write_recipe(checkpoint.folder, recipe)
-    for line in lines_about(recipe):
+    for line in recipe_lines(recipe):
         console.print(escape(line))
     return recipe
 
@@ -135,10 +135,10 @@ class CalibratedOnGold(SettingsError):
     """int8 cannot be judged by a gold set that it was calibrated on; other precisions can."""
 
 
-def refuse_own_texts(recipe: Recipe, gold: GoldSet) -> None:
-    """Raise CalibratedOnGold if `gold` is what the recipe was calibrated on, as far as that is known here.
+def refuse_calibration_texts(recipe: Recipe, gold: GoldSet) -> None:
+    """Raise CalibratedOnGold if the recipe was calibrated on `gold`, as far as that can be seen.
 
-    The recipe names its texts by digest only; sentences are compared if these are the sample articles.
+    The recipe names its texts only by a digest; if these are the sample articles, their sentences are compared.
     """
     if recipe.texts.digest == gold.digest:
         message = f"int8 was calibrated on the gold set {gold.name} itself, which cannot judge it: {_OTHERS}"
@@ -154,8 +154,8 @@ def refuse_own_texts(recipe: Recipe, gold: GoldSet) -> None:
             raise CalibratedOnGold(message)
 
 
-def lines_about(recipe: Recipe) -> Iterator[str]:
-    """Says for people what was quantised, on which texts, and what was not."""
+def recipe_lines(recipe: Recipe) -> Iterator[str]:
+    """Lines for people: what was quantised, on which texts it was calibrated, and what was not quantised."""
     texts, measured, products = recipe.texts, recipe.measured, len(recipe.products)
     yield (
         f"int8: {products} of {products + len(recipe.kept)} products of the encoder, calibrated on {texts.number:,} texts "
@@ -168,8 +168,8 @@ def lines_about(recipe: Recipe) -> Iterator[str]:
         yield f"  in higher precision: {kept.name} ({kept.reason})"
 
 
-class _Digesting(io.RawIOBase):
-    """A file that is hashed while it is read, so that it is read once: a pipe has nothing more to give."""
+class _HashedFile(io.RawIOBase):
+    """A file that is hashed while it is read, because a pipe can be read only once."""
 
     def __init__(self, file: io.FileIO, digest: HASH) -> None:
         super().__init__()
@@ -188,21 +188,21 @@ class _Digesting(io.RawIOBase):
 
 
 def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
-    """Line numbers, from 1, and articles. `digest` is then that of the whole file."""
+    """Line numbers, from 1, and articles. Updates `digest` with the whole file."""
     settings = load_settings(tell_files=False)
-    # The sample articles are ours, wherever the fields of other articles are.
+    # The settings say where the fields of other articles are; the sample articles are ours.
     reader = line_reader(settings, mapped=path != DEFAULT_TEXTS)
     try:
-        with path.open("rb", buffering=0) as raw, io.BufferedReader(_Digesting(raw, digest)) as file:
+        with path.open("rb", buffering=0) as raw, io.BufferedReader(_HashedFile(raw, digest)) as file:
             for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
                 if isinstance(line, Line):
-                    yield line.number + 1, _decode(path, line, reader)
+                    yield line.number + 1, _read_article(path, line, reader)
     except OSError as error:
         message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
         raise FatalError(message) from error
 
 
-def _decode(path: Path, line: Line, reader: ArticleReader) -> Article:
+def _read_article(path: Path, line: Line, reader: ArticleReader) -> Article:
     try:
         return reader.read(RawRecord(_TEXTS, line.number, None, line.value))
     except InvalidArticle as error:
@@ -212,10 +212,6 @@ def _decode(path: Path, line: Line, reader: ArticleReader) -> Article:
 
 def _is_shared(article: Article, known: frozenset[int]) -> bool:
     return any(shares_sentence(text, known) for text in (article.title, article.body))
-
-
-def _part(article: Article) -> Part:
-    return Part(Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article))
 
 
 def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str:

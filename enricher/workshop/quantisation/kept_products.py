@@ -1,6 +1,6 @@
-"""Which products stay in bf16 or float32: none if the target is reached without, else as few as reach it.
+"""Decides which products stay in bf16 or float32: as few as reach the target, or none.
 
-Candidates are ranked by how much the divergence falls when each of them alone is kept, all others being int8. Only the
+Candidates are ranked by how much the divergence falls if each of them alone is kept, and all others are int8. Only the
 values with the largest error are tried, on a part of the windows, because every try makes a graph and runs it.
 """
 
@@ -14,15 +14,15 @@ from enricher.worker.inference.graph.recipe import KeptProduct, Measured, Recipe
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.workshop.quantisation.choosing import Choice
+    from enricher.workshop.quantisation.gain_choice import Choice
 
 HIGHEST_KEPT = 0.5
-"""Share of the values that may be kept. With more, bf16 is as fast and loses less."""
+"""The largest share of the values that may be kept. With more, bf16 is as fast and loses less."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One value, and the measurement with this one kept."""
+    """One value, and the measurement with only this value kept."""
 
     value: str
     error: float
@@ -36,11 +36,10 @@ def keep_fewest(
     glance: Callable[[Recipe], Measured],
     progress: Callable[[str, int, int], None],
 ) -> Recipe:
-    """`recipe`, or with so many products kept that the target is reached, or as many as may be kept. Blocks.
+    """The recipe with as few kept products as reach the target. Blocks.
 
-    Where even the last misses the target, `measured.missed` says so.
-
-    `glance` measures on fewer windows; it ranks, and `measure` decides.
+    If even the most that may be kept miss the target, they are kept, and `measured.missed` says so. `glance` measures on
+    fewer windows and ranks the candidates; `measure` decides.
     """
     everything = measure(recipe)
     if everything.missed is None:
@@ -60,7 +59,7 @@ def keep_fewest(
 def _smallest_prefix(
     recipe: Recipe, ranked: Sequence[_Candidate], measure: Callable[[Recipe], Measured], before: Measured
 ) -> Recipe:
-    """Bisect for the fewest of `ranked`, best first, that reach the target; all of them, at once, if these miss it."""
+    """Bisect for the fewest of `ranked`, best first, that reach the target; all of them if even these miss it."""
     low, high = 0, len(ranked)
     best = _keep(recipe, ranked, measure, before)
     if best.measured.missed:

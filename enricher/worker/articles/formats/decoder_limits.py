@@ -29,9 +29,9 @@ VALUES_PER_BYTE = 100
 """Further values for each byte of the payload: items may take no bytes at all, but time and memory."""
 
 NAME_BYTES_PER_VALUE = 32
-"""Bytes in JSON, on average, of names from the schema: of fields, and of what an enum stands for.
+"""Bytes in JSON, on average, of names from the schema: those of fields and of symbols of enums.
 
-A few bytes repeat such a name as often as there are items.
+A document repeats such a name for each of its items, though an item may take few bytes.
 """
 
 MAX_NUMBER_BYTES = 64
@@ -42,7 +42,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is a suffix of the text
 
 
 class Budget:
-    """Counts down the values and names that one document may still have, and levels up where a format needs that."""
+    """Counts the values and bytes of names that one document may still have, and its levels where a format needs that."""
 
     __slots__ = ("_left", "_max_values", "_name_bytes_left", "levels")
 
@@ -52,7 +52,7 @@ class Budget:
         self.levels = 0
 
     def take(self, values: int, name_bytes: int = 0) -> None:
-        """Before these values are made. Raises InvalidArticle if they are too many, or their names too long."""
+        """Count values before they are made. Raises InvalidArticle if they are too many, or their names too long."""
         self._left -= values
         self._name_bytes_left -= name_bytes
         if self._left < 0:
@@ -82,14 +82,14 @@ def unreadable(format_name: str, reason: str) -> InvalidArticle:
 
 
 def finite(number: float) -> float | str:
-    """The number, or the text that Protobuf's JSON mapping has for what is no number in JSON."""
+    """The number, or the text for NaN and infinity as in Protobuf's JSON mapping."""
     if isfinite(number):
         return number
     return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124
 
 
 def moment(seconds: int, nanos: int, *, zone: str = "Z") -> str:
-    """RFC 3339 with as many decimals as needed: none, 3, 6 or 9. Raises InvalidArticle outside of the years 1 to 9999."""
+    """The time since 1970 as RFC 3339, with 0, 3, 6 or 9 decimals. Raises InvalidArticle outside of the years 1 to 9999."""
     try:
         whole = (_EPOCH + timedelta(seconds=seconds)).isoformat()
     except OverflowError:

@@ -39,7 +39,7 @@ _JSON = b"application/json"
 def record_headers(
     raw: RawRecord, *, version: int, tombstone: bool, content_type: bytes = _JSON
 ) -> list[tuple[str, bytes]]:
-    """Headers of the enriched record of `raw`, which has this `version`; a tombstone has no content type."""
+    """Headers of the output of `raw`, whose version is `version`. A tombstone has no content type."""
     place, name, schema = _share(raw.partition, raw.topic_id)
     offset = b"%d" % raw.offset
     record_id = (_RECORD_ID, _record_id(name, offset).encode())
@@ -54,9 +54,9 @@ def dead_letter_headers(
 ) -> list[tuple[str, bytes | None]]:
     """The input's headers (order, duplicates and None kept), followed by ours.
 
-    A name of the input that begins with `enricher.` gets `input.` before it, once more if it has that already: it came from
-    outside, or from an earlier worker, and says nothing about this dead letter. `version` is this worker's, `time_s` seconds
-    since the epoch, `omitted_bytes` the size of an omitted value.
+    Names of the input that begin with `enricher.` get the prefix `input.`, once more if they have it already: such a header
+    came from outside, or from an earlier worker, and says nothing about this dead letter. `version`: of this worker.
+    `time_s`: seconds since the epoch. `omitted_bytes`: the size of an omitted value.
     """
     time = datetime.fromtimestamp(time_s, UTC)
     omitted = [] if omitted_bytes is None else [omitted_header("value", omitted_bytes)]
@@ -92,7 +92,7 @@ def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
 
 
 class _Shared(NamedTuple):
-    """Shared by all records of a partition: position headers, the hash of the id's beginning, the headers' own version."""
+    """Values that the records of a partition share: position headers, the hash of the id's beginning, the version."""
 
     place: tuple[tuple[str, bytes], ...]
     name: _Hash

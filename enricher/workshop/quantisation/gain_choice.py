@@ -1,8 +1,8 @@
-"""Gains and clipping for one value, chosen by what they do to the products that take it. Pure NumPy: runs no model.
+"""Chooses gains and clipping for one value, by the error that they cause in its products. Pure NumPy: runs no model.
 
 Gains are SmoothQuant's (Xiao et al. 2022): channels with outliers are divided before rounding, and the weight's rows are
-multiplied. The exponent says how much of a channel's range moves into the weight. Which exponent is best differs from
-product to product (after GELU 0.5 loses, and 0.85 helps), so each candidate is tried on a sample of rows.
+multiplied. The exponent says how much of a channel's range moves into the weight. The best exponent differs from product to
+product (after GELU, 0.5 loses and 0.85 helps), so each candidate is tried on a sample of rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from enricher.worker.records import Float32Array
-    from enricher.workshop.quantisation.observing import Observed
+    from enricher.workshop.quantisation.product_inputs import Observed
 
 EXPONENTS = (0.0, 0.5, 0.65, 0.75, 0.85, 0.95)
 CLIPS = (1.0, 0.85, 0.7, 0.55)
@@ -36,12 +36,12 @@ COMPARED_ROWS = 512
 HIGHEST_CLIPPED = 1e-5
 """Share of values that may be clipped. With ten times as many, F1 on documents fell by 1.7 points (measured)."""
 MOST_STEPS = 12 * STEPS_PER_OCTAVE
-"""Gains stay within 2 ** 12 on either side, whatever a channel that is nearly zero asks for."""
+"""Gains stay within 2 ** 12 on either side, also for a channel that is nearly zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best candidate, and its error: squared, relative to the product, the mean over the products."""
+    """The best candidate, and its error: the squared error relative to each product, as the mean over the products."""
 
     quantised: QuantisedInput
     error: float

@@ -1,4 +1,4 @@
-"""The quality gate as commands run it: with progress, and the report as JSON and as a page."""
+"""Runs the quality gate for commands: shows the progress, and writes the report as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.markup import escape
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.inference.checkpoint.gate_report import write_report
 from enricher.worker.inference.run.selection import recipe_for
-from enricher.workshop.calibrating import refuse_own_texts
-from enricher.workshop.gate.check import Gate
-from enricher.workshop.kept import keep
+from enricher.workshop.calibration import refuse_calibration_texts
+from enricher.workshop.gate.quality_gate import Gate
 from enricher.workshop.pages.gate import gate_page
+from enricher.workshop.result_files import write_result
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -41,26 +41,26 @@ def check_variant(
     gold: GoldSet,
     limit_points: float,
     cache_dir: Path,
-    keep_in: Path | None,
+    report_folder: Path | None,
     device_id: int = 0,
 ) -> Checked:
-    """Run the gate and write its report to `keep_in`. `cache_dir` is for graphs. Raises ModelError, FatalError.
+    """Run the gate and write its report to `report_folder`. `cache_dir` is for graphs. Raises ModelError, FatalError.
 
     Raises CalibratedOnGold if int8 was calibrated on the gold set.
     """
     recipe = recipe_for(checkpoint, variant)
     if recipe is not None:
-        refuse_own_texts(recipe, gold)
+        refuse_calibration_texts(recipe, gold)
     with Ticker(remark_console()) as ticker:
 
         def progress(stage: str, done: int, windows: int) -> None:
             ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
 
         report = Gate(gold, limit_points, cache_dir, progress, device_id).check(checkpoint, variant, device)
-    if keep_in is None:
+    if report_folder is None:
         return Checked(report, None)
     page = gate_page(report, recipe)
-    return Checked(report, keep(keep_in, lambda folder: write_report(folder, report), page, "the report"))
+    return Checked(report, write_result(report_folder, lambda folder: write_report(folder, report), page, "the report"))
 
 
 def reasons_of(report: GateReport) -> Iterator[str]:

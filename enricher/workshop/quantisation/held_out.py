@@ -1,4 +1,4 @@
-"""int8 against float32 on held-out windows: label agreement, and divergence of the labels' probabilities."""
+"""Compares int8 with float32 on held-out windows: label agreement, and divergence of the labels' probabilities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.qdq import write_int8
 from enricher.worker.inference.graph.recipe import Measured, Recipe, six_digits
-from enricher.workshop.quantisation.observing import batches_of, real_rows
+from enricher.workshop.quantisation.product_inputs import batches_of, real_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     Float64Array = npt.NDArray[np.float64]
 
 _BYTES_PER_TOKEN = 128 * 1024
-"""Batches of about a thousand tokens, like a worker's."""
+"""Makes batches of about a thousand tokens, like a worker's."""
 GLANCE_BATCHES = 4
-"""About four thousand tokens: enough to rank by."""
+"""About four thousand tokens, which is enough to rank candidates."""
 
 
-class Comparing:
-    """The held-out windows with float32's answers to them."""
+class HeldOutComparison:
+    """The held-out windows with float32's answers to them, with which int8's are compared."""
 
     def __init__(self, path: Path, windows: list[Window], threads: int, target: float) -> None:
         self._path = path

@@ -6,18 +6,20 @@ import logging
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.registry.client import RegistryClient
-from enricher.worker.registry.errors import RefusedByRegistry, RegistryError, RegistryUnavailable, UnusableSchema
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.registry_errors import (
+    RefusedByRegistry,
+    RegistryError,
+    RegistryUnavailable,
+    UnusableSchema,
+)
 from enricher.worker.registry.store import SchemaStore
 
 log = logging.getLogger(__name__)
 
 
 class RecordSchema:
-    """Our schema under its subject. While the registry does not answer, the id that it gave last counts.
-
-    `auto_register`: register the schema if the subject lacks it.
-    """
+    """Our schema under its subject. `auto_register`: register the schema if the subject lacks it."""
 
     def __init__(
         self, subject: str, schema: Schema, client: RegistryClient, store: SchemaStore, *, auto_register: bool = False
@@ -29,10 +31,10 @@ class RecordSchema:
         self._auto_register = auto_register
 
     def find_id(self) -> int:
-        """The id. Blocks.
+        """The id; while the registry does not answer, the one that it gave last. Blocks.
 
-        Raises TransactionTrouble, as for a broker that is away, if the registry does not answer and the id is not on disk;
-        then it may be called again. Raises BrokerError if the schema is not registered, or the registry refuses it.
+        Raises TransactionTrouble if the registry does not answer and the id is not on disk; then it may be called again, as
+        for a broker that is away. Raises BrokerError if the schema is not registered, or the registry refuses it.
         """
         try:
             registered = self._client.lookup(self._subject, self._schema)

@@ -1,7 +1,7 @@
 """Reads articles: bytes -> `Article`, or `InvalidArticle` and nothing else (`schemas/article.v1.schema.json`).
 
-The rules of the schema are here, one function each; nothing about tokens, models or Kafka. Articles whose fields are
-elsewhere: `mapping`. No message contains text of the article, because messages reach logs and headers that more people may
+The rules of the schema are here, one function each; nothing about tokens, models or Kafka. `mapping` reads articles whose
+fields are elsewhere. No message contains text of the article, because messages reach logs and headers that more people may
 read than the articles.
 """
 
@@ -23,7 +23,7 @@ MAX_ID_CHARS = 512
 """Long enough for any URL or hash in use as an id, short enough for a log line and an index key."""
 
 PARAGRAPH_SEPARATOR = "\n\n"
-"""The text that joins a body that is an array of strings, unless the settings say otherwise."""
+"""The default of the text between the paragraphs of a body that is an array of strings."""
 
 NOT_AN_OBJECT = "value is not a JSON object"
 
@@ -31,7 +31,7 @@ _SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=regis
 _AVRO_FILE = b"Obj\x01"
 
 ReadDocument = Callable[[bytes, int], dict[str, Any]]
-"""A value, and how many bytes it may have, to its document, with the types of JSON. Raises InvalidArticle."""
+"""Turns a value, which may have so many bytes, into its document, with the types of JSON. Raises InvalidArticle."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -54,7 +54,7 @@ def decode_article(
     Raises only InvalidArticle; its message names the rule and the field, never the content.
     """
     document = read_document(value, max_value_bytes)
-    # Each field is nearly always a string, and a call costs more than the question whether it is one.
+    # Each field is nearly always a string, and a call would cost more than this check.
     id_text, body, separator = document.get("id"), document.get("body"), None
     if type(id_text) is not str:
         raise InvalidArticle(not_an_id(id_text) if "id" in document else "id is missing")
@@ -74,7 +74,16 @@ def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
     """The JSON object in a value. Raises InvalidArticle."""
     if len(value) > max_value_bytes:
         raise too_large(value, max_value_bytes)
-    return _document(json_part(value), registered=value[:1] == ID_MAGIC)
+    text = json_part(value)
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        reason = _SCHEMA_NOT_JSON if value[:1] == ID_MAGIC else _not_json(text, error)
+    else:
+        if type(document) is dict:
+            return document
+        reason = NOT_AN_OBJECT
+    raise InvalidArticle(reason)
 
 
 def too_large(value: bytes, max_value_bytes: int) -> InvalidArticle:
@@ -90,7 +99,7 @@ def json_part(value: bytes) -> bytes:
 
 
 def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "") -> str:
-    """A body of paragraphs as one text. `at` says where it was found, for messages. Raises InvalidArticle.
+    """The paragraphs of a body as one text. `at`: where it was found, for messages. Raises InvalidArticle.
 
     The length is checked before joining: separators can make a text of a thousand empty strings many times larger.
     """
@@ -107,23 +116,15 @@ def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "
 def check_article(article: Article, max_article_chars: int) -> None:
     """Check the bounds of id, title and body. Raises InvalidArticle."""
     check_id(article.id)
-    _check_texts(article, max_article_chars)
-
-
-def _document(value: bytes, *, registered: bool) -> dict[str, Any]:
-    try:
-        document = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        reason = _SCHEMA_NOT_JSON if registered else _not_json(value, error)
-    else:
-        if type(document) is dict:
-            return document
-        reason = NOT_AN_OBJECT
-    raise InvalidArticle(reason)
+    chars = len(article.title) + len(article.body)
+    if chars > max_article_chars:
+        raise InvalidArticle(f"title and body have {chars} characters, at most {max_article_chars} are allowed")
+    if not (_has_text(article.title) or _has_text(article.body)):
+        raise InvalidArticle("title and body have no visible character")
 
 
 def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
-    """Why the value is not JSON, as far as its bytes tell; the parser's message for other encodings is misleading."""
+    """Why the value is not JSON, as far as its bytes show; the parser's message for other encodings is misleading."""
     if value.startswith(_AVRO_FILE):
         return "value is not JSON but an Avro file"
     try:
@@ -147,14 +148,6 @@ def check_id(text: str) -> None:
         raise InvalidArticle("id is empty")
     if len(text) > MAX_ID_CHARS:
         raise InvalidArticle(f"id has {len(text)} characters, at most {MAX_ID_CHARS} are allowed")
-
-
-def _check_texts(article: Article, max_article_chars: int) -> None:
-    chars = len(article.title) + len(article.body)
-    if chars > max_article_chars:
-        raise InvalidArticle(f"title and body have {chars} characters, at most {max_article_chars} are allowed")
-    if not (_has_text(article.title) or _has_text(article.body)):
-        raise InvalidArticle("title and body have no visible character")
 
 
 def _has_text(text: str) -> bool:

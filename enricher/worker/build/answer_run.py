@@ -1,4 +1,4 @@
-"""The worker between an iterator of articles and an iterator of answers, in a thread of its own."""
+"""The worker between an iterator of articles and an iterator of answers, in its own thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from enricher.errors import InvalidArticle, Stalled
 from enricher.worker.articles import letter_for
-from enricher.worker.build.building import file_worker
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
+from enricher.worker.build.workers import file_worker
 from enricher.worker.files.exchange import Answer, Exchange, HandingSink
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.pool import CLOSE_S
@@ -24,8 +24,8 @@ Item = TypeVar("Item")
 Written = TypeVar("Written")
 
 _PER_ANSWER = 2
-"""Articles that are taken before an answer that is there is handed out. With one, a caller that is as fast as the worker
-would never let it get ahead."""
+"""Articles that are taken before a ready answer is handed out. With one, a caller as fast as the worker would never let it
+get ahead."""
 
 _numbers = itertools.count()
 
@@ -76,7 +76,7 @@ class Run(Iterator[Answer[Written]], Generic[Item, Written]):
             self._thread.start()
         exchange, taken = self._exchange, 0
         while not self._closed:
-            over = exchange.over  # asked before the answers, so that none comes in between
+            over = exchange.over  # read before the answers are, so that no answer comes in between
             if taken < _PER_ANSWER and exchange.has_room():
                 taken += 1
                 try:

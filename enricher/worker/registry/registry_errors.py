@@ -12,7 +12,7 @@ class RegistryError(EnricherError):
 class RegistryUnavailable(RegistryError):
     """No usable answer: no connection, a timeout, 401, 5xx, a page of a proxy. Says nothing about the schema: try again.
 
-    `status` is HTTP's, None without an answer.
+    `status`: of HTTP; None if there was no answer.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -21,7 +21,7 @@ class RegistryUnavailable(RegistryError):
 
 
 class UnknownToRegistry(RegistryError):
-    """The registry answered that there is no such schema, subject or version (404 with an error code 404xx of its own)."""
+    """The registry answered that there is no such schema, subject or version (404 with its own error code 404xx)."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Runs the float32 graph and looks at the values in front of its products: ranges per channel, and a sample of rows.
+"""Runs the float32 graph and observes the inputs of its products: ranges per channel, and a sample of rows.
 
-Memory beside the model itself: the outputs of one batch (BATCH_BYTES), and the sample (SAMPLE_BYTES). It does not depend on
-the number of windows.
+Beside the model it needs memory for the outputs of one batch (BATCH_BYTES) and for the sample (SAMPLE_BYTES), however many
+windows there are.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.onnx"
 WEIGHTS_FILE = "model.weights"
 BATCH_BYTES = 128 * 1024 * 1024
-"""Values that one run may return. A run returns at least one window."""
+"""The size of the values that one run may return. A run returns at least one window."""
 SAMPLE_BYTES = 256 * 1024 * 1024
 SAMPLED_ROWS = 1024
-"""Tokens per value that are kept, as float16, to compare candidates by what they do to the product."""
+"""The tokens of a value that are kept, as float16, to compare candidates by the errors of products."""
 
 
 @dataclass(slots=True)
 class Observed:
-    """One value in front of products: what came by. Padding is not counted."""
+    """The range and a sample of one value, which is the input of `products`. Padding is not counted."""
 
     value: str
     products: tuple[str, ...]
@@ -59,7 +59,7 @@ class Observed:
         self.high = np.zeros(self.width, np.float32)
 
     def take(self, values: Float32Array, chosen: npt.NDArray[np.int64]) -> None:
-        """`float32 [tokens, width]`, and the tokens of the sample. Raises ModelError for NaN and infinite values."""
+        """Note values, `float32 [tokens, width]`; `chosen` tokens go into the sample. Raises ModelError if not finite."""
         if not np.isfinite(values).all():
             message = f"the model computes NaN or infinite values ({self.value}), so int8 has no ranges: choose fp32"
             raise ModelError(message)
@@ -82,8 +82,8 @@ def build_float32(checkpoint: Checkpoint, folder: Path) -> Path:
     return folder / MODEL_FILE
 
 
-def quantisable(path: Path) -> list[Observed]:
-    """The values in front of the encoder's products, in the graph's order. The classifier stays in float32."""
+def quantisable_inputs(path: Path) -> list[Observed]:
+    """The inputs of the encoder's products, in the graph's order. The classifier stays in float32."""
     graph = onnx.load(str(path), load_external_data=False).graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     found: dict[str, list[str]] = {}
@@ -93,8 +93,8 @@ def quantisable(path: Path) -> list[Observed]:
     return [Observed(value, tuple(names), shapes[f"{names[0]}.weight"][0]) for value, names in found.items()]
 
 
-def open_observed(path: Path, inputs: Sequence[Observed], threads: int) -> Session:
-    """The graph with those values as further outputs."""
+def _open_with_outputs(path: Path, inputs: Sequence[Observed], threads: int) -> Session:
+    """The graph with these inputs as further outputs."""
     model = onnx.load(str(path), load_external_data=False)
     for each in inputs:
         dimensions: list[str | int | None] = [*PaddedFloat32.token_dimensions, each.width]
@@ -108,8 +108,8 @@ def observe(
     path: Path, windows: Sequence[Window], seed: int, threads: int, progress: Callable[[str, int, int], None]
 ) -> list[Observed]:
     """Run `windows` through the float32 graph. Blocks."""
-    inputs = quantisable(path)
-    session, variant, draw = open_observed(path, inputs, threads), PaddedFloat32(), np.random.default_rng(seed)
+    inputs = quantisable_inputs(path)
+    session, variant, draw = _open_with_outputs(path, inputs, threads), PaddedFloat32(), np.random.default_rng(seed)
     channels = sum(each.width for each in inputs)
     share = min(SAMPLED_ROWS, SAMPLE_BYTES // (2 * channels)) / sum(window.length_tokens for window in windows)
     done = 0

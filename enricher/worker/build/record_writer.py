@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 def writer_of(settings: Settings) -> tuple[RecordWriter, Callable[[], None]]:
-    """The writer of records, and what must be called before it writes. Raises SettingsError.
+    """The writer of records, and a function that must be called before it writes. Raises SettingsError.
 
-    That call blocks while it asks the registry, and does nothing once it has succeeded. It raises TransactionTrouble, after
-    which it may be called again, and BrokerError if the schema of records is not registered.
+    That function blocks while it asks the registry, and does nothing once it has succeeded. It raises TransactionTrouble,
+    after which it may be called again, and BrokerError if the schema of records is not registered.
     """
     writer = record_writer(settings.output.format)
     if writer.schema is None:
         return writer, lambda: None
     # Imported here, because its packages belong to an extra that only these formats need.
-    from enricher.worker.build.registry import registry_client, schema_store  # noqa: PLC0415  see above
-    from enricher.worker.registry.record_schema import RecordSchema  # noqa: PLC0415  see above
+    from enricher.worker.build.schema_registry import registry_client, schema_store  # noqa: PLC0415  see above
+    from enricher.worker.registry.record_schema_id import RecordSchema  # noqa: PLC0415  see above
 
     schema = RecordSchema(
         subject_of(settings),

@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from enricher.worker.articles import encode_record
-from enricher.worker.build.building import ReaderOf, local_worker
-from enricher.worker.build.reading import article_reader
+from enricher.worker.build.article_readers import article_reader
+from enricher.worker.build.workers import ReaderOf, local_worker
 from enricher.worker.files import FiniteSource
 from enricher.worker.files.exchange import Answer, HandingSink
 from enricher.worker.records import DeadLetter, Partition, RawRecord
 from enricher.worker.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from enricher.worker.build.tasks import Tasks
+    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.settings import Settings
 
 _PARTITION = Partition("recomputed", 0)
@@ -27,11 +27,11 @@ def recompute(
 ) -> list[bytes | None]:
     """The JSON of the enriched record of each input, in order; None for an input that becomes a dead letter.
 
-    `reader`: of articles; default: that of the worker for the records of its topic.
+    `reader` reads the articles; by default it is that of the worker for the records of its topic.
     """
     source = _RecordSource(records)
     answers: list[Answer[bytes]] = []
-    # Values, not lines: a whole article in one may contain line ends.
+    # Not lines, because a record with a whole article may contain line ends.
     sink = HandingSink(encode_record, answers.extend, committed=source.note_committed)
     with Watchdog() as watchdog:
         chosen = reader or partial(article_reader, settings)
@@ -40,7 +40,7 @@ def recompute(
 
 
 class _RecordSource(FiniteSource):
-    """Delivers records as if they were one partition; their keys and headers are those that they had."""
+    """Delivers records as if they were in one partition, with their own keys and headers."""
 
     def __init__(self, records: Sequence[RawRecord]) -> None:
         super().__init__(_PARTITION)

@@ -1,4 +1,4 @@
-"""Settings -> the settings of the Kafka clients. Apart from `building`, so that most commands need not load a model."""
+"""Settings -> the settings of the Kafka clients. Its own module, so that most commands import nothing of models."""
 
 from __future__ import annotations
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 
 from enricher.distribution import installed_version
-from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, bare, default_source
+from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, default_source, without_repeats
 from enricher.worker.articles.schemas import Decoders
-from enricher.worker.build.kafka import kafka_config
-from enricher.worker.build.model import Model, batch_rules, window_cutter
+from enricher.worker.build.article_readers import article_reader, line_reader
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.loaded_model import Model, batch_rules, window_cutter
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.build.pools import engine_pool, padded_tokens_of, tokenizer_pool
-from enricher.worker.build.reading import article_reader, line_reader
-from enricher.worker.build.record_schema import writer_of
-from enricher.worker.build.registry import registry_decoders
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.record_writer import writer_of
+from enricher.worker.build.schema_registry import registry_decoders
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink
@@ -61,7 +61,8 @@ def kafka_worker(
     `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
     """
     config, counters = replace(kafka_config(settings), replay=replay), Counters()
-    dead_letters = DeadLetterLimits(_dead_letters(settings))
+    limits = settings.dead_letters
+    dead_letters = DeadLetterLimits(Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles))
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
     writer, prepare = writer_of(settings)
@@ -102,7 +103,7 @@ def local_worker(
 ) -> Worker:
     """The same worker between a source and a sink of this machine. Raises SettingsError.
 
-    It has no limits of dead letters: a finite input can be read again, and its dead letters are in a file of their own.
+    It has no limits of dead letters: a finite input can be read again.
     """
     recovery, unlimited = _recovery(settings, source, sink, guard), DeadLetterLimits(Limits())
     return _worker(
@@ -142,10 +143,10 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     schemas = registry_decoders(settings, wake=wakeup.set)
     models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
     rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
-    limits = _limits(settings, rules)
+    limits = _loop_limits(settings, rules)
     scheduler, new_intake, new_pacing = lane_parts(shares, partial(_scheduler, models, rules), limits)
     intake = new_intake(
-        read=read_with(settings, reader(schemas), by_language=tasks.by_language),
+        read=read_function(settings, reader(schemas), by_language=tasks.by_language),
         tokenizer=tokenizer_pool(settings, models, wakeup),
         cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
         scheduler=scheduler,
@@ -190,8 +191,11 @@ def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> LaneQueu
     return queues[0] if len(queues) == 1 else PassScheduler(queues)
 
 
-def read_with(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
-    """Reads articles, and keeps of each what its record is to repeat. `by_language`: also its language, for its tasks."""
+def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
+    """The function that reads articles, without the parts that records do not repeat.
+
+    `by_language`: it also sets the language of each article, which decides its tasks.
+    """
     output, versioning = settings.output, versioning_of(settings)
     if output.article != "none" and not output.version and not by_language:
         return reader.read
@@ -202,7 +206,7 @@ def read_with(settings: Settings, reader: ArticleReader, *, by_language: bool) -
             article = replace(article, language=article.metadata.get("language"))
         if output.version:
             article = replace(article, version=versioning.version_of(raw))
-        return bare(article) if output.article == "none" else article
+        return without_repeats(article) if output.article == "none" else article
 
     return read
 
@@ -212,7 +216,7 @@ def versioning_of(settings: Settings) -> Versioning:
     return Versioning(settings.kafka.epoch, settings.model.generation)
 
 
-def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
+def _loop_limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
     worker = settings.worker
     return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
@@ -232,17 +236,12 @@ def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
     )
 
 
-def _dead_letters(settings: Settings) -> Limits:
-    limits = settings.dead_letters
-    return Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles)
-
-
 def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
         # The schema of records, looking for rivals, a new producer's metadata and init_transactions, then the committed
         # offsets.
-        attempt_timeout_s=_registry_s(settings)
+        attempt_timeout_s=_registry_timeout_s(settings)
         + LOOK_S
         + 3 * settings.kafka.transaction_timeout_s
         + 6 * settings.kafka.request_timeout_s,
@@ -252,7 +251,7 @@ def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, riva
     return Recovery(source, sink, limits, clock=time.monotonic, guard=guard, rivals=rivals)
 
 
-def _registry_s(settings: Settings) -> float:
-    """How long the registry may take to tell the id of a schema, and to register one: a request to each URL for both."""
+def _registry_timeout_s(settings: Settings) -> float:
+    """How long the registry may take to give the id of a schema and to register one: a request to each URL for both."""
     registry = settings.registry
     return 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0

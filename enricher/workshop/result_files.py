@@ -1,7 +1,7 @@
-"""Keeps the results of `model check` and `model tune`, and removes them again.
+"""Writes the results of `model check` and `model tune`, and removes them again.
 
-Results go to the model's place in the cache. Its own folder may be the installed package or belong to someone else, so
-nothing is written there unless the user asks for it.
+By default results go to the model's folder in the cache: its own folder may be the installed package or belong to someone
+else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enricher.errors import ModelError
 from enricher.worker.commands.console import remark_console
 
 
-def keep(folder: Path, write: Callable[[Path], Path], page: str, what: str) -> Path:
+def write_result(folder: Path, write: Callable[[Path], Path], page: str, what: str) -> Path:
     """Let `write` write into `folder`, and the page beside it. Returns what `write` returns. Raises ModelError.
 
     `what` is for messages, such as "the report".
@@ -29,7 +29,7 @@ def keep(folder: Path, write: Callable[[Path], Path], page: str, what: str) -> P
     return path
 
 
-def remove_kept(folder: Path, pattern: str) -> None:
+def remove_results(folder: Path, pattern: str) -> None:
     """Remove the files, and say which. Raises ModelError if one cannot be removed."""
     console, found = remark_console(), sorted(folder.glob(pattern))
     for path in found:
@@ -41,4 +41,4 @@ def remove_kept(folder: Path, pattern: str) -> None:
     if not found:
         console.print(f"there is nothing to remove in {escape(str(folder))}")
     else:
-        console.print("From their next start on, workers use the files in the model's own folder again, else defaults.")
+        console.print("From their next start on, workers use the files in the model's own folder, or defaults.")

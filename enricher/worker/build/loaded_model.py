@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-# Narrow where news has many windows; windows above the last edge go into the last bucket.
+# Buckets are narrow where news has many windows. Windows above the last edge go into the last bucket.
 DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
 DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
     "cpu": 512,
@@ -35,7 +35,7 @@ DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
     "openvino-int8": 1024,
     "cuda": 8192,
 }
-"""The default of each runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
+"""The default of each runtime, measured on CPUs without AMX. The value for GPUs is an estimate."""
 DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "cpu": 16,
     "openvino-fp32": 20,
@@ -43,11 +43,11 @@ DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "openvino-int8": 32,
     "cuda": 512,
 }
-"""The default of each runtime. Measured on CPUs without AMX; for GPUs an estimate: a millisecond, in which a GPU computes
-that much."""
+"""The default of each runtime, measured on CPUs without AMX. The value for GPUs is an estimate: what a GPU computes in a
+millisecond."""
 DEFAULT_EARLY_OVERHEAD: dict[Device, float] = {"cpu": 0.25, "cuda": 0.04}
-"""The default of each device. In simulations these make a batch cost at most 2 % more at half load. Runs on a GPU have a
-larger fixed cost and fill large batches, so it is less there."""
+"""The default of each device. In simulations a batch costs at most 2 % more at half load with these values. Runs on a GPU
+have a larger fixed cost and fill large batches, so the value is smaller there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint], *, every_sh
 
 
 def exempt_from_collection() -> None:
-    """Exempt all present objects, which live as long as the process, from garbage collection.
+    """Exempt all existing objects, which live as long as the process, from garbage collection.
 
     Otherwise each full collection visits all modules: it stops all threads for 70 ms, a twelfth of the loop's time
     (measured).
@@ -144,7 +144,7 @@ def first_set(*values: Value | None, default: Value) -> Value:
 
 
 def window_cutter(settings: Settings, model: Model) -> WindowCutter:
-    """How this model's windows are cut. Raises SettingsError where the model has no such windows."""
+    """The cutter of this model's windows. Raises SettingsError if the model does not take windows of this length."""
     batching, advice = settings.batching, model.advice
     overlap_tokens = advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
     return cutter_for(model.tokenizer, batching.max_window_tokens or advice.max_window_tokens, overlap_tokens)

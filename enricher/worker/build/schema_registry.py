@@ -1,4 +1,4 @@
-"""Settings -> what is asked of a schema registry: by the worker, at the start, and by commands."""
+"""Settings -> clients, copies on disk and decoders of a schema registry, for the worker and for commands."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import closing, contextmanager
 from enricher.errors import SettingsError
 from enricher.worker.articles.formats import compile_schema, require_formats
 from enricher.worker.articles.schemas import Compile
-from enricher.worker.registry.client import RegistryClient
 from enricher.worker.registry.config import RegistryConfig, registry_config
 from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.fetcher import Fetcher
 from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from enricher.worker.settings import Settings
 
 
 def check_registry(settings: Settings) -> None:
-    """Check what the worker needs of a registry, before the model is loaded. Connects to nothing; raises SettingsError."""
+    """Check the settings of a registry before the model is loaded. Connects to nothing; raises SettingsError."""
     registry = settings.registry
     if settings.articles.format == "registry":
         if registry.glue_folder and not registry.glue_folder.is_dir():
@@ -38,7 +38,7 @@ def registry_client(settings: Settings) -> RegistryClient:
 
 
 def schema_store(settings: Settings) -> SchemaStore:
-    """The schemas that are kept of this registry. Raises SettingsError."""
+    """The copies of this registry's schemas on disk. Raises SettingsError."""
     registry = settings.registry
     # The order of the URLs does not matter: they are one registry.
     urls = ", ".join(sorted(_config(settings).urls))
@@ -56,7 +56,7 @@ def glue_folder(settings: Settings) -> GlueFolder | None:
 def registry_decoders(
     settings: Settings, *, wake: Callable[[], None], compile_schema: Compile = compile_schema
 ) -> RegistryDecoders | None:
-    """The decoders of records that name a schema, with a running fetcher; None if the settings read none.
+    """The decoders of records that name a schema, with a running fetcher; None if the settings expect no such records.
 
     The caller closes them. Raises SettingsError.
     """
@@ -77,7 +77,7 @@ def registry_decoders(
 
 @contextmanager
 def waiting_decoders(settings: Settings) -> Iterator[WaitingDecoders | None]:
-    """The decoders for commands, which may wait for a schema; None if the settings read none. Raises SettingsError."""
+    """The same for commands, which may wait for a schema. Raises SettingsError."""
     arrived = threading.Event()
     decoders = registry_decoders(settings, wake=arrived.set)
     if decoders is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enricher.distribution import installed_version
-from enricher.worker.build.tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.inference.device import driver
 from enricher.worker.loop.loop import Worker
 from enricher.worker.settings import Settings
@@ -32,7 +32,7 @@ def label_baseline(settings: Settings) -> dict[tuple[str, str], float]:
 
 
 def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
-    """Collects what telemetry and health read of a worker between two Kafka topics."""
+    """The parts of a worker between two Kafka topics that telemetry and health read."""
     model, card = tasks.first, tasks.card
     device = model.prepared.device
     gpu = driver.gpu(model.prepared.device_id) if device == "cuda" else None

@@ -1,4 +1,4 @@
-"""Settings -> the reader of articles. Apart from `building`, so that most commands need not load a model."""
+"""Settings -> the reader of articles. Its own module, so that most commands import nothing of models."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import sys
 from typing import TYPE_CHECKING
 
 from enricher.worker.articles import ArticleReader, FieldMapping
-from enricher.worker.articles.articles import read_document
 from enricher.worker.articles.formats import PLAIN_FORMATS
+from enricher.worker.articles.json_articles import read_document
 from enricher.worker.articles.mapping import is_beside
 
 if TYPE_CHECKING:
-    from enricher.worker.articles.articles import ReadDocument
+    from enricher.worker.articles.json_articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
     from enricher.worker.settings import Settings
 
 
 def article_reader(settings: Settings, decoders: Decoders | None = None, *, limits: bool = True) -> ArticleReader:
-    """The reader of input records. `decoders`: of values that name a schema (`articles.format=registry`).
+    """The reader of input records. `decoders`: for values that name a schema (`articles.format=registry`).
 
-    `limits=False`: for records that a worker has read before, so that their size was checked.
+    `limits=False`: for records that a worker has read before, so that their sizes were checked.
     """
     form = settings.articles.format
     read_plain = PLAIN_FORMATS["json" if form == "registry" else form]
@@ -27,7 +27,7 @@ def article_reader(settings: Settings, decoders: Decoders | None = None, *, limi
 
 
 def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
-    """The reader of articles that are lines of a file. `mapped=False`: of our own articles, whose fields are at the top."""
+    """The reader of articles that are lines of a file. `mapped=False`: for our own articles, whose fields are at the top."""
     return _reader(settings, line_mapping(settings) if mapped else FieldMapping())
 
 
@@ -37,7 +37,7 @@ def field_mapping(settings: Settings) -> FieldMapping:
 
 
 def line_mapping(settings: Settings) -> FieldMapping:
-    """The mapping for lines of a file. These have neither key nor headers, so their id is in the document."""
+    """The mapping for lines of a file. Lines have neither key nor headers, so the id is in the document."""
     fields = {name: where for name, where in settings.articles.fields.items() if not is_beside(where)}
     return _mapping(settings, fields)
 

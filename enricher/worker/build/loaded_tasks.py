@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from enricher.errors import SettingsError
-from enricher.worker.build.model import Model, exempt_from_collection, first_set, load_pass
+from enricher.worker.build.loaded_model import Model, exempt_from_collection, first_set, load_pass
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
-from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.head import Languages
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.head import require_ner
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
@@ -39,7 +39,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Everything that a worker finds in an article."""
+    """All tasks of a worker, with their models loaded."""
 
     passes: tuple[Pass, ...]
     cards: tuple[TaskCard, ...]
@@ -79,13 +79,17 @@ def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: boo
         names = [plan.names[index] for index in group]
         why_not_shared = _why_not_shared(plan, number)
         if plan.named:
-            apart = "".join(f"; not with {reason}" for reason in why_not_shared)
-            log.info("pass %d: %s%s", number, ", ".join(names), apart)
+            reasons = "".join(f"; not with {reason}" for reason in why_not_shared)
+            log.info("pass %d: %s%s", number, ", ".join(names), reasons)
         requests = [plan.requests[index] for index in group]
         first = passes[0].model if passes else None
-        chosen = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
-        model = load_pass(chosen, [plan.checkpoints[index] for index in group], every_shape=every_shape)
-        passes.append(replace(_with_heads(plan, chosen, names, model, kinds), why_not_shared=why_not_shared))
+        pass_settings = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
+        model = load_pass(pass_settings, [plan.checkpoints[index] for index in group], every_shape=every_shape)
+        heads = tuple(
+            _head(plan, name, checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1)
+            for name, checkpoint, card in zip(names, model.prepared.checkpoints, model.prepared.cards, strict=True)
+        )
+        passes.append(Pass(tuple(names), model, heads, pass_settings, why_not_shared))
     if own_process:
         exempt_from_collection()
     by_name = {head.task.name: head.task for each in passes for head in each.heads}
@@ -112,11 +116,11 @@ class Plan:
 def plan_tasks(settings: Settings) -> Plan:
     """Open the checkpoints of all tasks and group them. Raises ModelError, SettingsError.
 
-    Settings without tasks stand for one: entities, by the model of `model`.
+    Settings without tasks mean one task, which finds entities with the model of `model`.
     """
     if settings.tasks:
         tasks: Mapping[str, TaskSettings] = settings.tasks
-        checkpoints = [_open(name, task) for name, task in tasks.items()]
+        checkpoints = [_open_checkpoint(name, task) for name, task in tasks.items()]
     else:
         tasks = {NER: TaskSettings(source=settings.model.source, precision=settings.model.precision)}
         checkpoints = [require_ner(open_model(settings.model.source))]
@@ -125,15 +129,16 @@ def plan_tasks(settings: Settings) -> Plan:
     return Plan(tasks, checkpoints, requests, group_tasks(requests), named=bool(settings.tasks))
 
 
-def _open(name: str, task: TaskSettings) -> Checkpoint:
+def _open_checkpoint(name: str, task: TaskSettings) -> Checkpoint:
     checkpoint = open_model(task.source)
     found = checkpoint.head.kind
     if task.kind not in {None, found}:
         raise SettingsError(f"tasks.{name}.kind is {task.kind}, but {checkpoint.folder} is for {found}")
-    for setting in sorted(_useless(checkpoint.head)):
+    for setting in sorted(_settings_without_effect(checkpoint.head)):
         if getattr(task, setting) != TaskSettings.model_fields[setting].default:
+            models = " and ".join(kind.settings[setting] for kind in KINDS.values() if setting in kind.settings)
             raise SettingsError(
-                f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; it is for {_uses(setting)}"
+                f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; it is for {models}"
             )
     _check_labels(name, task, checkpoint)
     if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
@@ -154,14 +159,9 @@ def _check_labels(name: str, task: TaskSettings, checkpoint: Checkpoint) -> None
         )
 
 
-def _useless(head: HeadSpec) -> set[str]:
-    """Settings of some kind without effect on a task with this head."""
+def _settings_without_effect(head: HeadSpec) -> set[str]:
+    """Settings of some kind of task that have no effect on a task with this head."""
     return {setting for kind in KINDS.values() for setting in kind.settings} - KINDS[head.kind].settings_of(head)
-
-
-def _uses(setting: str) -> str:
-    """The models that a setting is for, in words."""
-    return " and ".join(kind.settings[setting] for kind in KINDS.values() if setting in kind.settings)
 
 
 def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> PassRequest:
@@ -177,7 +177,7 @@ def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> 
 
 
 def _why_not_shared(plan: Plan, number: int) -> tuple[str, ...]:
-    """Why a pass does not share the encoder of the earlier ones."""
+    """The first task of each earlier pass, with the reason why this pass does not share its encoder."""
     firsts = [plan.names[group[0]] for group in plan.grouping.groups]
     reasons = plan.grouping.reasons[number]
     return tuple(f"{first}: {reason}" for first, reason in zip(firsts, reasons, strict=False))
@@ -188,32 +188,22 @@ def _settings_of_pass(
 ) -> Settings:
     """The worker's settings with the precision of the pass's first `task` and the windows of the pass.
 
-    A task that is alone and has no windows in its settings has those of its model. All passes run in the threads of the
+    A task that is alone and has no windows in its settings uses those of its model. All passes run in the threads of the
     `first` one.
     """
     model: dict[str, Any] = {"source": task.source, "precision": task.precision}
     if first is not None:
         model["concurrency"] = first.concurrency
-    windows: dict[str, Any] = {}
-    own = len(requests) == 1 and task.max_window_tokens is None and task.overlap_tokens is None
-    if not own and (chosen := windows_of(requests)):
-        windows["max_window_tokens"], windows["overlap_tokens"] = chosen
+    batching: dict[str, Any] = {}
+    has_windows_of_model = len(requests) == 1 and task.max_window_tokens is None and task.overlap_tokens is None
+    if not has_windows_of_model and (windows := windows_of(requests)):
+        batching["max_window_tokens"], batching["overlap_tokens"] = windows
     return settings.model_copy(
         update={
             "model": settings.model.model_copy(update=model),
-            "batching": settings.batching.model_copy(update=windows),
+            "batching": settings.batching.model_copy(update=batching),
         }
     )
-
-
-def _with_heads(plan: Plan, chosen: Settings, names: Sequence[str], model: Model, kinds: Counter[str]) -> Pass:
-    """The pass of these tasks. `kinds`: how many tasks of the worker are of each kind."""
-    checkpoints = model.prepared.checkpoints
-    heads = tuple(
-        _head(plan, name, checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1)
-        for name, checkpoint, card in zip(names, checkpoints, model.prepared.cards, strict=True)
-    )
-    return Pass(tuple(names), model, heads, chosen)
 
 
 def _head(plan: Plan, name: str, spec: HeadSpec, model: ModelCard, *, several: bool) -> Head:
@@ -224,4 +214,4 @@ def _head(plan: Plan, name: str, spec: HeadSpec, model: ModelCard, *, several: b
     kind = KINDS[spec.kind]
     pooling = task.pooling if "pooling" in kind.settings else None
     card = TaskCard(name, spec.kind, model, pooling, task.vector, named=plan.named)
-    return kind.serving(spec, card, languages, task, several=several)
+    return kind.for_task(spec, card, languages, task.threshold, several=several)

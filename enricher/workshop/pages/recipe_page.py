@@ -1,4 +1,4 @@
-"""The part of the gate's page that says how int8 was made: what it was calibrated on, and what is not quantised."""
+"""The part of the gate's page about int8: the texts that it was calibrated on, and what is not quantised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def recipe_sections(recipe: Recipe) -> Iterator[str]:
-    """The sections about what stays in higher precision and why, the calibration, and each quantised value."""
+    """The sections about products in higher precision, the calibration, and the quantised values."""
     products = len(recipe.products)
     yield section(
         "What stays in higher precision",

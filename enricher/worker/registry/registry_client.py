@@ -1,4 +1,4 @@
-"""Asks a schema registry with Confluent's API. Blocks; in the worker only the fetcher's thread calls it."""
+"""The client of a schema registry with Confluent's API. It blocks; in the worker only the fetcher's thread calls it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from urllib.parse import quote
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
 from enricher.worker.registry.config import RegistryConfig
-from enricher.worker.registry.errors import RegistryError, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.http import Json, Requests
 from enricher.worker.registry.references import Found, Pointer, resolve
+from enricher.worker.registry.registry_errors import (
+    RegistryError,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 
 Value = TypeVar("Value")
 _UNUSED_IDS = 2**30, 2**31
-"""Registries count from 1, and an id has four bytes with a sign."""
+"""A range of ids that no registry has given yet: registries count from 1, and an id is a signed integer of four bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,14 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """Whether a schema may be registered. `messages`: what the registry says against it; some registries say nothing."""
+    """Whether a schema may be registered. `messages`: the registry's objections; some registries give none."""
 
     compatible: bool
     messages: tuple[str, ...] = ()
 
 
 class RegistryClient:
-    """A registry, asked over HTTP. Every method may raise RegistryUnavailable."""
+    """A registry over HTTP. Every method that sends a request may raise RegistryUnavailable."""
 
     def __init__(self, config: RegistryConfig) -> None:
         self._requests = Requests(config)
@@ -66,16 +71,16 @@ class RegistryClient:
         return [self._schema(each, answer) for each, answer in zip(references, answers, strict=True)]
 
     def answers_about_ids(self) -> bool:
-        """Whether the registry says now, in its own words, that it does not know an id, or has a schema of it.
+        """Whether the registry now answers a question about an id, be it with its own error that there is no such id.
 
-        The id is a new one each time, which no registry gives and no cache in front of it has. Other paths would prove less:
-        a registry that has lost its storage still answers some, and a proxy may forbid them.
+        The id is random, so that no registry has it and no cache in front of one. Other paths would prove less: a registry
+        that has lost its storage still answers some, and a proxy may forbid them.
         """
         (answer,) = self._requests.get_each([f"/schemas/ids/{randrange(*_UNUSED_IDS)}"])  # noqa: S311  no secret
         return isinstance(answer, UnknownToRegistry) or (isinstance(answer, dict) and "schema" in answer)
 
     def lookup(self, subject: str, schema: Schema) -> Registered | None:
-        """This schema's version of the subject; None if the subject or this schema of it is not there.
+        """The version of the subject that has this schema; None if the subject is missing or has no such version.
 
         Raises RefusedByRegistry if the registry cannot read the schema.
         """
@@ -113,7 +118,7 @@ class RegistryClient:
         return sorted(_list(self._requests.get("/subjects"), str))
 
     def compatibility(self, subject: str | None = None) -> str:
-        """The level of a subject, or the registry's where it has none, such as BACKWARD; None asks for the registry's."""
+        """The compatibility level of a subject, such as BACKWARD; the registry's if it has none or `subject` is None."""
         if subject is not None:
             try:
                 answer = self._requests.get(f"/config/{_path_part(subject)}?defaultToGlobal=true")
@@ -143,7 +148,7 @@ class RegistryClient:
     def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
         try:
             if not isinstance(answer, RegistryError):
-                return resolve(_parse_found(answer), self._references, max_bytes=self._max_schema_bytes)
+                return resolve(_parse_found(answer), self._fetch_reference, max_bytes=self._max_schema_bytes)
             if reference.kind == "guid" and isinstance(answer, RegistryUnavailable) and answer.status == 404:
                 self._refuse_guid()
         except RegistryError as error:
@@ -155,8 +160,8 @@ class RegistryClient:
         _list(self._requests.get("/schemas/types"), str)
         raise UnknownToRegistry("this registry has no GUIDs, only ids; newer ones have both", 404)
 
-    def _references(self, pointer: Pointer) -> Found:
-        # A version that was deleted softly is still what its referrers mean.
+    def _fetch_reference(self, pointer: Pointer) -> Found:
+        # Schemas may still refer to a version that was deleted softly.
         path = f"/subjects/{_path_part(pointer.subject)}/versions/{pointer.version}?deleted=true"
         return _parse_found(self._requests.get(path))
 
@@ -174,24 +179,24 @@ def _parse_found(answer: Json) -> Found:
     text = _field(answer, "schema", str)
     pointers = answer.get("references") if isinstance(answer, dict) else None
     try:
-        return Found(_type(answer), text, tuple(_pointer(each) for each in pointers or ()))
+        return Found(_schema_type(answer), text, tuple(_parse_pointer(each) for each in pointers or ()))
     except (TypeError, KeyError, ValueError):
         raise UnusableSchema("its references are not as the registry's API describes them") from None
 
 
-def _pointer(reference: Any) -> Pointer:  # noqa: ANN401  any JSON
+def _parse_pointer(reference: Any) -> Pointer:  # noqa: ANN401  any JSON
     name, subject, version = reference["name"], reference["subject"], reference["version"]
     if not (isinstance(name, str) and isinstance(subject, str) and type(version) is int):
         raise TypeError
     return Pointer(name, subject, version)
 
 
-def _type(answer: Json) -> SchemaType:
-    # The type is left out for Avro, which was the first one.
-    named = (answer.get("schemaType") if isinstance(answer, dict) else None) or "AVRO"
-    if not is_schema_type(named):
+def _schema_type(answer: Json) -> SchemaType:
+    # Registries leave the type out for Avro, which was the first one.
+    name = (answer.get("schemaType") if isinstance(answer, dict) else None) or "AVRO"
+    if not is_schema_type(name):
         raise UnusableSchema("its type is none of AVRO, PROTOBUF and JSON")
-    return named
+    return name
 
 
 def _parse_registered(answer: Json) -> Registered:
@@ -199,13 +204,13 @@ def _parse_registered(answer: Json) -> Registered:
         _field(answer, "subject", str),
         _field(answer, "version", int),
         _field(answer, "id", int),
-        _type(answer),
+        _schema_type(answer),
         _field(answer, "schema", str),
     )
 
 
 def _field(answer: Json, name: str, kind: type[Value]) -> Value:
-    """A field of the answer. Without it, whatever answered is no registry."""
+    """A field of the answer. Raises RegistryUnavailable if it is missing: then no registry has answered."""
     value = answer.get(name) if isinstance(answer, dict) else None
     if type(value) is not kind:
         raise RegistryUnavailable(f"the answer has no field '{name}'; is this the URL of a schema registry?")
@@ -214,5 +219,7 @@ def _field(answer: Json, name: str, kind: type[Value]) -> Value:
 
 def _list(answer: Json, kind: type[Value]) -> list[Value]:
     if not isinstance(answer, list) or any(type(each) is not kind for each in answer):
-        raise RegistryUnavailable("the answer is not a list, as a registry's is")
+        raise RegistryUnavailable(
+            "the answer is not the list that was asked for; is this the URL of a schema registry?"
+        )
     return answer

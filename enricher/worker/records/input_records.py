@@ -87,23 +87,23 @@ class RawRecord:
 
 @hot_record()
 class Article:
-    """A decoded input record. `metadata`: the fields `language`, `source`, `url`, `published_at`, as far as it has them."""
+    """A decoded input record. `metadata`: those of the fields `language`, `source`, `url` and `published_at` that it has."""
 
     id: str
     title: str
     body: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     further: bytes | None = None
-    """A JSON object with what `articles.metadata` names, as far as the article has it. Parsed values take 20 times as
-    much."""
+    """A JSON object with the values that `articles.metadata` names and the article has. Parsed, it would take 20 times as
+    much memory."""
     body_separator: str | None = None
     """The separator of the body's parts, if it was an array of strings."""
     document: bytes | None = None
     """The whole document as JSON, kept if the record is to contain it."""
     dropped: tuple[str, ...] = ()
-    """The optional fields that it had, but not as text within their bounds."""
+    """The optional fields that were left out, because they were not text within their bounds."""
     language: str | None = None
-    """Its language, as far as tasks are chosen by it; set only for a worker with such tasks."""
+    """Its language; set only for a worker whose tasks are chosen by it."""
     version: int | None = None
     """The version of its output (`records.version`), set if the record is to contain it."""
 
@@ -118,7 +118,7 @@ class Article:
 
 
 class TokenSpans(Protocol):
-    """Positions of tokens in their text. Asked only about tokens of entities."""
+    """Positions of tokens in their text. Only those of tokens in entities are looked up."""
 
     def word_of(self, token: int, /) -> int:
         """The index of a token's word; never decreases from token to token."""
