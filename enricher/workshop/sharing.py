@@ -11,7 +11,7 @@ from enricher.errors import ModelError
 from enricher.worker.build.tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.sharing import encoder_digest
+from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.run.selection import choose_for
 from enricher.worker.settings import Settings, TaskSettings
 

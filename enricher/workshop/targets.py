@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from enricher.errors import SettingsError
 from enricher.worker.build.tasks import plan_tasks
+from enricher.worker.inference.run.grouping import windows_of
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_pass
-from enricher.worker.inference.run.sharing import windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

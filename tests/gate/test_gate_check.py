@@ -10,8 +10,7 @@ from gate.conftest import Damaged, NotFinite, Twin
 from support.sessions import replace_session
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.gate_figures import Composition
-from enricher.worker.inference.checkpoint.gate_report import GateReport, read_reports, write_report
+from enricher.worker.inference.checkpoint.gate_report import Composition, GateReport, read_reports, write_report
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS

@@ -10,7 +10,7 @@ import pytest
 
 from enricher.errors import FatalError
 from enricher.worker.heads import HeadSpec
-from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
+from enricher.worker.inference.checkpoint.gate_report import ClassFigures, VectorFigures
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldText
 from enricher.workshop.gate.kinds import gold_for

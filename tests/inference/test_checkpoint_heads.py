@@ -12,8 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
 from enricher.worker.heads import HeadSpec, Reads, reads_of
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.head import require_ner
+from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
+from enricher.worker.inference.checkpoint.gate_report import ClassFigures, VectorFigures
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_gold
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from enricher.worker.heads import HeadSpec
-    from enricher.worker.inference.checkpoint.gate_figures import Comparison, Composition
+    from enricher.worker.inference.checkpoint.gate_report import Comparison, Composition
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import TaskKind
     from enricher.workshop.gate.batches import Batching

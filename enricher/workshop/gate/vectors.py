@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from enricher.worker.inference.checkpoint.gate_figures import VectorComparison, VectorComposition
+from enricher.worker.inference.checkpoint.gate_report import VectorComparison, VectorComposition
 from enricher.workshop.gate.measure import POWER_STEP, histogram
 
 if TYPE_CHECKING:

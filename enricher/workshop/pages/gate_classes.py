@@ -11,8 +11,7 @@ from enricher.workshop.pages.rows import POINTS, compositions_table, differences
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.worker.inference.checkpoint.gate_figures import ClassFigures
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
+    from enricher.worker.inference.checkpoint.gate_report import ClassFigures, GateReport
 
 _JUDGED = {
     "gold": "Texts are judged by the labels of people.",

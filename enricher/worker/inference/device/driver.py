@@ -1,6 +1,6 @@
-"""Facts about a GPU from NVIDIA's driver, and how threads wait for it (CUDA driver API). Computes nothing there.
+"""Facts about a GPU from NVIDIA's driver, and how threads wait for it (CUDA driver API). Computes nothing on the GPU.
 
-A driver that is missing, lacks a function or refuses a call is no error here: the answer is then None.
+If the driver is missing, lacks a function or refuses a call, the answer is None; nothing is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, or the MIG slice of one: that has its own name and UUID, and the bus id of the GPU."""
+    """A GPU, or a MIG slice, which has its own name and UUID but the bus id of its GPU."""
 
     name: str
     pci_bus_id: str
@@ -61,9 +61,9 @@ def gpu(index: int) -> Gpu | None:
 
 
 def free_bytes(index: int) -> int | None:
-    """The GPU's free memory; that of the slice with MIG. None also before this process has computed on it.
+    """Free memory of the GPU, or of the MIG slice. None if unknown, or before this process has computed on it.
 
-    Asking would then create a context, which takes a third of a second and memory.
+    Asking before that would create a context, which takes a third of a second and memory.
     """
     device = _device(index)
     flags, active = ctypes.c_uint(), ctypes.c_int()
@@ -92,11 +92,11 @@ def _free_bytes_of(context: ctypes.c_void_p) -> int | None:
 def block_while_waiting(index: int) -> None:
     """Let threads sleep until the GPU is done. Call it before anything else creates a context on that GPU.
 
-    By default they poll, each on a whole core, if there are fewer GPUs in use than cores; ONNX Runtime leaves that alone.
+    By default each polls on a whole core if fewer GPUs than cores are in use; ONNX Runtime does not change that.
     """
     device = _device(index)
     if device is None:
-        return  # whoever opens a session there reports it
+        return  # opening a session there reports the problem
     if problem := _problem("cuDevicePrimaryCtxSetFlags_v2", device, _BLOCKING_SYNC):
         _log.warning("threads that wait for the GPU take a whole core each: %s", problem)
 

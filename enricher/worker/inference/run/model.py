@@ -21,7 +21,7 @@ from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.device.session import PROVIDERS, Device
 from enricher.worker.inference.graph import external
 from enricher.worker.inference.graph.builder import BUILDER_VERSION, build
-from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
+from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, cached_graph
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.qdq import quantise
 from enricher.worker.inference.run.selection import (
@@ -204,7 +204,7 @@ def _keep(
             mode &= shared_mode(checkpoint.files)
         except OSError as error:
             raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
-    return kept_graph(cache_dir, key, partial(_write, checkpoints, variant, recipe), mode=mode)
+    return cached_graph(cache_dir, key, partial(_write, checkpoints, variant, recipe), mode=mode)
 
 
 def _write(checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None, path: Path) -> None:

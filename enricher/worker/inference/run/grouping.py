@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.worker.inference.checkpoint.sharing import first_difference
+from enricher.worker.inference.checkpoint.same_encoder import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
