@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.inference.device.session import Device
-    from enricher.worker.inference.run.selection import Precision
+    from enricher.worker.runtime.devices import Precision
 
 
 def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:

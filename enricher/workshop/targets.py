@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.run.selection import Precision
+    from enricher.worker.runtime.devices import Precision
     from enricher.worker.settings import Settings
 
 

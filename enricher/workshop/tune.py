@@ -22,11 +22,12 @@ from enricher.worker.inference.device.processor import processor_name
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel
-from enricher.worker.inference.run.selection import Precision, cache_folder
+from enricher.worker.inference.run.selection import cache_folder
 from enricher.worker.inference.run.tuning import Tuning, TuningRow, write_tuning
 from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle
 from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.workshop.freshness import early_overhead

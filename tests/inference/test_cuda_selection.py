@@ -27,7 +27,7 @@ from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 if TYPE_CHECKING:
     from enricher.operate.doctor.findings import Finding
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.run.selection import Precision
+    from enricher.worker.runtime.devices import Precision
 
 SHAPE = Shape(
     model_type="bert",

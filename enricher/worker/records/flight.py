@@ -219,7 +219,7 @@ class TokenLabels:
         """Those of `numbers` that are about one window."""
         return self.scores[start : start + len(window.ids)]
 
-    def chosen(self, _indices: Sequence[int]) -> TokenLabels:
+    def select(self, _indices: Sequence[int]) -> TokenLabels:
         """The output about some windows: the same, because windows are found by their starts."""
         return self
 
@@ -250,7 +250,7 @@ class WindowRows:
         """Those of `numbers` that are about one window."""
         return self.rows[index : index + 1]
 
-    def chosen(self, indices: Sequence[int]) -> WindowRows:
+    def select(self, indices: Sequence[int]) -> WindowRows:
         """The output about some windows of the run."""
         return WindowRows(self.rows[indices])
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from platformdirs import user_cache_path
 from pydantic import AfterValidator, Field
 
 from enricher.errors import SettingsError
-from enricher.worker.runtime.devices import GpuWait, parse_device
+from enricher.worker.runtime.devices import GpuWait, Precision, parse_device
 from enricher.worker.settings.group import Group
 
 
@@ -41,7 +41,7 @@ class ModelSettings(Group):
         description="`auto`, `cpu`, `cuda`, or one of several GPUs in CUDA's order: `cuda:0`, `cuda:1`, ... `cuda` "
         "refuses to start without CUDA; `auto` uses it if it works.",
     )
-    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+    precision: Precision = Field(
         "auto", description="`auto`: the fastest that runs and passed its quality gate; only `fp32` needs no gate."
     )
     concurrency: int | None = Field(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from enricher.worker.heads import KINDS
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings.group import Group
 
 TASKS = "tasks"
@@ -43,7 +44,7 @@ class TaskSettings(Group):
     default: bool = Field(
         default=False, description="With `languages`: the task also runs on articles that have no language."
     )
-    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+    precision: Precision = Field(
         "auto",
         description="`auto`: the fastest that runs and passed the quality gate of every task that shares the encoder.",
     )

@@ -135,7 +135,7 @@ class StubDevice:
 
 def stub_model(engine: StubEngine) -> Model:
     """A model for `enricher.worker.build.kafka_worker`."""
-    advice = Advice(WINDOW_TOKENS, OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
+    advice = Advice(max_window_tokens=WINDOW_TOKENS, overlap_tokens=OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
     return Model(
         cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", StubTokenizer()),

@@ -86,7 +86,7 @@ def two_tasks(settings: Settings, engine: StubEngine, rating: RatingEngine) -> T
         cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", _RatingTokenizer()),
         cast("OnnxEngine", rating),
-        Advice(_WINDOW_TOKENS, _OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS),
+        Advice(max_window_tokens=_WINDOW_TOKENS, overlap_tokens=_OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS),
         concurrency=1,
     )
     return Tasks(

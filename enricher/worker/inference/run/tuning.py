@@ -1,4 +1,4 @@
-"""The measurements of `enricher model tune`: the file, and whether it is valid here.
+"""The file with the measurements of `enricher model tune`, and whether it is valid here.
 
 A worker uses the recommendation as defaults if it was made for the same weights, variant, windows and kind of machine.
 """
@@ -49,7 +49,7 @@ class FreshnessRow(BaseModel):
 
 
 class Tuning(BaseModel):
-    """`tuning-<device>-<variant>.json`: what was measured, where, and what follows from it."""
+    """The file `tuning-<device>-<variant>.json`: what was measured, on which machine, and what is recommended."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -122,7 +122,7 @@ def write_tuning(folder: Path, tuning: Tuning) -> Path:
 def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]) -> Tuning | None:
     """The first valid tuning for `model` on this machine with windows of this length; None if there is none.
 
-    One that is not valid here, or cannot be read, is logged and skipped, because it is only advice.
+    A file that is not valid here or cannot be read is logged and skipped, because it is only advice.
     """
     for folder in folders:
         path = folder / _file_name(model.device, model.variant.name)
@@ -142,7 +142,7 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
 
 
 def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
-    """The differences between the machine and model of the tuning and ours."""
+    """What differs between the tuning and this process, in words."""
     here = {
         "model": model.checkpoint.digest,
         "processor": processor_name(model.device, model.device_id),
@@ -155,7 +155,7 @@ def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> li
         "number of cores": tuning.cores,
         "window length": tuning.window_tokens,
     }
-    # Two GPUs without a name may be different ones.
+    # GPUs whose names are unknown may be different ones.
     return [name for name, value in here.items() if tuned[name] != value or value == UNKNOWN_GPU]
 
 
