@@ -22,7 +22,7 @@ from enricher.worker.files import Line, read_lines
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
 from enricher.worker.inference.run.advice import advice_for, cutter_for
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate.overlap import sentences_of, shares_sentence

@@ -19,7 +19,7 @@ from enricher.worker.inference.graph.recipe import read_recipe
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.inference.run.selection import choose, missed_target, obstacle_to, why_not_reduced
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import DeviceOption
 from enricher.workshop.calibrating import lines_about

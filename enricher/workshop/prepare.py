@@ -35,7 +35,7 @@ from enricher.worker.inference.run.selection import (
     recipe_problem,
     why_not_reduced,
 )
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.runtime.devices import Precision, parse_device
 from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
 from enricher.workshop.calibrating import (

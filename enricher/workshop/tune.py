@@ -24,7 +24,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel
 from enricher.worker.inference.run.selection import cache_folder
 from enricher.worker.inference.run.tuning import Tuning, TuningRow, write_tuning
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.runtime.devices import Precision

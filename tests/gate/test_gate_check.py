@@ -12,7 +12,7 @@ from support.sessions import replace_session
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.gate_report import Composition, GateReport, read_reports, write_report
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS
 from enricher.workshop.gate.check import Gate
 from enricher.workshop.gate.kinds import Measured

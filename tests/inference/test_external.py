@@ -24,7 +24,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
 from enricher.worker.inference.run.outputs import NOT_FINITE
 from enricher.worker.inference.run.selection import choose
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Batch, WindowFailure
 from tools.bench.model.plain import export
 

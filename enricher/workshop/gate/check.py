@@ -18,7 +18,7 @@ from enricher.worker.inference.device.processor import processor_features, proce
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.gold import GoldSet, join_texts
 from enricher.workshop.gate.kinds import YARDSTICKS, Measured, Pair

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from enricher.errors import InvalidArticle
     from enricher.worker.inference.run.engine import OnnxEngine
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
     from enricher.worker.records import Article, Batch, FieldName, Window
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")

@@ -22,7 +22,7 @@ from tools.chaos.stub import CARD, LABELS, StubDevice, StubEngine, StubTokenizer
 if TYPE_CHECKING:
     from enricher.worker.inference.run.engine import OnnxEngine
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
     from enricher.worker.records import Batch, Int32Array, Window
     from enricher.worker.settings import Settings
 

@@ -1,8 +1,8 @@
 """Makes every text ordinary text: no article can contain a special token.
 
-With `encode_special_tokens` the library does not look for `</s>` before it splits a text. A SentencePiece model
-(XLM-RoBERTa, CamemBERT) still finds it, because it is one of its pieces, and so does any model whose words may contain such
-a name. There the special tokens get names that nobody can guess; their ids stay.
+With `encode_special_tokens` the library does not look for `</s>` before it splits a text. But `</s>` is also a piece of
+SentencePiece models (XLM-RoBERTa, CamemBERT), which still find it, and so does any model whose words may contain such a
+name. For these models, the special tokens get names that nobody can guess; their ids stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _AROUND = ("{}", "{}a", "a{}a", "a {} a")
-"""Positions of a name in a text: alone, at the start of a word, inside a word, between words."""
+"""Where a name may stand in a text: alone, at the start of a word, inside a word, between words."""
 
 
 def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
