@@ -158,7 +158,7 @@ SCHEMA = pa.schema(
     [
         (
             wanted(),
-            ["id at /id has the type int64, which is no text: articles.scalar_ids", "body at /body has the type list"],
+            ["id at /id has the type int64, which is not text: articles.scalar_ids", "body at /body has the type list"],
         ),
         (
             wanted({"id": "/uuid", "body": "/dots.in/a", "title": "/headline"}),
