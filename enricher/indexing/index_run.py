@@ -120,9 +120,9 @@ def _work(
     ):
         with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
             check_start(config)
-            health.starts("connecting with the search index")
+            health.note_step("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))
-        health.starts("connecting with the brokers")
+        health.note_step("connecting with the brokers")
         letters = RefusedRecords(config, config.dead_letter_topic, index.name, give_up_s=limit_s)
         stack.enter_context(closing(letters))
         most_row = most_taken_over(settings.dead_letters.max_in_a_row)
@@ -132,7 +132,7 @@ def _work(
 
         def show_health() -> None:
             stack.enter_context(exported_metrics(seen, ALL_OF_AN_INDEXER))
-            health.shows(seen, watchdog.call_in_progress)
+            health.show(seen, watchdog.call_in_progress)
             stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), every_s))
 
         signals.stop = indexer.stop

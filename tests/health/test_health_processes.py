@@ -20,7 +20,7 @@ from enricher.worker.health.children import ask, ask_all, merge
 from enricher.worker.health.page import PARENT_PAGE
 from enricher.worker.health.processes import ProcessesHealth
 from enricher.worker.health.routes import ProbeResult, Reply, Request, routes
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.processes import ProcessState, Supervisor
 from tools.status_page.browser import Browser, chromium
 
@@ -82,7 +82,7 @@ def worker_health() -> WorkerHealth:
     process = world.start()
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process))
+    health.show(view_of(process))
     world.put(SHORT, LONG)
     world.steps(process, until=world.done)
     world.clock.sleep(2.0)

@@ -31,11 +31,11 @@ class ParentLink:
         os.dup2(_ERRORS, _OUTPUT)
         threading.Thread(target=self._report_alive, name="alive", daemon=True).start()
 
-    def tell(self, state: ProcessState) -> None:
+    def report(self, state: ProcessState) -> None:
         """Report the state to the parent, if it still runs. Safe in a signal handler."""
         self._write(state.value)
 
-    def serves(self, port: int) -> None:
+    def report_port(self, port: int) -> None:
         """Report the port of the loopback address on which this process serves its health."""
         self._write(health_line(port))
 
@@ -45,7 +45,7 @@ class ParentLink:
 
     def _report_alive(self) -> None:
         while True:
-            # If the parent reads nothing, the pipe keeps a page free for states: `tell` must not block.
+            # If the parent reads nothing, the pipe keeps a page free for states: `report` must not block.
             if sys.platform == "win32" or select.select([], [self._output], [], 0)[1]:
                 self._write(ALIVE)
             time.sleep(ALIVE_EVERY_S)
