@@ -32,7 +32,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.stats.index_counts import IndexCounts
 from enricher.worker.telemetry.index_instruments import ALL_OF_AN_INDEXER, ObservedIndexer
 from enricher.worker.telemetry.observed import WorkerFacts
-from enricher.worker.telemetry.otlp import exported_metrics
+from enricher.worker.telemetry.otlp import export_metrics
 
 log = logging.getLogger("enricher.index")
 
@@ -131,7 +131,7 @@ def _work(
         seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)
 
         def show_health() -> None:
-            stack.enter_context(exported_metrics(seen, ALL_OF_AN_INDEXER))
+            stack.enter_context(export_metrics(seen, ALL_OF_AN_INDEXER))
             health.show(seen, watchdog.call_in_progress)
             stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), every_s))
 

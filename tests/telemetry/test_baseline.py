@@ -87,7 +87,7 @@ def test_another_file_is_refused_by_its_name(content: bytes, tmp_path: Path) -> 
     """The message names the file."""
     path = tmp_path / "labels.json"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match=r"labels\.json is no baseline"):
+    with pytest.raises(SettingsError, match=r"labels\.json is not a baseline"):
         read_baseline(path)
 
 

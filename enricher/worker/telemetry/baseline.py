@@ -17,7 +17,7 @@ from enricher.errors import SettingsError
 from enricher.worker.stats.counters import MOST_LABELS, OTHER
 
 FEWEST_LABELS = 1_000
-"""Labels of a task from which its shares can be compared; fewer are noise."""
+"""The fewest labels of a task whose shares can be compared; with fewer, differences are noise."""
 _DRIFT, _RELATIVE_DRIFT = 0.05, 0.5
 _GONE, _FEWEST_EXPECTED = 0.1, 100
 _VERSION = 1
@@ -27,9 +27,9 @@ Shares = Mapping[tuple[str, str], float]
 
 
 def bound_labels(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """The numbers by task and label, with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
+    """The numbers with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
 
-    The first ones of the mapping are kept, so that a counter whose keys are in order of appearance never decreases.
+    The first labels are kept, so that no number of a counter decreases: its keys are in order of appearance.
     """
     kept: dict[tuple[str, str], float] = {}
     labels: Counter[str] = Counter()
@@ -57,10 +57,10 @@ def totals_of(counts: Mapping[tuple[str, str], float]) -> dict[str, float]:
 
 
 def has_drifted(share: float, baseline: float, total: float) -> bool:
-    """Whether a label's share of `total` labels is far from its baseline; the alert EnricherLabelDrift has the same rule.
+    """Whether a label's share of `total` labels is far from its baseline. The alert EnricherLabelDrift has the same rule.
 
-    Far is more than five points and half the baseline away. A rare label is also far if a tenth of its baseline is not
-    reached, where at least a hundred were to be expected.
+    Far means that they differ by more than five points and by more than half of the baseline; or that the share is less than
+    a tenth of the baseline although at least a hundred such labels were expected.
     """
     if total < FEWEST_LABELS:
         return False
@@ -70,13 +70,13 @@ def has_drifted(share: float, baseline: float, total: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LabelBaseline:
-    """The counts in the newest records of a topic. Times are ISO 8601, UTC."""
+    """The labels counted in the newest records of a topic. Times are ISO 8601, UTC."""
 
     topic: str
     made_at: str
     records: int
     first_at: str | None
-    """Time of the oldest record among them; None if records have no timestamps."""
+    """The time of the oldest of these records; None if records have no timestamps."""
     last_at: str | None
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
@@ -114,16 +114,15 @@ def read_baseline(path: Path) -> dict[tuple[str, str], float]:
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(f"{path} is no baseline of labels: {error}") from error
+        raise SettingsError(f"{path} is not a baseline of labels: {error}") from error
 
 
 def _shares(document: Any) -> dict[tuple[str, str], float]:  # noqa: ANN401  any JSON
-    """The shares of a document. Raises ValueError."""
     if not isinstance(document, dict) or document.get("version") != _VERSION:
         raise ValueError(f"it does not have version {_VERSION}")
     try:
         pairs = [
-            (task, label, share) for task, said in document["tasks"].items() for label, share in said["shares"].items()
+            (task, label, share) for task, each in document["tasks"].items() for label, share in each["shares"].items()
         ]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("`tasks` must have `shares` for each task") from error

@@ -1,4 +1,4 @@
-"""The instruments of `enricher index run`: what each reads of an indexer. `instruments` has those of the worker."""
+"""The instruments of `enricher index run`. `instruments.py` has those of the worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from enricher.worker.telemetry.readings import by, by_partition, one
 
 @dataclass(frozen=True, slots=True)
 class ObservedIndexer:
-    """An indexer that is built. `snapshot` does not block; any thread may call it."""
+    """What instruments read of an indexer. `snapshot` does not block; any thread may call it."""
 
     worker: WorkerFacts
     counts: IndexCounts
@@ -72,7 +72,7 @@ INDEX_INSTRUMENTS: tuple[Instrument[ObservedIndexer], ...] = (
 )  # fmt: skip
 
 EVERY_INSTRUMENT: tuple[Instrument[Any], ...] = (*INSTRUMENTS, *PARENT_INSTRUMENTS, *INDEX_INSTRUMENTS)
-"""All that any process exports, in the order of the docs."""
+"""The instruments of all processes, in the order of the docs."""
 
 ALL_OF_AN_INDEXER: tuple[Instrument[ObservedIndexer], ...] = (*INDEX_INSTRUMENTS, *PROCESS_INSTRUMENTS)
-"""With those of its process, which every process has."""
+"""The instruments of an indexer, with those that every process has."""

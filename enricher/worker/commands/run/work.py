@@ -26,7 +26,7 @@ from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.instruments import INSTRUMENTS
-from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
+from enricher.worker.telemetry.otlp import export_metrics, export_spans
 
 log = logging.getLogger("enricher.worker.commands.run")
 
@@ -54,7 +54,7 @@ def work(
     with (
         watchdog,
         watchdog.guard("opening or closing health and telemetry", AROUND_S),
-        exported_spans(worker_facts(settings)) as spans,
+        export_spans(worker_facts(settings)) as spans,
         ExitStack() as exports,
         worker_health(settings, link) as health,
     ):
@@ -78,7 +78,7 @@ def work(
 
         def connected() -> None:
             seen = observe(settings, tasks, worker)
-            exports.enter_context(exported_metrics(seen, INSTRUMENTS))
+            exports.enter_context(export_metrics(seen, INSTRUMENTS))
             health.show(view_of(worker, watchdog, seen))
             if link:
                 link.report(ProcessState.READY)
