@@ -189,7 +189,7 @@ class _Digesting(io.RawIOBase):
 
 def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
     """Line numbers, from 1, and articles. `digest` is then that of the whole file."""
-    settings = load_settings(tell_files=False)
+    settings = load_settings(log_files=False)
     # The sample articles are ours, wherever the fields of other articles are.
     reader = line_reader(settings, mapped=path != DEFAULT_TEXTS)
     try:

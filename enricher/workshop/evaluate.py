@@ -54,7 +54,7 @@ def model_evaluate(
 
 def measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
     """Prepare the model as a worker does, and evaluate it with progress. Raises ModelError, FatalError."""
-    settings = load_settings(tell_files=False).model
+    settings = load_settings(log_files=False).model
     prepared = prepare_pass(
         [checkpoint], device=device, precision=precision, cache_dir=settings.cache_dir, gpu_wait=settings.gpu_wait
     )

@@ -160,7 +160,7 @@ def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int
 def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer, of_task: int | None) -> int:
     """The length of a worker's windows: the settings, those of the task first, else the model's advice."""
     advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
-    own = of_task or load_settings(tell_files=False).batching.max_window_tokens
+    own = of_task or load_settings(log_files=False).batching.max_window_tokens
     return min(own or advised, tokenizer.max_window_tokens)
 
 
@@ -176,7 +176,7 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
     best = recommend(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.concurrency)
     edges = bucket_edges(window_tokens, overhead)
-    rules = BatchRules(edges, best.batch_tokens, load_settings(tell_files=False).batching.max_wait_ms / 1000, overhead)
+    rules = BatchRules(edges, best.batch_tokens, load_settings(log_files=False).batching.max_wait_ms / 1000, overhead)
     early, freshness = early_overhead(rules, _engine_model(model, best, overhead))
     return Tuning(
         model_name=model.checkpoint.name,

@@ -17,13 +17,13 @@ NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
 NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a letter or digit"
 
 if TYPE_CHECKING:
-    Kind = str  # a type checker knows no literal that is computed
+    Kind = str  # type checkers reject a computed Literal
 else:
     Kind = Literal[*KINDS]
 
 _LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
 _INSTEAD = {"source": "name that model in a task", "precision": "set the precision of each task"}
-"""Words for what to do instead of a setting of `model` that has no effect beside tasks."""
+"""Settings of `model` that have no effect beside tasks, and what to do instead."""
 
 
 class TaskSettings(Group):
@@ -50,8 +50,8 @@ class TaskSettings(Group):
     )
     pooling: Literal["mean", "first_window", "max"] = Field(
         "mean",
-        description="How the answer for an article follows from those for its windows: their mean weighted by the tokens "
-        "that each owns, the first window's, or the largest value of each. Not for `ner`.",
+        description="How the answers for an article's windows become its own: their mean weighted by the tokens that each "
+        "owns, the first window's, or the largest of each value. Not for `ner`.",
     )
     threshold: float | dict[str, float] | None = Field(
         None,
@@ -88,7 +88,7 @@ class TaskSettings(Group):
 
 
 def check_tasks(tasks: Mapping[str, TaskSettings], *, of_model: Collection[str]) -> None:
-    """Raise ValueError for a setting of `model` that has no effect beside tasks. `of_model`: those that are set."""
+    """Raise ValueError for a setting of `model` that has no effect beside tasks. `of_model`: the fields that are set."""
     for field, instead in _INSTEAD.items():
         if tasks and field in of_model:
             raise ValueError(f"model.{field} has no effect beside tasks: {instead}, [tasks.NAME] {field} = ...")

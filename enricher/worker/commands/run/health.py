@@ -20,7 +20,7 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.processes import ParentLink, Supervisor
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.settings.operating import HealthSettings
+from enricher.worker.settings.worker import HealthSettings
 from enricher.worker.telemetry.observed import Observed
 
 log = logging.getLogger("enricher.worker.commands.run")
