@@ -172,7 +172,7 @@ class WorkerSettings(Group):
         250.0,
         ge=0,
         le=60_000,
-        description="The longest time from one transaction to the next, in ms; under load it is always so long.",
+        description="The longest time from one transaction to the next, in ms; under load it is always this long.",
     )
     publish_share: float = Field(
         1.0,
