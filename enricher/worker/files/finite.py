@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from enricher.worker.records import Partition, RawRecord, Release, Ticket
 
 Written = TypeVar("Written")
-"""What a sink makes of a record."""
+"""The type of an encoded record."""
 
 
 class FiniteSource(ABC):

@@ -111,7 +111,7 @@ def explain_plainly(problem: ErrorDetails, groups: Groups) -> str:
 
 
 def _words_of(problem: ErrorDetails, name: str, known: Sequence[str]) -> str:
-    """What is wrong, in words. `known`: the names that an unknown `name` may stand for."""
+    """The mistake in words. `known`: the names that an unknown `name` may stand for."""
     if problem["type"] == "extra_forbidden":
         return f"no such setting{_did_you_mean(name, known)} (see 'enricher settings')"
     return problem["msg"].removeprefix("Value error, ")

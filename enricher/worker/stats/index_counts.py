@@ -13,7 +13,7 @@ from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, Histogram
 from enricher.worker.stats.snapshot import WorkerState
 
 INDEX_OUTCOMES = ("written", "deleted", "older", "dead_letter")
-"""What becomes of a record. `older`: the index already has a newer version."""
+"""The outcomes of a record. `older`: the index already has a newer version."""
 RETRY_REASONS = ("busy", "too_large", "no_answer", "failed")
 """Why documents are sent again. `busy` is HTTP 429, `too_large` 413."""
 

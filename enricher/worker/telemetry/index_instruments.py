@@ -27,7 +27,7 @@ from enricher.worker.telemetry.readings import by, by_partition, one
 
 @dataclass(frozen=True, slots=True)
 class ObservedIndexer:
-    """What instruments read of an indexer. `snapshot` does not block; any thread may call it."""
+    """Everything that instruments read of an indexer. `snapshot` does not block; any thread may call it."""
 
     worker: WorkerFacts
     counts: IndexCounts

@@ -1,4 +1,4 @@
-"""What instruments and the status page read of a worker: its identity, model, counters, snapshot, process and GPU."""
+"""Everything that instruments and the status page read of a worker: identity, model, counters, snapshot, process, GPU."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class _HasWorker(Protocol):
 
 
 Seen = TypeVar("Seen", bound=_HasWorker)
-"""What is read of a process, with its identity."""
+"""An observed process, with its identity."""
 _EXPORTERS = {"metrics": ("metric_exporter", "OTLPMetricExporter"), "traces": ("trace_exporter", "OTLPSpanExporter")}
 """The module and the class of OpenTelemetry's exporter for each signal, the same for both protocols."""
 

@@ -1,4 +1,4 @@
-"""What instruments read: numbers or histograms, each with the values of the instrument's attributes, in order."""
+"""The values that instruments read: numbers or histograms, each with the values of the attributes, in order."""
 
 from __future__ import annotations
 

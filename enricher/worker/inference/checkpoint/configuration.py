@@ -93,7 +93,7 @@ def read_encoder(folder: Path) -> tuple[EncoderConfig, type[Head]]:
 
 
 def head_files(folder: Path, architecture: str, config: Mapping[str, Any]) -> HeadFiles:
-    """What a kind of head may read to recognise and describe its checkpoint. `config`: the values of config.json."""
+    """The facts by which a kind of head recognises and describes its checkpoint. `config`: the values of config.json."""
     return HeadFiles(
         folder,
         architecture,

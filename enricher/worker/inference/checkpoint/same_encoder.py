@@ -99,7 +99,7 @@ def _bytes(checkpoint: Checkpoint, name: str) -> bytes:
 
 
 def _difference(first: Path, second: Path) -> str | None:
-    """Where two tokenizers differ in this file: its name, and the key if both are JSON objects. None if nowhere."""
+    """The name of the file, and the key if both are JSON objects, in which two tokenizers differ; None if they do not."""
     if first.is_file() and second.is_file() and first.read_bytes() == second.read_bytes():
         return None
     ours, theirs = _content(first), _content(second)

@@ -37,7 +37,7 @@ class OpenVinoFloat32(PaddedFloat32):
         return openvino_problem(self.precision)
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
-        """As in padded.py, with extra rows for padding, because rounding up may exceed the table."""
+        """Like padded.py, with extra rows for padding, because rounding up may exceed the table."""
         ends = writer.constant("rows_for_padding", np.array([0, 0, LENGTH_STEP_TOKENS - 1, 0], np.int64))
         return PaddedFloat32.positions(self, writer, writer.node("Pad", [table, ends], "positions.padded"))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PassRequest:
-    """What a task needs of its pass. `windows`: the longest window and the overlap, in tokens; None if any will do."""
+    """The needs of a task. `windows`: the longest window and the overlap, in tokens; None if any will do."""
 
     checkpoint: Checkpoint
     windows: tuple[int, int] | None

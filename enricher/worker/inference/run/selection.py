@@ -38,8 +38,8 @@ _LOST_WITHOUT_REPORT: dict[Device, str] = {
         "(calculated from peak rates, not measured on a GPU yet)"
     ),
 }
-"""What an operator loses. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4, 989 and 67 on an H200 (46 and 70 % of
-which can be expected)."""
+"""Clauses that say what is lost. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4; 989 and 67 on an H200, of which 46
+and 70 % can be expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | No
 
 
 def _binding_of(variant: Variant) -> str:
-    """What a report on the variant must agree with, in words."""
+    """The facts to which a report on the variant is bound, in words."""
     if variant.quantised:
         return "model, builder and recipe"
     return "model and builder" if arithmetic_of(variant.runtime) is None else "model, builder and arithmetic"

@@ -142,7 +142,7 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
 
 
 def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
-    """What differs between the tuning and this process, in words."""
+    """The differences between the tuning and this process, in words."""
     here = {
         "model": model.checkpoint.digest,
         "processor": processor_name(model.device, model.device_id),

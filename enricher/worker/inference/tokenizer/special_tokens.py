@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _AROUND = ("{}", "{}a", "a{}a", "a {} a")
-"""Where a name may stand in a text: alone, at the start of a word, inside a word, between words."""
+"""Positions of a name in a text: alone, at the start of a word, inside a word, between words."""
 
 
 def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
