@@ -33,7 +33,7 @@ from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.kept import keep, remove_kept
-from enricher.workshop.pages.tuning import COLUMNS, cells_of, tuning_page
+from enricher.workshop.pages.tuning import COLUMNS, cells_of, early_batches, settings_of, tuning_page
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
@@ -212,10 +212,10 @@ def _print(tuning: Tuning) -> None:
     for row in tuning.rows:
         table.add_row(*cells_of(row))
     console.print(table)
-    for name, value in tuning.settings.items():
+    for name, value in settings_of(tuning).items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)
     best = recommend(tuning.rows, tuning.window_tokens)
-    for sentence in (why_not_fastest(tuning.rows, best), tuning.early_batches):
+    for sentence in (why_not_fastest(tuning.rows, best), early_batches(tuning)):
         if sentence:
             remark_console().print(sentence)
 

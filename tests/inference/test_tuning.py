@@ -16,6 +16,7 @@ from enricher.worker.inference.run import tuning as tuning_module
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
 from enricher.worker.inference.run.tuning import Tuning, tuning_for, write_tuning
+from enricher.workshop.pages.tuning import early_batches, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +97,8 @@ def test_a_tuning_of_an_older_version_counts(model: PreparedModel, tmp_path: Pat
     (tmp_path / _tuning(model).file_name).write_text(json.dumps(older), "utf-8")
     found = tuning_for(model, 128, [tmp_path])
     assert found is not None
-    assert "ENRICHER_BATCHING__EARLY_OVERHEAD" not in found.settings
-    assert "" == found.early_batches
+    assert "ENRICHER_BATCHING__EARLY_OVERHEAD" not in settings_of(found)
+    assert "" == early_batches(found)
     assert 0.1 == Advice(early_overhead=0.1).with_tuning(found).early_overhead, "the model's own advice stays"
 
 

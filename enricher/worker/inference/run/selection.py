@@ -38,8 +38,8 @@ _LOST_WITHOUT_REPORT: dict[Device, str] = {
         "(calculated from peak rates, not measured on a GPU yet)"
     ),
 }
-"""Clauses that say what is lost. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4; 989 and 67 on an H200, of which 46
-and 70 % can be expected."""
+"""Clauses that say what is lost. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4; 989 and 67 on an H200, of which
+46 and 70 % can be expected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,34 +82,6 @@ class Tuning(BaseModel):
         """One file per device and variant: `tuning-cpu-packed-fp32.json`."""
         return _file_name(self.device, self.variant)
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """The recommendation as environment variables."""
-        settings = {
-            "ENRICHER_MODEL__CONCURRENCY": str(self.concurrency),
-            "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
-            "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
-            "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
-        }
-        if self.early_overhead is not None:
-            settings["ENRICHER_BATCHING__EARLY_OVERHEAD"] = f"{self.early_overhead:g}"
-        return settings
-
-    @property
-    def early_batches(self) -> str:
-        """Whether early batches pay, in sentences; empty in files of older versions."""
-        if not self.freshness:
-            return ""
-        low, new_low, half, new_half = self.freshness
-        cost = new_half.thread_ms / half.thread_ms - 1
-        verdict = "Early batches pay here" if self.early_overhead else "Early batches do not pay here"
-        return (
-            f"{verdict} (simulated with these costs of a run, headlines that come at random). With early_overhead="
-            f"{new_low.early_overhead:g} instead of 0, half of them are done within {new_low.p50_ms:.1f} ms instead of "
-            f"{low.p50_ms:.1f} at {low.load:.0%} load, and within {new_half.p50_ms:.1f} ms instead of {half.p50_ms:.1f} at "
-            f"{half.load:.0%}, where each takes {cost:+.1%} of thread time."
-        )
-
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
     """Write the file. Raises OSError if the folder cannot be written."""
