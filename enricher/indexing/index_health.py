@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
+from enricher.indexing.index_instruments import EXPORTED, ObservedIndexer
 from enricher.worker.health.liveness import Waits, why_stuck
 from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, routes
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.snapshot import WorkerState
-from enricher.worker.telemetry.index_instruments import ALL_OF_AN_INDEXER, ObservedIndexer
 from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.telemetry.prometheus import PLAIN, encode_families, families_of
 
@@ -63,7 +63,7 @@ class IndexHealth(Starting):
         """The exposition, and its content type; nothing before the indexer is built."""
         if not self._seen:
             return encode_families([], accept or PLAIN)
-        return encode_families(families_of(ALL_OF_AN_INDEXER, self._seen), accept)
+        return encode_families(families_of(EXPORTED, self._seen), accept)
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """Names and numbers only. There are no charts, so `since` does not matter."""

@@ -67,4 +67,3 @@ class IndexSnapshot:
     """The most documents that a bulk request may have now."""
     stuck_s: float
     """Seconds for which the index has taken none of them; 0 while it takes some."""
-    stuck_reason: str
