@@ -1,7 +1,7 @@
 """`enricher labels`: how often each label is in the newest records, and how far that is from a baseline.
 
-`enricher.worker.telemetry.baseline` reads the file that this command writes. Here are the options, the counting, the rule that
-says what is far, and the output.
+`enricher.worker.telemetry.baseline` reads the file that this command writes. Here are the options, the counting, the rule
+for what is far, and the output.
 """
 
 from __future__ import annotations
