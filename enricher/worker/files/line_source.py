@@ -86,6 +86,7 @@ class LineSource(FiniteSource):
             self._reader.stop()
 
     def _next(self, timeout_s: float) -> RawRecord | None:
+        """The next record; None if none arrives in time, and at the end of the input."""
         assert self._reader is not None, "open comes first"
         item = self._reader.get(timeout_s)
         if item is None:

@@ -64,39 +64,21 @@ class ParquetSource(LineSource):
     def __init__(self, path: Path, wanted: Wanted, *, first_row: int = 0) -> None:
         super().__init__(path)
         with _open(path) as file:
-            self._columns = chosen_columns(file.schema_arrow, wanted)
+            self._columns = choose_columns(file.schema_arrow, wanted)
         self._first_row = first_row
 
     def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
         return _read_rows(stream, self._path, self._columns, self._first_row)
 
 
-def chosen_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
+def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
     """The columns to read; fields of structs have names with dots. Raises SettingsError with every mistake."""
-    places = {name: where for name, where in wanted.fields.items() if not is_beside(where)}
     mistakes: list[str] = []
-    columns: list[str] = []
-    for name in FIELDS:
-        where = places.get(name, f"/{name}")
-        if not (found := _at(schema, where)):
-            if name in _REQUIRED or name in places:
-                mistakes.append(f"no column for {name} at {where} (articles.fields)")
-            continue
-        columns.append(found[0])
-        if not _accepts(name, found[1], scalar_ids=wanted.scalar_ids):
-            hint = ": articles.scalar_ids=true accepts numbers" if name == "id" and types.is_integer(found[1]) else ""
-            mistakes.append(f"{name} at {where} has the type {found[1]}, which is not text{hint}")
-    for name, where in wanted.metadata.items():
-        if not (found := _at(schema, where)):
-            mistakes.append(f"no column for {name} at {where} (articles.metadata)")
-        elif not _is_json(found[1]):
-            mistakes.append(f"{name} at {where} has the type {found[1]}, which JSON has not (articles.metadata)")
-        else:
-            columns.append(found[0])
+    columns = [*_article_columns(schema, wanted, mistakes), *_metadata_columns(schema, wanted, mistakes)]
     if wanted.whole:
         columns = schema.names
         mistakes += [
-            f"column {each.name} has the type {each.type}, which JSON has not (output.article=whole)"
+            f"column {each.name} has the type {each.type}, which JSON does not have (output.article=whole)"
             for each in schema
             if not _is_json(each.type)
         ]
@@ -104,6 +86,33 @@ def chosen_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
         names = ", ".join(schema.names[:50])
         raise SettingsError("\n".join([*mistakes, f"the columns of the file are {names}"]))
     return list(dict.fromkeys(columns))
+
+
+def _article_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) -> Iterator[str]:
+    """The columns of the article's fields. Adds to `mistakes`."""
+    places = {name: where for name, where in wanted.fields.items() if not is_beside(where)}
+    for name in FIELDS:
+        where = places.get(name, f"/{name}")
+        if found := _at(schema, where):
+            column, kind = found
+            yield column
+            if not _accepts(name, kind, scalar_ids=wanted.scalar_ids):
+                hint = ": articles.scalar_ids=true accepts numbers" if name == "id" and types.is_integer(kind) else ""
+                mistakes.append(f"{name} at {where} has the type {kind}, which is not text{hint}")
+        elif name in _REQUIRED or name in places:
+            mistakes.append(f"no column for {name} at {where} (articles.fields)")
+
+
+def _metadata_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) -> Iterator[str]:
+    """The columns of `articles.metadata`. Adds to `mistakes`."""
+    for name, where in wanted.metadata.items():
+        if found := _at(schema, where):
+            column, kind = found
+            yield column
+            if not _is_json(kind):
+                mistakes.append(f"{name} at {where} has the type {kind}, which JSON does not have (articles.metadata)")
+        else:
+            mistakes.append(f"no column for {name} at {where} (articles.metadata)")
 
 
 def _at(schema: pa.Schema, where: str) -> tuple[str, pa.DataType] | None:

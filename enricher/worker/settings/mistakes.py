@@ -148,20 +148,22 @@ def _explain_task(location: Sequence[str], problem: ErrorDetails) -> str:
 
 
 def _named_task(path: Sequence[str]) -> str:
-    """The path of a task's setting and its source; for a missing field, the source of the task's other fields."""
+    """The name of a task's setting, with the variable or the file that sets it."""
     variable, file = variable_name(TASKS), config_file()
     text = variables().get(variable)
     in_variable = {} if text is None else {TASKS: orjson.loads(text)}
     in_file = read_tables(file) if file else {}
+    # A field that is missing is set nowhere: then its task counts.
     for known in (path, path[:-1]):
         if _holds(in_variable, known):
-            return ": ".join([variable, *([".".join(path[1:])] if path[1:] else [])])
+            return f"{variable}: {'.'.join(path[1:])}" if path[1:] else variable
         if _holds(in_file, known):
             return f"{file}: {'.'.join(path)}"
     return ".".join(path)
 
 
 def _holds(value: Any, path: Sequence[str]) -> bool:  # noqa: ANN401  any JSON
+    """Whether nested objects have a value at this path."""
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return False

@@ -113,13 +113,13 @@ class _Encoder:
         return self.variant.attention(self.writer, (query, key, value), heads=config.heads, output=output)
 
     def _output_bias(self, index: int) -> str:
-        """The output projection's bias, plus its projection of the value's bias."""
+        """Write the output projection's bias, with the projected bias of the value added (see `_attention`)."""
         family, width = self.checkpoint.family, self.checkpoint.config.hidden_size
-        value, output = (family.in_layer(index, part) for part in (family.layer.value, family.layer.attention_output))
+        value = family.in_layer(index, family.layer.value)
+        output = family.in_layer(index, family.layer.attention_output)
         projection = self.weights.read(f"{output}.weight", (width, width)).astype(np.float64)
-        folded = self.weights.read(f"{output}.bias", (width,)) + projection @ self.weights.read(
-            f"{value}.bias", (width,)
-        )
+        projected = projection @ self.weights.read(f"{value}.bias", (width,))
+        folded = self.weights.read(f"{output}.bias", (width,)) + projected
         return self.weights.write(f"{output}.bias", folded.astype(np.float32))
 
     def _position_table(self, width: int) -> Float32Array:

@@ -97,23 +97,27 @@ class _Rewriter:
         gains: dict[str, QuantisedInput] = {}
         for each in recipe.inputs:
             nodes = [products[f"{name}.weight"] for name in each.products]
-            value = self._activation(each, nodes[0].name)
+            value = self._quantise_value(each, nodes[0].name)
             for node in nodes:
                 gains[node.input[1]] = each
                 node.input[0] = value
         for tensor in self._graph.initializer:
             if tensor.name in gains:
-                self._weight(products[tensor.name], self._read(tensor), gains[tensor.name])
+                self._quantise_weight(products[tensor.name], self._read(tensor), gains[tensor.name])
             elif _location(tensor) is None:
                 self._tensors.append(tensor)
             else:
                 self._append(tensor.name, self._read(tensor))
         self._replace_lists()
 
-    def _activation(self, quantised: QuantisedInput, before: str) -> str:
-        """The value, divided by its gains, as uint8 and back, in front of the first product that takes it."""
+    def _quantise_value(self, quantised: QuantisedInput, before: str) -> str:
+        """Add nodes before the node `before` that divide a value by its gains, and make it uint8 and float again.
+
+        Returns the name of the new value.
+        """
         scale, zero = activation_scale(quantised.low, quantised.high)
-        name, gains, value = f"{quantised.value}.uint8", quantised.gain_array(), quantised.value
+        gains = quantised.gain_array()
+        value, name = quantised.value, f"{quantised.value}.uint8"
         nodes = self._before.setdefault(before, [])
         if gains is not None:
             factors = self._constant(f"{name}.factors", np.reciprocal(gains))
@@ -124,11 +128,12 @@ class _Rewriter:
         nodes.append(helper.make_node("DequantizeLinear", [name, *constants], [f"{name}.read"], name=f"{name}.read"))
         return f"{name}.read"
 
-    def _weight(self, node: onnx.NodeProto, weight: Float32Array, quantised: QuantisedInput) -> None:
-        """int8 with a scale per output channel, and the operator that reads it."""
+    def _quantise_weight(self, node: onnx.NodeProto, weight: Float32Array, quantised: QuantisedInput) -> None:
+        """Write a product's weight as int8 with a scale per output channel, and add the node that makes it float again."""
         gains = quantised.gain_array()
         scaled = weight if gains is None else weight * gains[:, None]
-        name, scales = node.input[1], weight_scales(scaled)
+        scales = weight_scales(scaled)
+        name = node.input[1]
         self._append(f"{name}.int8", rounded_weight(scaled, scales))
         inputs = [f"{name}.int8", self._constant(f"{name}.scale", scales)]
         self._before.setdefault(node.name, []).append(

@@ -64,7 +64,7 @@ def choose_for(
 ) -> Choice:
     """Like `choose`, for checkpoints that share an encoder: a reduced variant serves only if the reports of all pass."""
     if precision != "auto":
-        return _by_name(checkpoints, device, precision, cache_dir)
+        return _choose_named(checkpoints, device, precision, cache_dir)
     rejected: list[tuple[Variant, str]] = []
     for variant in variants_for(device):
         obstacle = _obstacle(checkpoints, device, variant, cache_dir)
@@ -238,7 +238,8 @@ def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Var
     return variant_named(device, precision, lambda variant: problem_of(checkpoint, variant))
 
 
-def _by_name(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+def _choose_named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+    """The variant of a precision that is named. Raises ModelError if it does not run or must not serve."""
     variant = named_variant(checkpoints[0], device, precision)
     if problem := why_not_reduced(checkpoints, variant):
         raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")

@@ -39,6 +39,7 @@ def _may_come_from_text(backend: Tokenizer, names: Collection[str]) -> bool:
 
 
 def _rename(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
+    """The same tokenizer, in which these tokens have names that no text contains."""
     from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded already
 
     content = json.loads(backend.to_str())
