@@ -111,7 +111,13 @@ def test_there_need_not_be_one(model: PreparedModel, tmp_path: Path) -> None:
 def test_advice_takes_all_that_was_tuned(model: PreparedModel) -> None:
     """And keeps what a tuning does not know: how windows are cut."""
     tuned = Advice(max_window_tokens=128, overlap_tokens=16, concurrency=1).with_tuning(_tuning(model))
-    batches = Advice(
-        max_window_tokens=128, overlap_tokens=16, max_batch_tokens=640, concurrency=3, bucket_edges=(64, 128)
+    expected = Advice(
+        max_window_tokens=128,
+        overlap_tokens=16,
+        max_batch_tokens=640,
+        concurrency=3,
+        bucket_edges=(64, 128),
+        run_overhead_tokens=0,
+        early_overhead=0.0,
     )
-    assert replace(batches, run_overhead_tokens=0, early_overhead=0.0) == tuned
+    assert expected == tuned

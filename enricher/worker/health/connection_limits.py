@@ -59,11 +59,14 @@ class Slots:
             free = self._probes < MAX_PROBES
         else:
             free = self._of_peer.total() < MAX_REQUESTS and self._of_peer[peer] < MAX_REQUESTS_OF_PEER
-        self._count(peer, free, probe=probe)
+        if not free:
+            yield False
+            return
+        self._count(peer, 1, probe=probe)
         try:
-            yield free
+            yield True
         finally:
-            self._count(peer, -free, probe=probe)
+            self._count(peer, -1, probe=probe)
 
     def _count(self, peer: str, more: int, *, probe: bool) -> None:
         if probe:

@@ -102,13 +102,15 @@ class _Wrapping:
         steps = [self._constant("zero", 0), length, self._constant("one", 1)]
         column = node(before, "Reshape", ["lengths", self._constant("column", [-1, 1])], "lengths.column")
         wide = node(before, "Cast", [column], "lengths.int64", to=TensorProto.INT64)
-        made = {
+        computed = {
             "input_ids": "input_ids",
             "attention_mask": node(before, "Less", [node(before, "Range", steps, "places"), wide], "mask"),
             "token_type_ids": node(before, "Sub", ["input_ids", "input_ids"], "types"),
         }
         for name, value in inner.items():
-            before.append(helper.make_node("Cast", [made[name]], [INSIDE + name], to=value.type.tensor_type.elem_type))
+            before.append(
+                helper.make_node("Cast", [computed[name]], [INSIDE + name], to=value.type.tensor_type.elem_type)
+            )
 
     def _add_outputs(self) -> None:
         """The outputs of a single NER head, as in heads.py, which says why `logits - logits` is added."""

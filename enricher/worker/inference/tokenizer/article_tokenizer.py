@@ -123,24 +123,20 @@ class ArticleTokenizer:
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; InvalidArticle for one that can never be tokenized. Blocks."""
         texts = [text for article in articles for text in (article.title, article.body)]
-        long = any(is_long(text, self._max_article_tokens) for text in texts)
-        encodings = (
-            [encode_beginning(text, self._max_article_tokens, self._encode_one) for text in texts]
-            if long
-            else self._encode(texts)
-        )
+        if any(is_long(text, self._max_article_tokens) for text in texts):
+            encodings = [encode_beginning(text, self._max_article_tokens, self._encode_one) for text in texts]
+        else:
+            encodings = self._encode(texts)
         pairs = zip(articles, encodings[0::2], encodings[1::2], strict=True)
         return [self._article(article, title, body) for article, title, body in pairs]
 
-    def _encode(self, texts: Sequence[str]) -> Sequence[Encoding | None]:
+    def _encode(self, texts: Sequence[str]) -> list[Encoding | None]:
         """Tokens; None for a text that the library refuses. It refuses whole batches, whose texts are then tried alone."""
         try:
-            encodings: Sequence[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
+            return [*self._backend.encode_batch(texts, add_special_tokens=False)]
         except BaseException as error:
             if not _is_refusal(error):
                 raise
-        else:
-            return encodings
         return [None] if len(texts) == 1 else [self._encode_one(text) for text in texts]
 
     def _encode_one(self, text: str) -> Encoding | None:
