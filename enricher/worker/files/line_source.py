@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from enricher.errors import FatalError
 from enricher.worker.files.finite import FiniteSource
-from enricher.worker.files.lines import End, Line, LineReader, read_lines
+from enricher.worker.files.json_lines import End, Line, LineReader, read_lines
 from enricher.worker.records import Partition, RawRecord
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles.documents import json_bytes
 from enricher.worker.articles.mapping import FIELDS, is_beside
 from enricher.worker.articles.pointers import parse_pointer
+from enricher.worker.files.json_lines import End, Line
 from enricher.worker.files.line_source import LineSource
-from enricher.worker.files.lines import End, Line
 
 if TYPE_CHECKING:
     from io import BufferedReader

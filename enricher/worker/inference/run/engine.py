@@ -20,6 +20,7 @@ import numpy as np
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
 from enricher.worker.inference.device.session import SESSION_ERRORS
+from enricher.worker.inference.run.head_outputs import NOT_FINITE, answers_of, fail_non_finite, leave_out, output_names
 from enricher.worker.inference.run.memory import (
     OUT_OF_MEMORY,
     Turns,
@@ -28,7 +29,6 @@ from enricher.worker.inference.run.memory import (
     ran_out,
     run_in_halves,
 )
-from enricher.worker.inference.run.outputs import NOT_FINITE, answers_of, fail_non_finite, leave_out, output_names
 from enricher.worker.records import (
     Batch,
     BatchResult,
