@@ -22,7 +22,7 @@ Written = TypeVar("Written")
 
 
 class FiniteSource(ABC):
-    """Delivers one partition once, from its beginning to its end. Offsets count records. Subclasses read the records.
+    """Delivers one partition once, from its beginning to its end. Offsets are numbers from 0. Subclasses read the records.
 
     The sink reports to `note_committed` what it has written; `caught_up` is False until then.
     """

@@ -90,9 +90,8 @@ class HealthServer:
                     connection, address = await asyncio.get_running_loop().sock_accept(self._listener)
                 except OSError as error:  # no descriptor is left, or the client is gone
                     log.debug("a connection for health was lost: %s", error.strerror)
-                    await asyncio.sleep(
-                        _NO_DESCRIPTOR_S
-                    )  # the connection is still pending, and the next try would fail too
+                    # The connection is still pending, and the next try would fail too.
+                    await asyncio.sleep(_NO_DESCRIPTOR_S)
                     continue
                 connections.create_task(self._converse(connection, str(address[0])))
                 await asyncio.sleep(0)  # requests first: accepting another connection may close a waiting one

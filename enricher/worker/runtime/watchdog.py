@@ -31,7 +31,7 @@ CHECK_EVERY_S = 0.5
 _REPORT_S = 2.0
 """How long to wait for the report. The log itself may hang, for example on a full pipe that nobody reads."""
 TIMER_MARGIN_S = 5.0
-"""The process timer ends the process so long after the bound: enough for the watchdog to do it, if its thread runs."""
+"""The process timer ends the process this long after the bound: enough for the watchdog to do it, if its thread runs."""
 _UNGUARDED_S = 120.0
 """How long the watchdog's thread may be unable to run while nothing is guarded."""
 _EXIT_S = 60.0

@@ -114,7 +114,7 @@ def _utf8(text: str) -> str:
 class RepeatsFilter(logging.Filter):
     """Lets at most `per_minute` lines of a kind (logger, level, template) pass per minute, and counts the others.
 
-    The next line of that kind says how many were left out.
+    The first line of that kind after the minute says how many were left out.
     """
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
