@@ -29,7 +29,7 @@ class Part(BaseModel):
 class Agreement(Part):
     """Entities by exact span: precision, recall and F1 between 0 and 1, and the counts behind them."""
 
-    model_config = ConfigDict(from_attributes=True)  # those of workshop/gate/scoring.py's Counts
+    model_config = ConfigDict(from_attributes=True)  # reads those of Counts in workshop/gate/scoring.py
 
     precision: float
     recall: float

@@ -71,14 +71,14 @@ def _write(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def _give_mode(folder: Path, mode: int) -> None:
-    """Let those read the graph who may read the model: a temporary folder is private, and a pod may run as another user."""
+    """Let everybody who may read the model read the graph. A temporary folder is private, but a pod may run as another user."""
     for path in folder.iterdir():
         path.chmod(path.stat().st_mode & mode)
     folder.chmod(_folder_mode(mode))
 
 
 def _folder_mode(mode: int) -> int:
-    """The mode of a folder that everybody can search who may read its files."""
+    """The mode of a folder: everybody who may read its files can search it."""
     return 0o700 | (mode & 0o044) | (mode & 0o044) >> 2
 
 
