@@ -7,5 +7,6 @@ measure.py  compares two runs about entities; classes.py and vectors.py: about t
 verdict.py  what the figures mean: passed or failed, with reasons; verdict_rows.py: for classes and vectors
 overlap.py  sentences that two sets of texts share: the gold set must not be what int8 was calibrated on
 kinds.py    which of these each kind of head needs
-check.py    does all of it, and makes the report (checkpoint/gate_report.py)
+check.py    does all of it, and makes the report
+report.py   its schema; the worker reads a part of it (checkpoint/gate_report.py)
 """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from enricher.worker.inference.checkpoint.gate_report import ClassFigures, VectorFigures
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_gold
 from enricher.workshop.gate.gold_classes import read_classes, read_texts
 from enricher.workshop.gate.measure import compare, composition
+from enricher.workshop.gate.report import ClassFigures, VectorFigures
 from enricher.workshop.gate.rows import RowsRun, RowsRunner
 from enricher.workshop.gate.runs import VariantRun, VariantRunner
 from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from enricher.worker.heads import HeadSpec
-    from enricher.worker.inference.checkpoint.gate_report import Comparison, Composition
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import TaskKind
     from enricher.workshop.gate.batches import Batching
     from enricher.workshop.gate.gold import GoldSet
+    from enricher.workshop.gate.report import Comparison, Composition
     from enricher.workshop.gate.runs import Progress, TokenizedTexts
     from enricher.workshop.gate.verdict import GateVerdict
 

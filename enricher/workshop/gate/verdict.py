@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from enricher.worker.inference.checkpoint.gate_report import Comparison, Composition, Row
+from enricher.workshop.gate.report import Comparison, Composition, Row
 
 DEFAULT_LIMIT_POINTS = 0.3
 """F1 points that a reduced precision may lose; a reader of the output would not notice such a loss."""

@@ -23,7 +23,7 @@ from enricher.workshop.gate.verdict import LEAST_REFERENCE_F1, GateVerdict, lost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.worker.inference.checkpoint.gate_report import (
+    from enricher.workshop.gate.report import (
         ClassComparison,
         ClassComposition,
         ClassFigures,

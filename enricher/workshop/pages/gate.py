@@ -14,8 +14,8 @@ from enricher.workshop.pages.rows import POINTS, compositions_table, differences
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
     from enricher.worker.inference.graph.recipe import Recipe
+    from enricher.workshop.gate.report import GateReport
 
 
 def gate_page(report: GateReport, recipe: Recipe | None = None) -> str:

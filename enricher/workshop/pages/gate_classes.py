@@ -11,7 +11,7 @@ from enricher.workshop.pages.rows import POINTS, compositions_table, differences
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.worker.inference.checkpoint.gate_report import ClassFigures, GateReport
+    from enricher.workshop.gate.report import ClassFigures, GateReport
 
 _JUDGED = {
     "gold": "Texts are judged by the labels of people.",

@@ -10,7 +10,7 @@ from enricher.workshop.pages.plots import Histogram, histogram_plot
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.worker.inference.checkpoint.gate_report import GateReport, VectorComparison, VectorFigures
+    from enricher.workshop.gate.report import GateReport, VectorComparison, VectorFigures
 
 
 def vector_parts(report: GateReport, figures: VectorFigures) -> Iterator[str]:

@@ -6,5 +6,5 @@ same_encoder.py  whether two checkpoints have the same encoder
 onnx_folder.py   a folder whose model is ONNX already
 families.py      what each encoder family calls its weights
 links.py         symbolic links that lead out of the folder are refused
-gate_report.py   the quality gate's report: its schema, reading and writing
+gate_report.py   the result in a report of the quality gate, as a worker reads it
 """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
+    from enricher.worker.inference.checkpoint.gate_report import GateResult
     from enricher.worker.inference.device.session import Device
     from enricher.worker.inference.graph.recipe import Recipe
     from enricher.worker.inference.graph.variants import Variant
@@ -250,8 +250,8 @@ def _choose_named(checkpoints: Sequence[Checkpoint], device: Device, precision: 
     return Choice(variant, f"precision {precision} was asked for", [])
 
 
-def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateReport | None:
-    """The newest report on this model, variant, builder, recipe and arithmetic."""
+def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateResult | None:
+    """The result of the newest report on this model, variant, builder, recipe and arithmetic."""
     try:
         recipe = recipe_for(checkpoint, variant)
     except ModelError:
