@@ -169,9 +169,9 @@ def _apply(*, verbose: _Verbose = False, quiet: _Quiet = False, config: _Config 
     if verbose:
         logging.getLogger("librdkafka").setLevel(logging.DEBUG)
     if config:
-        from enricher.worker.settings.files import name_config_file  # noqa: PLC0415  --help need not wait for pydantic
+        from enricher.worker.settings.files import set_config_file  # noqa: PLC0415  --help need not wait for pydantic
 
-        name_config_file(config)
+        set_config_file(config)
 
 
 def main() -> None:
@@ -202,7 +202,7 @@ def _run() -> None:
     except OSError as error:
         if error.errno not in {errno.EPIPE, errno.ENOSPC}:
             raise
-        from enricher.worker.files.sink import output_error  # noqa: PLC0415  --help need not wait for it
+        from enricher.worker.files.line_sink import output_error  # noqa: PLC0415  --help need not wait for it
 
         raise output_error(sys.stdout.buffer, error) from error
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from enricher.answers import Record, Refusal
 from enricher.worker.articles.documents import Document, json_bytes
@@ -19,6 +19,7 @@ from enricher.worker.build.answer_run import Run
 from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.files.exchange import Answer
 from enricher.worker.records import DeadLetter
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, given_settings
 
 _Run = Run[Document, bytes]
@@ -53,7 +54,7 @@ class Enricher:
         cls,
         source: str | Path | None = None,
         *,
-        precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] | None = None,
+        precision: Precision | None = None,
         device: str | None = None,
         settings: Settings | None = None,
         **groups: Mapping[str, Any],

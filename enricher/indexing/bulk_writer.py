@@ -15,13 +15,13 @@ from typing import Any
 from enricher.errors import RecoveryExhausted, SearchUnavailable
 from enricher.indexing.bulk_requests import DONE, Refusal, Verdict, bulk_lines, items_in, refusal_of, verdict_on
 from enricher.indexing.bulk_size import BulkSize, request_bytes
+from enricher.indexing.index_counts import IndexCounts
 from enricher.indexing.index_documents import Document
 from enricher.indexing.search_index import Reply, SearchIndex, raise_failure
 from enricher.worker.rules.pauses import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import IndexSettings
-from enricher.worker.stats.index_counts import IndexCounts
 
 log = logging.getLogger(__name__)
 

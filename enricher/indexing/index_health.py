@@ -10,12 +10,11 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.health.liveness import Waits, stuck
-from enricher.worker.health.routes import ProbeResult, Reply, Route, routes
-from enricher.worker.health.starting import Starting
+from enricher.indexing.index_instruments import EXPORTED, ObservedIndexer
+from enricher.worker.health.liveness import Waits, why_stuck
+from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, routes
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.snapshot import WorkerState
-from enricher.worker.telemetry.index_instruments import ALL_OF_AN_INDEXER, ObservedIndexer
 from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.telemetry.prometheus import PLAIN, encode_families, families_of
 
@@ -35,7 +34,7 @@ class IndexHealth(Starting):
         self._seen: ObservedIndexer | None = None
         self._watched: Callable[[], Watched | None] = lambda: None
 
-    def shows(self, seen: ObservedIndexer, watched: Callable[[], Watched | None]) -> None:
+    def show(self, seen: ObservedIndexer, watched: Callable[[], Watched | None]) -> None:
         """Answer from a built indexer from now on."""
         self._seen, self._watched = seen, watched
 
@@ -44,12 +43,12 @@ class IndexHealth(Starting):
         """Whether there is an indexer."""
         return self._seen is not None
 
-    def live(self) -> ProbeResult:
+    def liveness(self) -> ProbeResult:
         """Not ok if only a new process can help, which it cannot while the index does not answer."""
-        reason = stuck(self._watched(), _NO_THREADS)
+        reason = why_stuck(self._watched(), _NO_THREADS)
         return ProbeResult(ok=reason is None, reason=reason or ("the loop turns" if self._seen else self._step))
 
-    def ready(self) -> ProbeResult:
+    def readiness(self) -> ProbeResult:
         """Ok if the indexer is a member of the group, and the index takes its documents."""
         if not self._seen:
             return ProbeResult(ok=False, reason=self._step)
@@ -64,7 +63,7 @@ class IndexHealth(Starting):
         """The exposition, which is empty before the indexer is built, and its content type."""
         if not self._seen:
             return encode_families([], accept or PLAIN)
-        return encode_families(families_of(ALL_OF_AN_INDEXER, self._seen), accept)
+        return encode_families(families_of(EXPORTED, self._seen), accept)
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """Names and numbers only. There are no charts, so `since` does not matter."""
@@ -72,8 +71,8 @@ class IndexHealth(Starting):
         seen = self._seen
         status: dict[str, Any] = {
             "uptime_s": self._clock() - self._began_s,
-            "live": asdict(self.live()),
-            "ready": asdict(self.ready()),
+            "live": asdict(self.liveness()),
+            "ready": asdict(self.readiness()),
             "worker": asdict(self._facts),
         }
         if seen:

@@ -13,7 +13,9 @@ import typer
 
 from enricher.distribution import installed_version
 from enricher.errors import SettingsError
+from enricher.indexing.index_counts import IndexCounts
 from enricher.indexing.index_health import IndexHealth
+from enricher.indexing.index_instruments import EXPORTED, ObservedIndexer
 from enricher.indexing.indexer import Indexer
 from enricher.indexing.open_index import open_index
 from enricher.indexing.output_reader import OutputReader
@@ -29,10 +31,8 @@ from enricher.worker.kafka.shared.precheck import check_start
 from enricher.worker.rules.dead_letter_limits import most_taken_over
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.stats.index_counts import IndexCounts
-from enricher.worker.telemetry.index_instruments import ALL_OF_AN_INDEXER, ObservedIndexer
 from enricher.worker.telemetry.observed import WorkerFacts
-from enricher.worker.telemetry.otlp import exported_metrics
+from enricher.worker.telemetry.otlp import export_metrics
 
 log = logging.getLogger("enricher.index")
 
@@ -120,9 +120,9 @@ def _work(
     ):
         with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
             check_start(config)
-            health.starts("connecting with the search index")
+            health.note_step("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))
-        health.starts("connecting with the brokers")
+        health.note_step("connecting with the brokers")
         letters = RefusedRecords(config, config.dead_letter_topic, index.name, give_up_s=limit_s)
         stack.enter_context(closing(letters))
         most_row = most_taken_over(settings.dead_letters.max_in_a_row)
@@ -131,8 +131,8 @@ def _work(
         seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)
 
         def show_health() -> None:
-            stack.enter_context(exported_metrics(seen, ALL_OF_AN_INDEXER))
-            health.shows(seen, watchdog.call_in_progress)
+            stack.enter_context(export_metrics(seen, EXPORTED))
+            health.show(seen, watchdog.call_in_progress)
             stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), every_s))
 
         signals.stop = indexer.stop

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from enricher.errors import RecoveryExhausted, SearchUnavailable, TooManyDeadLetters, TransactionTrouble
 from enricher.indexing.bulk_requests import Refusal
 from enricher.indexing.bulk_writer import BulkWriter, RetryControl
+from enricher.indexing.index_counts import IndexCounts, IndexSnapshot
 from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument
 from enricher.indexing.origins import Origins
 from enricher.indexing.output_reader import OutputReader
@@ -23,7 +24,6 @@ from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
-from enricher.worker.stats.index_counts import IndexCounts, IndexSnapshot
 from enricher.worker.stats.snapshot import WorkerState
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,6 @@ class Indexer:
             size_bytes=self._in_hand_bytes,
             most_documents=self._writer.size.documents,
             stuck_s=stuck_s,
-            stuck_reason=self._writer.reason,
         )
 
     # ---- inside

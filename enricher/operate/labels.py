@@ -1,6 +1,7 @@
 """`enricher labels`: how often each label is in the newest records, and how far that is from a baseline.
 
-`enricher.worker.telemetry.baseline` has the file and the rule; here are the options, reading the topic, and the output.
+`enricher.worker.telemetry.baseline` reads the file that this command writes. Here are the options, the counting, the rule
+for what is far, and the output.
 """
 
 from __future__ import annotations
@@ -27,17 +28,13 @@ from enricher.worker.heads import KINDS, EntityHead
 from enricher.worker.records import RawRecord
 from enricher.worker.settings import load_settings
 from enricher.worker.stats.counters import MOST_LABELS
-from enricher.worker.telemetry.baseline import (
-    FEWEST_LABELS,
-    LabelBaseline,
-    bound_labels,
-    has_drifted,
-    read_baseline,
-    shares_of,
-    totals_of,
-)
+from enricher.worker.telemetry.baseline import BASELINE_VERSION, bound_labels, read_baseline, shares_of, totals_of
 
+FEWEST_LABELS = 1_000
+"""The fewest labels of a task whose shares can be compared; with fewer, differences are noise."""
 _POLL_S = 0.2
+_DRIFT, _RELATIVE_DRIFT = 0.05, 0.5
+_GONE, _FEWEST_EXPECTED = 0.1, 100
 
 
 def labels(
@@ -71,7 +68,7 @@ def labels(
         )
     lines = compare(found.counts, baseline)
     if out:
-        _write(out, found.baseline(config.output_topic))
+        _write(out, found, config.output_topic)
     if as_json:
         write_line(orjson.dumps({"records": found.records, "labels": lines}, option=orjson.OPT_INDENT_2))
     else:
@@ -100,10 +97,31 @@ class Found:
             self.first_s = at_s if self.first_s is None else min(self.first_s, at_s)
             self.last_s = at_s if self.last_s is None else max(self.last_s, at_s)
 
-    def baseline(self, topic: str) -> LabelBaseline:
-        """The counts as a baseline that is made now."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return LabelBaseline(topic, now, self.records, _iso(self.first_s), _iso(self.last_s), self.counts)
+    def baseline(self, topic: str) -> bytes:
+        """The content of a baseline file: for each task the number of its labels, and their shares, the largest first."""
+        ranked = dict(self.counts.most_common())
+        shares, totals = shares_of(bound_labels(ranked)), totals_of(ranked)
+        tasks = {
+            name: {
+                "labels": total,
+                "shares": {
+                    label: round(share, 6)
+                    for (task, label), share in sorted(shares.items(), key=lambda each: -each[1])
+                    if task == name
+                },
+            }
+            for name, total in totals.items()
+        }
+        document = {
+            "version": BASELINE_VERSION,
+            "topic": topic,
+            "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "records": self.records,
+            "first_at": _iso(self.first_s),
+            "last_at": _iso(self.last_s),
+            "tasks": tasks,
+        }
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def labels_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -130,6 +148,18 @@ def count_labels(reader: TopicReader) -> Found:
     return found
 
 
+def has_drifted(share: float, baseline: float, total: float) -> bool:
+    """Whether a label's share of `total` labels is far from its baseline. The alert EnricherLabelDrift has the same rule.
+
+    Far means that they differ by more than five points and by more than half of the baseline; or that the share is less than
+    a tenth of the baseline although at least a hundred such labels were expected.
+    """
+    if total < FEWEST_LABELS:
+        return False
+    far = abs(share - baseline) > max(_DRIFT, _RELATIVE_DRIFT * baseline)
+    return far or (share < _GONE * baseline and baseline * total >= _FEWEST_EXPECTED)
+
+
 def compare(
     counts: Mapping[tuple[str, str], int], baseline: Mapping[tuple[str, str], float] | None
 ) -> list[dict[str, Any]]:
@@ -154,12 +184,12 @@ def _iso(at_s: float | None) -> str | None:
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
 
 
-def _write(path: Path, baseline: LabelBaseline) -> None:
+def _write(path: Path, found: Found, topic: str) -> None:
     try:
-        path.write_bytes(baseline.as_json())
+        path.write_bytes(found.baseline(topic))
     except OSError as error:
         raise SettingsError(f"--out: {path}: {error.strerror}") from error
-    for task, total in sorted(totals_of(baseline.counts).items()):
+    for task, total in sorted(totals_of(found.counts).items()):
         if total < FEWEST_LABELS:
             remark_console().print(f"{escape(task)}: only {total:.0f} labels; a baseline should have {FEWEST_LABELS:,}")
 

@@ -22,7 +22,7 @@ from enricher.worker.files import Line, read_lines
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
 from enricher.worker.inference.run.advice import default_cutter
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate.overlap import sentences_of, shares_sentence
@@ -189,7 +189,7 @@ class _HashedFile(io.RawIOBase):
 
 def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
     """Line numbers, from 1, and articles. Updates `digest` with the whole file."""
-    settings = load_settings(tell_files=False)
+    settings = load_settings(log_files=False)
     # The settings say where the fields of other articles are; the sample articles are ours.
     reader = line_reader(settings, mapped=path != DEFAULT_TEXTS)
     try:

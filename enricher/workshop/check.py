@@ -15,15 +15,14 @@ from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.inference.run.selection import (
-    Precision,
     cache_folder,
     missed_target,
     named_variant,
     problem_of,
     recipe_problem,
-    why_unquantised,
+    why_not_reduced,
 )
-from enricher.worker.runtime.devices import parse_device
+from enricher.worker.runtime.devices import Precision, parse_device
 from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import (
     DeviceOption,
@@ -140,7 +139,7 @@ def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> S
     asked = variants_for(device) if precision == "auto" else [named_variant(checkpoint, device, precision)]
     reduced = [variant for variant in asked if variant.reduced]
     problems = [
-        why_unquantised([checkpoint], variant)
+        why_not_reduced([checkpoint], variant)
         or problem_of(checkpoint, variant)
         or recipe_problem(checkpoint, variant)
         or (missed_target(checkpoint, variant) if precision == "auto" else None)

@@ -14,7 +14,7 @@ from rich.markup import escape
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.files import whole_file
 from enricher.worker.inference.run.model import open_model, prepare_pass
-from enricher.worker.inference.run.selection import Precision
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
 from enricher.workshop.arguments import DeviceOption, JsonOption, ModelArgument, PageOption
@@ -54,7 +54,7 @@ def model_evaluate(
 
 def measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
     """Prepare the model as a worker does, and evaluate it with progress. Raises ModelError, FatalError."""
-    settings = load_settings(tell_files=False).model
+    settings = load_settings(log_files=False).model
     prepared = prepare_pass(
         [checkpoint], device=device, precision=precision, cache_dir=settings.cache_dir, gpu_wait=settings.gpu_wait
     )

@@ -18,8 +18,8 @@ from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.recipe import read_recipe
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model
-from enricher.worker.inference.run.selection import choose, missed_target, obstacle_to, why_unquantised
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.run.selection import choose, missed_target, obstacle_to, why_not_reduced
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import DeviceOption
 from enricher.workshop.calibration import recipe_lines
@@ -106,7 +106,7 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     cache_dir = load_settings().model.cache_dir
     chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
     obstacles = [
-        (variant, why_unquantised([checkpoint], variant) or obstacle_to(checkpoint, device, variant, cache_dir))
+        (variant, why_not_reduced([checkpoint], variant) or obstacle_to(checkpoint, device, variant, cache_dir))
         for variant in variants_for(device)
     ]
     not_auto = {variant.name: missed_target(checkpoint, variant) for variant in variants_for(device)}

@@ -26,7 +26,6 @@ from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model, prepare_variant
 from enricher.worker.inference.run.selection import (
-    Precision,
     choose,
     missed_target,
     named_variant,
@@ -34,10 +33,10 @@ from enricher.worker.inference.run.selection import (
     problem_of,
     recipe_for,
     recipe_problem,
-    why_unquantised,
+    why_not_reduced,
 )
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
-from enricher.worker.runtime.devices import parse_device
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
+from enricher.worker.runtime.devices import Precision, parse_device
 from enricher.workshop.arguments import DeviceOption, GoldOption, LimitOption
 from enricher.workshop.calibration import (
     CalibratedOnGold,
@@ -139,7 +138,7 @@ def model_prepare(  # noqa: PLR0913  the options of the command
 def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts | None:
     """The texts to calibrate on; None if nothing must be calibrated. Raises SettingsError, ModelError, FatalError."""
     for named in variants_for(request.device):
-        if named.precision == request.precision and (problem := why_unquantised([checkpoint], named)):
+        if named.precision == request.precision and (problem := why_not_reduced([checkpoint], named)):
             raise ModelError(f"precision {request.precision} is refused: {problem}. Choose another --precision.")
     asked = request.calibrate is not None or request.seed is not None
     variant = next((each for each in _candidates(checkpoint, request) if each.quantised), None)
@@ -176,7 +175,7 @@ def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | Model
     if request.precision not in {"auto", "int8"}:
         return SettingsError(f"--calibrate and --seed are for int8, and --precision is {request.precision}")
     quantised = [each for each in variants_for(request.device) if each.quantised]
-    reasons = [why_unquantised([checkpoint], each) or problem_of(checkpoint, each) for each in quantised]
+    reasons = [why_not_reduced([checkpoint], each) or problem_of(checkpoint, each) for each in quantised]
     why = reasons[0] if reasons else f"there is no int8 on {request.device}"
     return ModelError(
         f"int8 cannot be calibrated here, because its gate cannot run: {why}. Leave out --calibrate and --seed."
@@ -222,7 +221,7 @@ def _candidates(checkpoint: Checkpoint, request: _Request) -> Sequence[Variant]:
     """The variants to try, fastest first, without those that this machine cannot run and so cannot check."""
     named = request.precision != "auto"
     asked = [named_variant(checkpoint, request.device, request.precision)] if named else variants_for(request.device)
-    return [each for each in asked if (why_unquantised([checkpoint], each) or problem_of(checkpoint, each)) is None]
+    return [each for each in asked if (why_not_reduced([checkpoint], each) or problem_of(checkpoint, each)) is None]
 
 
 def _manifest(

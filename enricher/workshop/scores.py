@@ -9,7 +9,7 @@ import numpy as np
 
 from enricher.errors import SettingsError
 from enricher.worker.heads import EntityHead
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, class_counts
 from enricher.workshop.gate.gold import read_classes, read_gold

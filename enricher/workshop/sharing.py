@@ -11,7 +11,7 @@ from enricher.errors import ModelError
 from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.sharing import encoder_digest
+from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.run.selection import choose_for
 from enricher.worker.settings import Settings, TaskSettings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.inference.device.session import Device
-    from enricher.worker.inference.run.selection import Precision
+    from enricher.worker.runtime.devices import Precision
 
 
 def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from enricher.worker.telemetry.logs import escape_controls
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
+    from enricher.workshop.gate.report import GateReport
 
 _COLUMNS = {
     "entities": ("F1 fp32", "F1", "points", "labels equal", "spans", "largest logit"),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from enricher.errors import SettingsError
 from enricher.worker.build.loaded_tasks import plan_tasks
+from enricher.worker.inference.run.grouping import windows_of
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_pass
-from enricher.worker.inference.run.sharing import windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.run.selection import Precision
+    from enricher.worker.runtime.devices import Precision
     from enricher.worker.settings import Settings
 
 

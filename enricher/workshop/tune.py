@@ -22,16 +22,17 @@ from enricher.worker.inference.device.processor import processor_name
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel
-from enricher.worker.inference.run.selection import Precision, cache_folder
+from enricher.worker.inference.run.selection import cache_folder
 from enricher.worker.inference.run.tuning import Tuning, TuningRow, write_tuning
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle
 from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.workshop.pages.tuning_page import COLUMNS, cells_of, tuning_page
+from enricher.workshop.pages.tuning_page import COLUMNS, cells_of, early_batches, settings_of, tuning_page
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.result_files import remove_results, write_result
 from enricher.workshop.simulator import EngineModel
@@ -161,7 +162,7 @@ def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int
 def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer, of_task: int | None) -> int:
     """The length of a worker's windows: from the task, else from the settings, else from the model's advice."""
     advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
-    own = of_task or load_settings(tell_files=False).batching.max_window_tokens
+    own = of_task or load_settings(log_files=False).batching.max_window_tokens
     return min(own or advised, tokenizer.max_window_tokens)
 
 
@@ -177,7 +178,7 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
     best = recommend(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.concurrency)
     edges = bucket_edges(window_tokens, overhead)
-    rules = BatchRules(edges, best.batch_tokens, load_settings(tell_files=False).batching.max_wait_ms / 1000, overhead)
+    rules = BatchRules(edges, best.batch_tokens, load_settings(log_files=False).batching.max_wait_ms / 1000, overhead)
     early, freshness = early_overhead(rules, _engine_model(model, best, overhead))
     return Tuning(
         model_name=model.checkpoint.name,
@@ -213,10 +214,10 @@ def _print(tuning: Tuning) -> None:
     for row in tuning.rows:
         table.add_row(*cells_of(row))
     console.print(table)
-    for name, value in tuning.settings.items():
+    for name, value in settings_of(tuning).items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)
     best = recommend(tuning.rows, tuning.window_tokens)
-    for sentence in (why_not_fastest(tuning.rows, best), tuning.early_batches):
+    for sentence in (why_not_fastest(tuning.rows, best), early_batches(tuning)):
         if sentence:
             remark_console().print(sentence)
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from enricher.worker.commands.console import Ticker, remark_console
-from enricher.worker.inference.checkpoint.gate_report import write_report
 from enricher.worker.inference.run.selection import recipe_for
 from enricher.workshop.calibration import refuse_calibration_texts
 from enricher.workshop.gate.quality_gate import Gate
+from enricher.workshop.gate.report import write_report
 from enricher.workshop.pages.gate import gate_page
 from enricher.workshop.result_files import write_result
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
     from enricher.worker.inference.device.session import Device
     from enricher.worker.inference.graph.variants import Variant
     from enricher.workshop.gate.gold import GoldSet
+    from enricher.workshop.gate.report import GateReport
 
 
 @dataclass(frozen=True, slots=True)

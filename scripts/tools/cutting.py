@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from enricher.errors import InvalidArticle
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.windowing import WindowCutter
 

@@ -57,9 +57,9 @@ def test_the_baseline_says_when_its_records_were_written() -> None:
     found = Found()
     for at_s in (86_400.0, None, 0.0):
         found.add(record(orjson.dumps(document("ORG")), at_s))
-    baseline = found.baseline("entities")
-    assert (3, {("ner", "ORG"): 3}) == (baseline.records, dict(baseline.counts))
-    assert ("1970-01-01T00:00:00+00:00", "1970-01-02T00:00:00+00:00") == (baseline.first_at, baseline.last_at)
+    baseline = orjson.loads(found.baseline("entities"))
+    assert (3, {"labels": 3, "shares": {"ORG": 1.0}}) == (baseline["records"], baseline["tasks"]["ner"])
+    assert ("1970-01-01T00:00:00+00:00", "1970-01-02T00:00:00+00:00") == (baseline["first_at"], baseline["last_at"])
 
 
 def test_a_label_that_is_no_longer_found_is_listed_and_far_away() -> None:

@@ -13,13 +13,13 @@ from support.recipes import empty_recipe
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import GateReport
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
 from enricher.worker.inference.graph.recipe import read_recipe, write_recipe
 from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
 from enricher.workshop.gate.gold import DEFAULT_GOLD
+from enricher.workshop.gate.report import GateReport
 from enricher.workshop.pages.gate import gate_page
 
 SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-openvino-bf16.json").read_bytes())

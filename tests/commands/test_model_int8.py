@@ -22,13 +22,13 @@ from support.topics import QUICK_TO_START
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import GateReport
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
 from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
 from enricher.workshop import calibration
 from enricher.workshop.calibration import DEFAULT_TEXTS, read_texts, windows_of
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
+from enricher.workshop.gate.report import GateReport
 from enricher.workshop.manifest import Manifest
 
 needs_openvino = pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")

@@ -16,11 +16,11 @@ from support.heads import class_model, vector_model
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import GateReport
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.workshop import tune
 from enricher.workshop.gate import verdict
+from enricher.workshop.gate.report import GateReport
 from enricher.workshop.pages.gate import gate_page
 
 LABELS = ("economy", "politics", "sports")

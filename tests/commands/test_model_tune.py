@@ -18,6 +18,7 @@ from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
 from enricher.workshop import tune
 from enricher.workshop.freshness import CANDIDATES
+from enricher.workshop.pages.tuning_page import settings_of
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.sweep import Cell, Sweep, batch_of
 from tools.only_task import load_model
@@ -131,7 +132,7 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
     assert "Early batches" in page
     assert "Early batches" in result.stderr
     assert tuning.early_overhead in {0.0, *CANDIDATES}
-    for name, value in tuning.settings.items():
+    for name, value in settings_of(tuning).items():
         assert f"{name}={value}" in result.stdout
         monkeypatch.setenv(name, value)
     settings = Settings()

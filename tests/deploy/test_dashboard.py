@@ -12,13 +12,12 @@ import pytest
 import yaml
 from support.offenders import assert_none
 
-from deploy.monitoring.generator.exported import instruments_by_series, series_of
+from deploy.monitoring.generator.exported import EVERY_INSTRUMENT, instruments_by_series, series_of
 from deploy.monitoring.generator.expressions import labels_of, metrics_of
 from deploy.monitoring.generator.files import DASHBOARD
 from deploy.monitoring.generator.grafana import as_text, dashboard
 from deploy.monitoring.generator.layout import ROWS
 from deploy.monitoring.generator.seen import SILENT, questions, recorded_names
-from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT
 from enricher.worker.telemetry.prometheus import label_name
 from tools.cluster import found, missing
 

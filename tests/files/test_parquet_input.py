@@ -15,7 +15,7 @@ import pytest
 from support.patience import PATIENCE_S
 
 from enricher.errors import FatalError, SettingsError
-from enricher.worker.files.parquet_input import ParquetSource, Wanted, chosen_columns, row_group_ends
+from enricher.worker.files.parquet_input import ParquetSource, Wanted, choose_columns, row_group_ends
 
 
 class Anybody:
@@ -95,7 +95,7 @@ def test_fields_are_found_by_their_pointers_and_only_their_columns_are_read(tmp_
     path = written(tmp_path / "a", pa.Table.from_pylist(rows))
     asked = wanted({"id": "/uuid", "body": "/content/text"}, {"section": "/desk/0/name"}, scalar_ids=True)
     with pq.ParquetFile(path) as file:
-        assert ["uuid", "content.text", "desk"] == chosen_columns(file.schema_arrow, asked)
+        assert ["uuid", "content.text", "desk"] == choose_columns(file.schema_arrow, asked)
     expected = [
         {"uuid": 7, "content": {"text": ["one", "two"]}, "desk": [{"name": "world"}]},
         {"uuid": 8, "content": None, "desk": []},
@@ -158,7 +158,7 @@ SCHEMA = pa.schema(
     [
         (
             wanted(),
-            ["id at /id has the type int64, which is no text: articles.scalar_ids", "body at /body has the type list"],
+            ["id at /id has the type int64, which is not text: articles.scalar_ids", "body at /body has the type list"],
         ),
         (
             wanted({"id": "/uuid", "body": "/dots.in/a", "title": "/headline"}),
@@ -175,14 +175,18 @@ SCHEMA = pa.schema(
         ),
         (
             wanted({"body": "/dots.in/a"}, scalar_ids=True, whole=True),
-            ["column price has", "column tags has", "column image has the type binary, which JSON has not (output"],
+            [
+                "column price has",
+                "column tags has",
+                "column image has the type binary, which JSON does not have (output",
+            ],
         ),
     ],
 )
 def test_columns_that_cannot_be_read_are_named_before_any_work(asked: Wanted, mistakes: list[str]) -> None:
     """All of them at once, with the columns that there are."""
     with pytest.raises(SettingsError) as refused:
-        chosen_columns(SCHEMA, asked)
+        choose_columns(SCHEMA, asked)
     *lines, last = str(refused.value).splitlines()
     assert len(mistakes) == len(lines)
     assert all(line.startswith(mistake) for line, mistake in zip(lines, mistakes, strict=True)), lines

@@ -21,7 +21,7 @@ from enricher.worker.articles import Encoder, decode_article
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Batch, ModelCard, Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter

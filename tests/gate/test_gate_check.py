@@ -10,14 +10,14 @@ from gate.conftest import Damaged, NotFinite, Twin
 from support.sessions import replace_session
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.gate_figures import Composition
-from enricher.worker.inference.checkpoint.gate_report import GateReport, read_reports, write_report
+from enricher.worker.inference.checkpoint.gate_report import read_reports
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS
 from enricher.workshop.gate.kinds import Measured
 from enricher.workshop.gate.measure import compare
 from enricher.workshop.gate.quality_gate import Gate
+from enricher.workshop.gate.report import Composition, GateReport, write_report
 from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenize_texts
 from enricher.workshop.gate.verdict import GateVerdict, judge_entities
 from enricher.workshop.result_files import write_result
@@ -114,7 +114,9 @@ def test_progress_is_told_for_every_stage(twin: GateReport, steps: list[tuple[st
 def test_a_report_survives_being_written(twin: GateReport, tmp_path: Path) -> None:
     """What is read is what was measured; a broken file is as good as none."""
     path = write_report(tmp_path, twin)
-    assert [twin] == list(read_reports([tmp_path / "nowhere", tmp_path], "padded-twin"))
+    assert twin == GateReport.model_validate_json(path.read_bytes())
+    (found,) = read_reports([tmp_path / "nowhere", tmp_path], "padded-twin")
+    assert (twin.passed, twin.bound_to) == (found.passed, found.bound_to)
     path.write_text('{"passed": true}')
     assert [] == list(read_reports([tmp_path], "padded-twin"))
 

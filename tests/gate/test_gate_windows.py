@@ -12,7 +12,7 @@ from enricher.errors import SettingsError
 from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Part, Partition, RawRecord, Ticket
 from enricher.worker.settings import Settings
 from enricher.workshop.gate.gold import join_texts

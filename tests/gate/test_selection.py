@@ -14,7 +14,7 @@ from support.reports import SHIPPED, report
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import GateReport, report_path, write_report
+from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoInt8
@@ -24,6 +24,7 @@ from enricher.worker.inference.graph.recipe import Recipe, read_recipe, write_re
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
+from enricher.workshop.gate.report import GateReport, write_report
 
 if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant

@@ -15,7 +15,7 @@ from rules.building import GivenSpans, answer, entities_of, part_of, spans_of_wo
 
 from enricher.worker.heads.decoding import LabelScheme
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Entity, Part
 
 DATA = Path(__file__).parent.parent / "data"

@@ -19,7 +19,7 @@ from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.selection import why_unquantised
+from enricher.worker.inference.run.selection import why_not_reduced
 from enricher.worker.records import Pooling, TaskCard
 from tools.head_references.folders import OUTPUTS, articles, write_folder
 
@@ -109,5 +109,5 @@ def test_people_see_four_digits() -> None:
 def test_only_fp32_serves_what_the_gate_does_not_compare(tmp_path: Path) -> None:
     """Nobody would see what another precision does to the numbers."""
     checkpoint = Checkpoint.open(folder_of("bert", tmp_path / "one"))
-    refused = {variant.precision for variant in variants_for("cpu") if why_unquantised([checkpoint], variant)}
+    refused = {variant.precision for variant in variants_for("cpu") if why_not_reduced([checkpoint], variant)}
     assert {variant.precision for variant in variants_for("cpu")} - {"fp32"} == refused

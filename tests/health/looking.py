@@ -17,7 +17,7 @@ from enricher.worker.health.liveness import Waits
 from enricher.worker.health.routes import Route, routes
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.status import View
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 

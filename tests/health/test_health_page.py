@@ -13,7 +13,7 @@ from loop.world import INVALID, LONG, POISONED, SHORT, World
 from enricher.worker.health.page import PARENT_PAGE, PROCESS_PAGE, Page
 from enricher.worker.health.routes import Reply, Request, routes
 from enricher.worker.health.samples import EVERY_S
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 from tools.status_page.browser import Browser, chromium
 
 PROGRAM = chromium()
@@ -29,7 +29,7 @@ def busy_health() -> WorkerHealth:
     process = world.start()
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process, gpus=(GPU,)))
+    health.show(view_of(process, gpus=(GPU,)))
     for value in [SHORT, LONG, INVALID, POISONED, None]:
         for _ in range(60):
             world.clock.sleep(EVERY_S)
@@ -137,7 +137,7 @@ def test_it_asks_nobody_else_and_complains_of_nothing(page: Browser, health: Wor
     foreign = [url for url in page.requested if not url.startswith((f"http://{LOCALHOST}:", "data:image/svg+xml"))]
     assert [] == foreign
     assert [] == page.console
-    assert health.live().ok
+    assert health.liveness().ok
 
 
 @in_a_browser

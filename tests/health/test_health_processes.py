@@ -20,7 +20,7 @@ from enricher.worker.health.children import ask, ask_all, merge
 from enricher.worker.health.page import PARENT_PAGE
 from enricher.worker.health.processes import ProcessesHealth
 from enricher.worker.health.routes import ProbeResult, Reply, Request, routes
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.processes import ProcessState, Supervisor
 from tools.status_page.browser import Browser, chromium
 
@@ -82,7 +82,7 @@ def worker_health() -> WorkerHealth:
     process = world.start()
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process))
+    health.show(view_of(process))
     world.put(SHORT, LONG)
     world.steps(process, until=world.done)
     world.clock.sleep(2.0)
@@ -149,16 +149,16 @@ STARTING, READY, _, _, DEAD, SILENT = ProcessState
 @pytest.mark.parametrize(
     ("parent", "probe", "ok", "reason"),
     [
-        (Parent({0: STARTING}), "live", True, "the parent's loop turns"),
-        (Parent({0: STARTING}, turn_age_s=31.0), "live", False, "the parent's loop has not turned for 31 s"),
-        (Parent({0: READY, 1: STARTING}), "ready", False, "1 ready, 1 starting"),
-        (Parent({0: READY, 1: STARTING}), "started", False, "1 ready, 1 starting"),
-        (Parent({0: READY}, ready=True, started=True), "ready", True, "1 ready"),
-        (Parent({0: READY, 1: SILENT}, started=True), "ready", False, "1 ready, 1 silent"),
-        (Parent({0: SILENT, 1: SILENT}, started=True), "live", True, "the parent's loop turns"),
-        (Parent({0: DEAD}, started=True), "started", True, "started"),
-        (Parent({0: DEAD}, started=True), "ready", False, "1 dead"),
-        (Parent({0: READY}, ready=True, stopping=True), "ready", False, "draining"),
+        (Parent({0: STARTING}), "liveness", True, "the parent's loop turns"),
+        (Parent({0: STARTING}, turn_age_s=31.0), "liveness", False, "the parent's loop has not turned for 31 s"),
+        (Parent({0: READY, 1: STARTING}), "readiness", False, "1 ready, 1 starting"),
+        (Parent({0: READY, 1: STARTING}), "startup", False, "1 ready, 1 starting"),
+        (Parent({0: READY}, ready=True, started=True), "readiness", True, "1 ready"),
+        (Parent({0: READY, 1: SILENT}, started=True), "readiness", False, "1 ready, 1 silent"),
+        (Parent({0: SILENT, 1: SILENT}, started=True), "liveness", True, "the parent's loop turns"),
+        (Parent({0: DEAD}, started=True), "startup", True, "started"),
+        (Parent({0: DEAD}, started=True), "readiness", False, "1 dead"),
+        (Parent({0: READY}, ready=True, stopping=True), "readiness", False, "draining"),
     ],
 )
 def test_the_parents_probes(parent: Parent, probe: str, reason: str, *, ok: bool) -> None:

@@ -16,11 +16,11 @@ from loop.world import World
 from support.patience import PATIENCE_S
 
 from enricher.errors import SettingsError
-from enricher.worker.health import limits
+from enricher.worker.health import connection_limits as limits
 from enricher.worker.health import server as server_module
 from enricher.worker.health.routes import Reply, Request, line, routes
 from enricher.worker.health.server import HealthServer
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 
@@ -60,7 +60,7 @@ def test_a_worker_that_works_is_all_three_until_it_drains(port: int, health: Wor
     """In each state of a start, the probes answer as Kubernetes expects."""
     process = World().start()
     process.source.open(process.worker)
-    health.shows(view_of(process))
+    health.show(view_of(process))
     assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
     process.worker.stop()
     assert [200, 503, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]

@@ -13,9 +13,9 @@ from loop.world import INVALID, LONG, POISONED, SHORT, Process, World
 from enricher.errors import TransactionTrouble
 from enricher.worker.health.liveness import TURN
 from enricher.worker.health.routes import ProbeResult
-from enricher.worker.health.samples import EVERY_S, KEPT_S, Interval, lag_of, look
+from enricher.worker.health.samples import EVERY_S, KEPT_S, Interval, lag_of, take_sample
 from enricher.worker.health.status import status_of
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.records import Partition
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.counters import TaskCounts
@@ -45,17 +45,17 @@ def scene(fault: Fault = no_fault) -> Scene:
     process = world.start(fault=fault)
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process, gpus=(GPU,)))
+    health.show(view_of(process, gpus=(GPU,)))
     return Scene(world, process, health)
 
 
 def test_before_there_is_a_worker_it_lives_and_is_not_ready() -> None:
     """The startup probe gives the step as reason, and the metrics say "starting"."""
     health = health_of(World().clock)
-    assert ProbeResult(ok=True, reason="loading the model") == health.live()
-    assert ProbeResult(ok=False, reason="loading the model") == health.ready() == health.started()
-    health.starts("connecting with the brokers")
-    assert ProbeResult(ok=False, reason="connecting with the brokers") == health.ready() == health.started()
+    assert ProbeResult(ok=True, reason="loading the model") == health.liveness()
+    assert ProbeResult(ok=False, reason="loading the model") == health.readiness() == health.startup()
+    health.note_step("connecting with the brokers")
+    assert ProbeResult(ok=False, reason="connecting with the brokers") == health.readiness() == health.startup()
     assert b'enricher_state{enricher_state="starting"} 1.0\n' in health.metrics("")[0]
     status = health.status()
     assert ("starting", []) == (status["state"], status["history"]["rows"])
@@ -64,8 +64,8 @@ def test_before_there_is_a_worker_it_lives_and_is_not_ready() -> None:
 def test_a_worker_that_is_built_has_started_and_speaks_for_itself() -> None:
     """From then on model and metrics are its own."""
     here = scene()
-    assert here.health.started().ok
-    assert here.health.live().ok
+    assert here.health.startup().ok
+    assert here.health.liveness().ok
     assert b'enricher_state{enricher_state="working"} 1.0\n' in here.health.metrics("")[0]
     assert "newswire-minilm" == here.health.status()["model"]["name"]
 
@@ -73,7 +73,7 @@ def test_a_worker_that_is_built_has_started_and_speaks_for_itself() -> None:
 def test_a_worker_with_nothing_to_do_is_idle() -> None:
     """For people; probes and metrics still call it working, which it would do if there were anything."""
     here = scene()
-    assert ("idle", "working") == (here.health.status()["state"], here.health.ready().reason)
+    assert ("idle", "working") == (here.health.status()["state"], here.health.readiness().reason)
     here.process.engine.hangs = True
     here.world.put(SHORT)
     here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
@@ -90,7 +90,7 @@ def test_the_status_knows_the_registry_and_which_partitions_lag_most() -> None:
         schemas=SchemaState(away_s=12.5, wanted=2),
         waiting_articles=9,
     )
-    view, now = view_of(here.process), look(here.process.worker.counters, snapshot, 0.0, 0.0)
+    view, now = view_of(here.process), take_sample(here.process.worker.counters, snapshot, 0.0, 0.0)
     status = status_of(view, snapshot, now, Interval(now, now))
     assert status_of(view, replace(snapshot, schemas=None), now, Interval(now, now))["registry"] is None
     assert {"away_s": 12.5, "wanted_schemas": 2, "waiting_articles": 9} == status["registry"]
@@ -100,10 +100,10 @@ def test_the_status_knows_the_registry_and_which_partitions_lag_most() -> None:
 def test_it_is_ready_as_a_member_and_not_while_it_drains() -> None:
     """It is ready while it works, and not when it was asked to end."""
     here = scene()
-    assert ProbeResult(ok=True, reason="working") == here.health.ready()
+    assert ProbeResult(ok=True, reason="working") == here.health.readiness()
     here.process.worker.stop()
-    assert ProbeResult(ok=False, reason="draining") == here.health.ready()
-    assert here.health.live().ok, "a pod that drains is not to be killed"
+    assert ProbeResult(ok=False, reason="draining") == here.health.readiness()
+    assert here.health.liveness().ok, "a pod that drains is not to be killed"
 
 
 def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
@@ -112,15 +112,15 @@ def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
     here.process.engine.hangs = True
     here.world.put(SHORT)
     here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
-    assert here.health.live().ok
-    here.world.steps(here.process, until=lambda: not here.health.live().ok, at_most=10_000)
-    assert "the model has finished no batch for 15 s, bound 15 s" == here.health.live().reason
+    assert here.health.liveness().ok
+    here.world.steps(here.process, until=lambda: not here.health.liveness().ok, at_most=10_000)
+    assert "the model has finished no batch for 15 s, bound 15 s" == here.health.liveness().reason
     assert here.world.clock() < 17
     here.process.engine.hangs = False
     here.process.engine.finish(here.process.engine.submitted[0])
     here.process.worker.step()
     here.process.worker.step()
-    assert here.health.live().ok
+    assert here.health.liveness().ok
 
 
 def test_a_tokenizer_that_hangs_turns_it_dead() -> None:
@@ -128,8 +128,8 @@ def test_a_tokenizer_that_hangs_turns_it_dead() -> None:
     here = scene()
     here.process.tokenizer.hangs = True
     here.world.put(SHORT)
-    here.world.steps(here.process, until=lambda: not here.health.live().ok, at_most=10_000)
-    assert "the tokenizer has finished nothing" in here.health.live().reason
+    here.world.steps(here.process, until=lambda: not here.health.liveness().ok, at_most=10_000)
+    assert "the tokenizer has finished nothing" in here.health.liveness().reason
 
 
 def test_what_the_engine_finished_while_the_broker_was_away_is_no_hang() -> None:
@@ -138,9 +138,9 @@ def test_what_the_engine_finished_while_the_broker_was_away_is_no_hang() -> None
     here.world.put(SHORT)
     here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
     here.world.clock.sleep(1_000)
-    assert here.health.live().ok
+    assert here.health.liveness().ok
     here.process.worker.step()
-    assert here.health.live().ok
+    assert here.health.liveness().ok
 
 
 def test_an_idle_worker_is_alive_for_ever() -> None:
@@ -148,7 +148,7 @@ def test_an_idle_worker_is_alive_for_ever() -> None:
     here = scene()
     for _ in range(1_000):
         here.process.worker.step()
-        assert here.health.live().ok
+        assert here.health.liveness().ok
     assert here.world.clock() > 60
 
 
@@ -156,8 +156,10 @@ def test_a_turn_that_hangs_turns_it_dead() -> None:
     """The watchdog's guard provides the time."""
     world = World()
     health = health_of(world.clock)
-    health.shows(view_of(world.start(), watched=lambda: Watched(TURN, 60.0, 45.0)))
-    assert ProbeResult(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.live()
+    health.show(view_of(world.start(), watched=lambda: Watched(TURN, 60.0, 45.0)))
+    assert (
+        ProbeResult(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.liveness()
+    )
 
 
 def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> None:
@@ -170,8 +172,8 @@ def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> Non
     assert ("TransactionTrouble", True) == (recovery["reason"], recovery["recovered"])
     assert EPOCH_S <= recovery["at"] <= EPOCH_S + here.world.clock()
     assert recovery["duration_s"] >= 0
-    assert here.health.live().ok
-    assert here.health.ready().ok
+    assert here.health.liveness().ok
+    assert here.health.readiness().ok
 
 
 def test_the_status_counts_what_was_published() -> None:
@@ -199,7 +201,7 @@ def test_the_status_lists_tasks_and_labels_with_their_shares() -> None:
     here.world.clock.sleep(10.0)
     counters.tasks = {"ner": TaskCounts(7, 70, 5.0, Counter(ran=4, skipped=2, failed=1)), "topics": TaskCounts()}
     view = view_of(here.process)
-    here.health.shows(replace(view, observed=replace(view.observed, baseline={("ner", "ORG"): 0.5})))
+    here.health.show(replace(view, observed=replace(view.observed, baseline={("ner", "ORG"): 0.5})))
     status = here.health.status()
     ner, topics = status["tasks"]
     expected = {"name": "ner", "windows": 7, "tokens": 70, "ran": 4, "skipped": 2, "failed": 1, "busy_share": 0.5}

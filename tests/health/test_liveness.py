@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.health.liveness import TURN, Waits, stuck
+from enricher.worker.health.liveness import TURN, Waits, why_stuck
 from enricher.worker.runtime.watchdog import Watched
 
 QUICK = Waits(engine_s=0.0, tokenizer_s=0.0, limit_s=120.0)
@@ -17,34 +17,34 @@ LIMITS = st.floats(1, 5_000, allow_nan=False)
 
 def test_a_loop_that_turns_is_alive() -> None:
     """So is one between two turns, or one that has not begun."""
-    assert stuck(Watched(TURN, 60.0, 29.9), QUICK) is None
-    assert stuck(None, QUICK) is None
+    assert why_stuck(Watched(TURN, 60.0, 29.9), QUICK) is None
+    assert why_stuck(None, QUICK) is None
 
 
 def test_a_turn_beyond_half_its_bound_is_not_alive() -> None:
     """The probe fails long before the watchdog ends the process, so the reason is recorded."""
-    assert "no progress in 'one turn of the loop' for 31 s, bound 30 s" == stuck(Watched(TURN, 60.0, 30.6), QUICK)
+    assert "no progress in 'one turn of the loop' for 31 s, bound 30 s" == why_stuck(Watched(TURN, 60.0, 30.6), QUICK)
 
 
 @pytest.mark.parametrize("what", FOR_THE_BROKER)
 def test_what_waits_for_the_broker_has_its_full_bound(what: str) -> None:
     """A new process would wait for the same broker."""
-    assert stuck(Watched(what, 60.0, 59.9), QUICK) is None
-    assert f"no progress in '{what}' for 61 s, bound 60 s" == stuck(Watched(what, 60.0, 60.9), QUICK)
+    assert why_stuck(Watched(what, 60.0, 59.9), QUICK) is None
+    assert f"no progress in '{what}' for 61 s, bound 60 s" == why_stuck(Watched(what, 60.0, 60.9), QUICK)
 
 
 def test_a_model_that_gives_nothing_back_is_not_alive_beyond_half_its_bound() -> None:
     """The loop keeps turning meanwhile."""
     turning = Watched(TURN, 60.0, 0.1)
-    assert stuck(turning, Waits(engine_s=60.0, tokenizer_s=0.0, limit_s=120.0)) is None
-    assert "the model has finished no batch for 61 s, bound 60 s" == stuck(
+    assert why_stuck(turning, Waits(engine_s=60.0, tokenizer_s=0.0, limit_s=120.0)) is None
+    assert "the model has finished no batch for 61 s, bound 60 s" == why_stuck(
         turning, Waits(engine_s=61.0, tokenizer_s=0.0, limit_s=120.0)
     )
 
 
 def test_a_tokenizer_that_gives_nothing_back_is_not_alive_either() -> None:
     """The bound is the same."""
-    assert "the tokenizer has finished nothing for 61 s, bound 60 s" == stuck(
+    assert "the tokenizer has finished nothing for 61 s, bound 60 s" == why_stuck(
         None, Waits(engine_s=0.0, tokenizer_s=61.0, limit_s=120.0)
     )
 
@@ -56,7 +56,7 @@ def test_alive_exactly_while_everything_is_within_its_share(
     """The rule holds for any numbers."""
     share = 0.5 if what == TURN else 1.0
     within = since_s <= share * limit_s and max(engine_s, tokenizer_s) <= 0.5 * wait_limit_s
-    reason = stuck(Watched(what, limit_s, since_s), Waits(engine_s, tokenizer_s, wait_limit_s))
+    reason = why_stuck(Watched(what, limit_s, since_s), Waits(engine_s, tokenizer_s, wait_limit_s))
     assert (reason is None) == within
 
 
@@ -64,4 +64,4 @@ def test_alive_exactly_while_everything_is_within_its_share(
 def test_nobody_is_alive_whom_the_watchdog_would_end(what: str, limit_s: float, since_s: float) -> None:
     """The probe never fails later than the watchdog."""
     if since_s > limit_s:
-        assert stuck(Watched(what, limit_s, since_s), QUICK)
+        assert why_stuck(Watched(what, limit_s, since_s), QUICK)

@@ -47,11 +47,11 @@ def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() ->
     health = parent_health(parent, clock)
     with serving({"/status.json": first.route}) as port, serving({"/status.json": second.route}) as other:
         parent.ports |= {0: port, 1: other}
-        health.look()
-        assert (BOTH_READY, (0, 0, 0.0)) == (health.ready(), without_owner(health))
+        health.note_owners()
+        assert (BOTH_READY, (0, 0, 0.0)) == (health.readiness(), without_owner(health))
         clock.sleep(3.0)
         del parent.ports[1]
-        ready = health.ready()
+        ready = health.readiness()
         assert (False, "2 ready; 2 partitions without an owner, since a process ended or is silent") == (
             ready.ok,
             ready.reason,
@@ -66,10 +66,10 @@ def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() ->
         assert {"none": 10.0} == samples
         clock.sleep(2.0)
         first.partitions[3] = 0
-        health.look()
+        health.note_owners()
         assert (1, 5, 12.0) == without_owner(health)
         clock.sleep(18.0)  # 20 s after it ended, the broker has given the last one to somebody
-        assert (BOTH_READY, (0, 0, 0.0)) == (health.ready(), without_owner(health))
+        assert (BOTH_READY, (0, 0, 0.0)) == (health.readiness(), without_owner(health))
 
 
 def test_a_new_process_in_its_place_does_not_hide_them() -> None:
@@ -79,13 +79,13 @@ def test_a_new_process_in_its_place_does_not_hide_them() -> None:
     health = parent_health(parent, clock)
     with serving({"/status.json": process.route}) as port:
         parent.ports[0] = port
-        health.look()
+        health.note_owners()
         parent.first_pid, process.partitions = 2_000, {}
         clock.sleep(1.0)
-        health.look()
+        health.note_owners()
         assert (2, 0, 1.0) == without_owner(health)
         process.partitions = {0: 0, 1: 0}
-        health.look()
+        health.note_owners()
         assert (0, 0, 0.0) == without_owner(health)
 
 
@@ -97,13 +97,13 @@ def test_partitions_that_were_given_up_in_good_order_are_not_counted(state: Proc
     health = parent_health(parent, clock)
     with serving({"/status.json": process.route}) as port:
         parent.ports[1] = port
-        health.look()
+        health.note_owners()
         process.partitions = {}
         if state is DONE:
             parent.processes[1] = state
             del parent.ports[1]
         else:
-            health.look()
+            health.note_owners()
         clock.sleep(1.0)
         assert (0, 0, 0.0) == without_owner(health)
 
@@ -115,12 +115,12 @@ def test_partitions_of_a_silent_process_count_until_it_continues() -> None:
     health = parent_health(parent, clock)
     with serving({"/status.json": first.route}) as port, serving({"/status.json": second.route}) as other:
         parent.ports |= {0: port, 1: other}
-        health.look()
+        health.note_owners()
         parent.processes[1] = SILENT
         clock.sleep(3.0)
         assert (1, 5, 10.0) == without_owner(health)
         parent.processes[1] = READY
-        health.look()
+        health.note_owners()
         assert (0, 0, 0.0) == without_owner(health)
 
 
@@ -131,7 +131,7 @@ def test_while_all_processes_are_silent_the_age_of_their_partitions_grows_on() -
     health = parent_health(parent, clock)
     with serving({"/status.json": process.route}) as port:
         parent.ports |= {0: port, 1: port}
-        health.look()
+        health.note_owners()
         parent.processes |= {0: SILENT, 1: SILENT}
         clock.sleep(60.0)
         assert (1, 0, 61.0) == without_owner(health)

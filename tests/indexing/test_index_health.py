@@ -19,15 +19,15 @@ def shown(**changes: object) -> IndexHealth:
     seen = observed_indexer()
     now = replace(seen.snapshot(), **changes)  # type: ignore[arg-type]  # checked at run time
     health = IndexHealth(WORKER)
-    health.shows(replace(seen, snapshot=lambda: now), lambda: None)
+    health.show(replace(seen, snapshot=lambda: now), lambda: None)
     return health
 
 
 def test_before_it_is_built_only_the_process_is_alive() -> None:
     """The reason is the step of the start."""
     health = IndexHealth(WORKER)
-    health.starts("connecting with the search index")
-    answers = health.live(), health.ready(), health.started()
+    health.note_step("connecting with the search index")
+    answers = health.liveness(), health.readiness(), health.startup()
     assert [True, False, False] == [each.ok for each in answers]
     assert {"connecting with the search index"} == {each.reason for each in answers}
     assert b"" == health.metrics("")[0]
@@ -36,23 +36,23 @@ def test_before_it_is_built_only_the_process_is_alive() -> None:
 def test_an_index_that_takes_nothing_turns_readiness_and_not_liveness() -> None:
     """A new process would not help."""
     stuck = shown(stuck_s=READY_WITHIN_S + 1, state=WorkerState.RECOVERING)
-    assert (False, "the search index has taken nothing for 16 s") == (stuck.ready().ok, stuck.ready().reason)
-    assert stuck.live().ok
-    assert shown(stuck_s=READY_WITHIN_S - 1).ready().ok, "a pause is no outage"
+    assert (False, "the search index has taken nothing for 16 s") == (stuck.readiness().ok, stuck.readiness().reason)
+    assert stuck.liveness().ok
+    assert shown(stuck_s=READY_WITHIN_S - 1).readiness().ok, "a pause is no outage"
 
 
 @pytest.mark.parametrize("state", [WorkerState.JOINING, WorkerState.DRAINING])
 def test_it_is_ready_while_it_works(state: WorkerState) -> None:
     """Neither before it is a member nor once it was asked to end."""
-    assert shown().ready().ok
-    assert (False, state.value) == (shown(state=state).ready().ok, shown(state=state).ready().reason)
+    assert shown().readiness().ok
+    assert (False, state.value) == (shown(state=state).readiness().ok, shown(state=state).readiness().reason)
 
 
 def test_a_turn_that_does_not_end_turns_liveness() -> None:
     """At half of its bound, as for a worker."""
     health = IndexHealth(WORKER)
-    health.shows(observed_indexer(), lambda: Watched("one turn of the loop", 60.0, 31.0))
-    assert not health.live().ok
+    health.show(observed_indexer(), lambda: Watched("one turn of the loop", 60.0, 31.0))
+    assert not health.liveness().ok
 
 
 def test_every_instrument_is_exposed() -> None:

@@ -168,7 +168,7 @@ def test_an_index_that_is_away_ends_the_wait() -> None:
     ("settings", "reason"),
     [
         ({"url": "ftp://x"}, "must begin with http"),
-        ({"url": "http://u:secret@x"}, "settings of their own"),
+        ({"url": "http://u:secret@x"}, "their own settings"),
         ({"username": "u"}, "needs a password"),
         ({"password": "secret"}, "a password a username"),
         ({"api_key": "secret", "username": "u", "password": "secret"}, "either an API key or"),

@@ -11,7 +11,7 @@ import pytest
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:

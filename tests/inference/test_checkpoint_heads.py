@@ -12,8 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
 from enricher.worker.heads import HeadSpec, Reads, reads_of
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.head import require_ner
+from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
@@ -121,7 +120,11 @@ def test_a_configuration_that_means_something_else_is_refused(
     [
         (POOLING, {"pooling_mode_max_tokens": True}, "its pooling is mean and max_tokens"),
         (POOLING, {MODES: False}, "its pooling is not named"),
-        (POOLING, {MODES: False, "pooling_mode_lasttoken": True}, "its pooling is lasttoken; supported is either the mean"),
+        (
+            POOLING,
+            {MODES: False, "pooling_mode_lasttoken": True},
+            "its pooling is lasttoken; supported is either the mean",
+        ),
         (POOLING, {MODES: False, "pooling_mode": "weightedmean"}, "its pooling is weightedmean"),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
         (

@@ -20,8 +20,8 @@ from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.head_outputs import NOT_FINITE
 from enricher.worker.inference.run.model import prepare, prepare_variant
-from enricher.worker.inference.run.outputs import NOT_FINITE
 from enricher.worker.records import Batch, WindowFailure
 
 if TYPE_CHECKING:

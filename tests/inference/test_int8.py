@@ -92,7 +92,7 @@ def test_what_is_not_quantised_is_bf16_where_there_are_units(
 ) -> None:
     """fp32 on Cascade Lake and Ice Lake, which have VNNI only."""
     on_processor(monkeypatch, tmp_path, f"{FLAGS} avx512_vnni", bf16=bf16)
-    assert hint == openvino_session._hint(OpenVinoInt8().runtime)
+    assert hint == openvino_session._precision_hint(OpenVinoInt8().runtime)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.head_outputs import NOT_FINITE
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.inference.run.outputs import NOT_FINITE
 from enricher.worker.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
 from tools.head_references.folders import REFERENCE, articles, write_folder
 

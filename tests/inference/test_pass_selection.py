@@ -12,13 +12,14 @@ from support.reports import report
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import write_report
 from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import prepare_pass
-from enricher.worker.inference.run.selection import Precision, choose, choose_for, missing_reports, obstacle_to
+from enricher.worker.inference.run.selection import choose, choose_for, missing_reports, obstacle_to
+from enricher.worker.runtime.devices import Precision
+from enricher.workshop.gate.report import write_report
 from tools.head_references.folders import REFERENCE, write_folder
 
 BERT = REFERENCE / "bert"

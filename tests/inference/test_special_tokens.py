@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from inference.test_tokenizer_files import loaded
+from inference.test_loading import loaded
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.worker.heads.decoding import LabelScheme, decode_entities
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from support.patience import PATIENCE_S
 from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ socket.socket.connect = refuse
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9, too_long="truncate")
 assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 """

@@ -16,6 +16,7 @@ from enricher.worker.inference.run import tuning as tuning_module
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
 from enricher.worker.inference.run.tuning import Tuning, tuning_for, write_tuning
+from enricher.workshop.pages.tuning_page import early_batches, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +97,8 @@ def test_a_tuning_of_an_older_version_counts(model: PreparedModel, tmp_path: Pat
     (tmp_path / _tuning(model).file_name).write_text(json.dumps(older), "utf-8")
     found = tuning_for(model, 128, [tmp_path])
     assert found is not None
-    assert "ENRICHER_BATCHING__EARLY_OVERHEAD" not in found.settings
-    assert "" == found.early_batches
+    assert "ENRICHER_BATCHING__EARLY_OVERHEAD" not in settings_of(found)
+    assert "" == early_batches(found)
     assert 0.1 == Advice(early_overhead=0.1).with_tuning(found).early_overhead, "the model's own advice stays"
 
 
@@ -110,5 +111,13 @@ def test_there_need_not_be_one(model: PreparedModel, tmp_path: Path) -> None:
 def test_advice_takes_all_that_was_tuned(model: PreparedModel) -> None:
     """And keeps what a tuning does not know: how windows are cut."""
     tuned = Advice(max_window_tokens=128, overlap_tokens=16, concurrency=1).with_tuning(_tuning(model))
-    batches = Advice(128, 16, max_batch_tokens=640, concurrency=3, bucket_edges=(64, 128))
-    assert replace(batches, run_overhead_tokens=0, early_overhead=0.0) == tuned
+    expected = Advice(
+        max_window_tokens=128,
+        overlap_tokens=16,
+        max_batch_tokens=640,
+        concurrency=3,
+        bucket_edges=(64, 128),
+        run_overhead_tokens=0,
+        early_overhead=0.0,
+    )
+    assert expected == tuned

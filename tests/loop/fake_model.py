@@ -12,7 +12,7 @@ import numpy as np
 from support.answers import WindowLabels, WindowResult, batch_result
 
 from enricher.errors import InvalidArticle
-from enricher.worker.inference.run.memory import OUT_OF_MEMORY, in_halves
+from enricher.worker.inference.run.memory import OUT_OF_MEMORY, run_in_halves
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.records import (
     Article,
@@ -99,7 +99,7 @@ def with_room_for(max_tokens: int, run: Callable[[Batch], BatchResult] = infer) 
             )
         return run(batch)
 
-    return partial(in_halves, attempt, tokens_of=attrgetter("padded_tokens"))
+    return partial(run_in_halves, attempt, tokens_of=attrgetter("padded_tokens"))
 
 
 def killed_by_deadly(

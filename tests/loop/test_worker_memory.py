@@ -12,7 +12,7 @@ from loop.fake_sink import DEAD_LETTERS
 from loop.test_worker_simulation import Simulation
 from loop.world import POISONED, RULES, SHORT, Process, World
 
-from enricher.worker.inference.run.memory import in_halves
+from enricher.worker.inference.run.memory import run_in_halves
 from enricher.worker.loop import budget
 from enricher.worker.loop.budget import FIRST_PAUSE_S
 from enricher.worker.records import Batch, BatchResult
@@ -108,7 +108,7 @@ def no_room_for_poison(batch: Batch) -> BatchResult:
         poisoned = any((window.ids == POISON_TOKEN).any() for window in batch.windows)
         return with_room_for(0 if poisoned else RULES.max_batch_tokens)(batch)
 
-    return in_halves(attempt, batch, tokens_of=attrgetter("padded_tokens"))
+    return run_in_halves(attempt, batch, tokens_of=attrgetter("padded_tokens"))
 
 
 @pytest.mark.slow

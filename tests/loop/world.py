@@ -32,7 +32,7 @@ from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.stats.counters import Counters
-from enricher.worker.telemetry.tracing import PassingOn
+from enricher.worker.telemetry.tracing import ContextPropagation
 
 INPUT = "articles"
 ONE_TOPIC = {INPUT: 1.0}
@@ -217,7 +217,7 @@ class World:
             recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
             snapshots=SnapshotReader(source, scheduler, pool, offsets, self.clock, intake, pacing, self.clock()),
             counters=counters,
-            tracing=PassingOn(),
+            tracing=ContextPropagation(),
             clock=self.clock,
             wakeup=wakeup,
             guard=unguarded,

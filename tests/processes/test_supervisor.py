@@ -30,7 +30,7 @@ WORKING = "tell('ready'); sys.stdin.read(); tell('draining')"
 """A child that is ready, works until it is asked to end, and then does so."""
 DEAF = "tell('ready'); threading.Event().wait()"
 
-REPORTING = "from enricher.worker.processes import ParentLink, ProcessState; ParentLink().tell(ProcessState.READY); "
+REPORTING = "from enricher.worker.processes import ParentLink, ProcessState; ParentLink().report(ProcessState.READY); "
 """A child that is ready, and reports as a worker does."""
 FREEZABLE = f"{REPORTING}sys.stdin.read()"
 HOLDS_THE_LOCK = f"{REPORTING}import ctypes; ctypes.PyDLL(None).sleep(600)"
@@ -420,7 +420,7 @@ def test_a_child_never_blocks_on_a_parent_that_reads_nothing() -> None:
         "while select.select([], [parent._output], [], 0)[1]:\n"
         "    threading.Event().wait(0.01)\n"
         "for state in (ProcessState.READY, ProcessState.DRAINING):\n"
-        "    parent.tell(state)\n"
+        "    parent.report(state)\n"
         "print('told', file=sys.stderr, flush=True)\n"
         "sys.stdin.read()\n"
     )

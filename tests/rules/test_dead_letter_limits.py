@@ -25,7 +25,7 @@ from enricher.worker.records import (
     Tombstone,
 )
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits, most_taken_over
-from enricher.worker.settings.groups import DeadLetterSettings
+from enricher.worker.settings.worker import DeadLetterSettings
 
 PLACES = [Partition("articles", number) for number in range(3)]
 OUTCOMES: dict[str, Outcome] = {

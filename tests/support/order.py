@@ -96,7 +96,7 @@ SLOW = (
     "inference/test_packed_cuda.py",
     "inference/test_pass_engine.py",
     "inference/test_quantisation.py",
-    "inference/test_sharing.py",
+    "inference/test_same_encoder.py",
     "kafka/test_unreadable_batch.py",
     "pipeline/test_decoding_rule.py",
     "pipeline/test_invariance.py",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from enricher.worker.inference.checkpoint.gate_report import GateReport, report_path
+from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
+from enricher.workshop.gate.report import GateReport
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from enricher.indexing.index_counts import IndexCounts, IndexSnapshot
+from enricher.indexing.index_instruments import ObservedIndexer
 from enricher.worker.records import Partition
 from enricher.worker.stats.counters import Counters, TaskCounts
-from enricher.worker.stats.index_counts import IndexCounts, IndexSnapshot
 from enricher.worker.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
-from enricher.worker.telemetry.index_instruments import ObservedIndexer
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")
@@ -75,5 +75,5 @@ def observed_indexer() -> ObservedIndexer:
     counts.bulk_s.add(0.2)
     counts.latency_s.add(1.0)
     lags = {Partition("entities", 0): 7}
-    snapshot = IndexSnapshot(WorkerState.WORKING, 1, lags, 3, 6_000, 250, 0.0, "")
+    snapshot = IndexSnapshot(WorkerState.WORKING, 1, lags, 3, 6_000, 250, 0.0)
     return ObservedIndexer(WORKER, counts, lambda: snapshot)

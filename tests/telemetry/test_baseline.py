@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import orjson
@@ -10,15 +11,9 @@ import yaml
 
 from deploy.monitoring.generator.files import ALERTS
 from enricher.errors import SettingsError
+from enricher.operate.labels import FEWEST_LABELS, Found, has_drifted
 from enricher.worker.stats.counters import MOST_LABELS, OTHER
-from enricher.worker.telemetry.baseline import (
-    FEWEST_LABELS,
-    LabelBaseline,
-    bound_labels,
-    has_drifted,
-    read_baseline,
-    shares_of,
-)
+from enricher.worker.telemetry.baseline import bound_labels, read_baseline, shares_of
 
 MANY = {("topics", f"label-{number}"): number + 1 for number in range(200)}
 
@@ -58,7 +53,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     """The file also says what was counted, and when."""
     counts = {("ner", "ORG"): 300, ("ner", "PER"): 100, **MANY}
     path = tmp_path / "labels.json"
-    path.write_bytes(LabelBaseline("entities", "2026-05-01T00:00:00+00:00", 70, None, None, counts).as_json())
+    path.write_bytes(Found(Counter(counts), records=70).baseline("entities"))
     shares = read_baseline(path)
     assert (0.75, 0.25) == (shares["ner", "ORG"], shares["ner", "PER"])
     assert pytest.approx(1, abs=1e-4) == sum(share for (task, _), share in shares.items() if task == "topics")
@@ -87,7 +82,7 @@ def test_another_file_is_refused_by_its_name(content: bytes, tmp_path: Path) -> 
     """The message names the file."""
     path = tmp_path / "labels.json"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match=r"labels\.json is no baseline"):
+    with pytest.raises(SettingsError, match=r"labels\.json is not a baseline"):
         read_baseline(path)
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 from telemetry.building import observed, observed_indexer
 
+from deploy.monitoring.generator.exported import EVERY_INSTRUMENT
+from deploy.monitoring.generator.tables import metrics, spans
+from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
 from enricher.worker.stats.counters import MOST_LABELS, Counters
 from enricher.worker.stats.histogram import Histogram
 from enricher.worker.telemetry import readings
-from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT, INDEX_INSTRUMENTS
 from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
-from enricher.worker.telemetry.page import metrics, spans
 from enricher.worker.telemetry.readings import Numbers
 from enricher.worker.telemetry.tracing import SPANS
 

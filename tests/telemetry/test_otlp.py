@@ -14,7 +14,7 @@ from telemetry.receiver import Received, grpc_receiver, http_receiver
 from enricher.errors import SettingsError
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.telemetry.instruments import INSTRUMENTS, Kind
-from enricher.worker.telemetry.otlp import exported_metrics, exported_spans, is_wanted
+from enricher.worker.telemetry.otlp import export_metrics, export_spans, is_wanted
 
 Receiver = Callable[[], AbstractContextManager[Received]]
 both = pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def one_article() -> Ticket:
 
 def export_all() -> None:
     """One worker's metrics, and the trace of one article."""
-    with exported_metrics(observed(), INSTRUMENTS):
+    with export_metrics(observed(), INSTRUMENTS):
         pass
-    with exported_spans(WORKER) as spans:
+    with export_spans(WORKER) as spans:
         assert spans is not None
         ticket = one_article()
-        spans.arrived([ticket])
+        spans.begin_articles([ticket])
         ticket.finish(Tombstone())
         with spans.transaction([ticket]):
             pass
@@ -116,7 +116,7 @@ def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.Mo
     """It is reported before anything is read."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
-    with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed(), INSTRUMENTS):
+    with pytest.raises(SettingsError, match="carrier-pigeon"), export_metrics(observed(), INSTRUMENTS):
         pass
 
 
@@ -125,7 +125,7 @@ def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
-    with pytest.raises(SettingsError, match=r"extra `grpc`"), exported_metrics(observed(), INSTRUMENTS):
+    with pytest.raises(SettingsError, match=r"extra `grpc`"), export_metrics(observed(), INSTRUMENTS):
         pass
 
 

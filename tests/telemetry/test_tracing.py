@@ -16,7 +16,7 @@ from telemetry.building import WORKER
 from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import Batch, DeadLetter, Headers, Part, Partition, RawRecord, Ticket, Tombstone, Window
-from enricher.worker.telemetry.tracing import SPANS, PassingOn, Spans
+from enricher.worker.telemetry.tracing import SPANS, ContextPropagation, Spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -65,12 +65,12 @@ def context_of(span: ReadableSpan) -> SpanContext:
 
 def through(spans: Tracing, *tickets: Ticket) -> None:
     """Take articles through two batches each and one transaction."""
-    spans.arrived(tickets)
+    spans.begin_articles(tickets)
     batches = [batch_of(*tickets), batch_of(*tickets)]
     for batch in batches:
-        spans.submitted(batch)
+        spans.begin_batch(batch)
     for batch in reversed(batches):
-        spans.completed(batch)
+        spans.end_batch(batch)
     for each in tickets:
         each.finish(Tombstone())
     with spans.transaction(tickets):
@@ -164,7 +164,7 @@ STATE = b"a=1," * 127 + b"b=23"
 def test_what_a_publisher_sends_as_its_context_is_bounded(headers: Headers, kept: Headers) -> None:
     """By the lengths of W3C Trace Context: whatever else comes is not copied to outputs."""
     passed = ticket(headers)
-    PassingOn().arrived([passed])
+    ContextPropagation().begin_articles([passed])
     assert kept == passed.trace
 
 
@@ -189,7 +189,7 @@ def test_a_dead_letter_is_an_error_by_its_kind() -> None:
     """The error's message is not used."""
     spans, finished = tracing()
     dead = ticket(SAMPLED)
-    spans.arrived([dead])
+    spans.begin_articles([dead])
     dead.finish(DeadLetter("decode", "InvalidArticle", "no body"))
     with spans.transaction([dead]):
         pass
@@ -203,7 +203,7 @@ def test_what_was_written_instead_of_an_outcome_is_told() -> None:
     """A record that is too large for its topic ends as the dead letter that the topic has."""
     spans, finished = tracing()
     large = ticket(SAMPLED)
-    spans.arrived([large])
+    spans.begin_articles([large])
     large.finish(Tombstone())
     with spans.transaction([large]) as substitutes:
         substitutes[large] = DeadLetter("publish", "OutputTooLarge", "6041 bytes")
@@ -215,7 +215,7 @@ def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> No
     """The span of a failed transaction has the class of the error, but not its message."""
     spans, finished = tracing()
     forgotten = ticket(SAMPLED)
-    spans.arrived([forgotten])
+    spans.begin_articles([forgotten])
     forgotten.finish(Tombstone())
     with pytest.raises(TransactionTrouble), spans.transaction([forgotten]):
         raise TransactionTrouble("broker words")
@@ -229,5 +229,5 @@ def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> No
 def test_without_tracing_the_context_goes_on_untouched() -> None:
     """Only the context is copied, no other headers."""
     passed = ticket((*SAMPLED, ("shop-order", b"7")))
-    through(PassingOn(), passed)
+    through(ContextPropagation(), passed)
     assert SAMPLED == passed.trace

@@ -1,12 +1,15 @@
-"""The Prometheus series of each instrument, and the instrument of each series."""
+"""All instruments, the Prometheus series of each, and the instrument of each series."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT
-from enricher.worker.telemetry.instruments import Instrument, Kind
+from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
+from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
 from enricher.worker.telemetry.prometheus import prometheus_name
+
+EVERY_INSTRUMENT: tuple[Instrument[Any], ...] = (*INSTRUMENTS, *PARENT_INSTRUMENTS, *INDEX_INSTRUMENTS)
+"""The instruments of all processes, in the order of the docs."""
 
 
 def series_of(instrument: Instrument[Any]) -> tuple[str, ...]:

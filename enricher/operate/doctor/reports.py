@@ -11,7 +11,7 @@ from enricher.worker.inference.run.selection import (
     newest_report,
     problem_of,
     unproven,
-    why_unquantised,
+    why_not_reduced,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +48,6 @@ def _reduced_for(checkpoints: Sequence[Checkpoint], device: Device) -> list[Vari
         variant
         for variant in variants_for(device)
         if variant.reduced
-        and why_unquantised(checkpoints, variant) is None
+        and why_not_reduced(checkpoints, variant) is None
         and all(problem_of(each, variant) is None and missed_target(each, variant) is None for each in checkpoints)
     ]

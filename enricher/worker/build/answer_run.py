@@ -13,7 +13,7 @@ from enricher.errors import InvalidArticle, Stalled
 from enricher.worker.articles import letter_for
 from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.build.workers import file_worker
-from enricher.worker.files.exchange import Answer, Exchange, HandingSink
+from enricher.worker.files.exchange import Answer, AnswerSink, Exchange
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.pool import CLOSE_S
 from enricher.worker.records import EnrichedRecord, Partition
@@ -114,7 +114,7 @@ class Run(Iterator[Answer[Written]], Generic[Item, Written]):
         """Build the worker and run it, in this thread, because Ctrl-C interrupts only the main one."""
         try:
             exchange, watchdog = self._exchange, Watchdog(lambda message: self._fail(Stalled(message)))
-            sink = HandingSink(self._write, exchange.hand_over, committed=exchange.note_committed)
+            sink = AnswerSink(self._write, exchange.hand_over, committed=exchange.note_committed)
             worker = file_worker(self._settings, self._tasks, exchange, sink, guard=watchdog.guard)
             self._worker = worker
             if self._closed:

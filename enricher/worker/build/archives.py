@@ -11,7 +11,7 @@ from enricher.distribution import installed_version
 from enricher.errors import FatalError, SettingsError
 from enricher.worker.articles.formats.record_values import record_values
 from enricher.worker.files import LineSource
-from enricher.worker.files.exchange import HandingSink
+from enricher.worker.files.exchange import AnswerSink
 from enricher.worker.files.parquet import PARQUET_SUFFIX, is_parquet, require_parquet
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def archive_output(settings: Settings, tasks: Tasks, file: Path, output: Path) -
     return ParquetOutput(output, group_ends=row_group_ends(file), identity=_identity(settings, tasks, file))
 
 
-def archive_sink(output: ParquetOutput, source: LineSource) -> HandingSink[Mapping[str, Any]]:
+def archive_sink(output: ParquetOutput, source: LineSource) -> AnswerSink[Mapping[str, Any]]:
     """The sink that writes to an output in Parquet."""
     write: Callable[[EnrichedRecord], Mapping[str, Any]] = record_values
-    return HandingSink(write, output.write, committed=source.note_committed)
+    return AnswerSink(write, output.write, committed=source.note_committed)
 
 
 def _selection(settings: Settings) -> Wanted:

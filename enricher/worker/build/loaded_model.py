@@ -16,7 +16,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_pass
 from enricher.worker.inference.run.selection import report_folders
 from enricher.worker.inference.run.tuning import tuning_for
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import ModelCard
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.windowing import WindowCutter

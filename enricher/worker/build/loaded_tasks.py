@@ -12,11 +12,10 @@ from enricher.errors import SettingsError
 from enricher.worker.build.loaded_model import Model, exempt_from_collection, first_set, load_pass
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.head import Languages
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.head import require_ner
+from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
+from enricher.worker.inference.run.grouping import Grouping, PassRequest, group_tasks, windows_of
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.run.sharing import Grouping, PassRequest, group_tasks, windows_of
 from enricher.worker.records import ModelCard, TaskCard
 from enricher.worker.settings import Settings, TaskSettings
 

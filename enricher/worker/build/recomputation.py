@@ -11,7 +11,7 @@ from enricher.worker.articles import encode_record
 from enricher.worker.build.article_readers import article_reader
 from enricher.worker.build.workers import ReaderOf, local_worker
 from enricher.worker.files import FiniteSource
-from enricher.worker.files.exchange import Answer, HandingSink
+from enricher.worker.files.exchange import Answer, AnswerSink
 from enricher.worker.records import DeadLetter, Partition, RawRecord
 from enricher.worker.runtime.watchdog import Watchdog
 
@@ -32,7 +32,7 @@ def recompute(
     source = _RecordSource(records)
     answers: list[Answer[bytes]] = []
     # Not lines, because a record with a whole article may contain line ends.
-    sink = HandingSink(encode_record, answers.extend, committed=source.note_committed)
+    sink = AnswerSink(encode_record, answers.extend, committed=source.note_committed)
     with Watchdog() as watchdog:
         chosen = reader or partial(article_reader, settings)
         local_worker(settings, tasks, source, sink, reader=chosen, guard=watchdog.guard).run()

@@ -40,7 +40,7 @@ from enricher.worker.runtime.wakeup import Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
-from enricher.worker.telemetry.tracing import PassingOn
+from enricher.worker.telemetry.tracing import ContextPropagation
 
 ReaderOf = Callable[[Decoders | None], ArticleReader]
 """The reader of articles, given the decoders of values that name a schema."""
@@ -77,7 +77,7 @@ def kafka_worker(
         prepare=prepare,
     )
     recovery = _recovery(settings, source, sink, guard, rivals)
-    passing_on, reader = tracing or PassingOn(), partial(article_reader, settings)
+    tracing, reader = tracing or ContextPropagation(), partial(article_reader, settings)
     return _worker(
         settings,
         tasks,
@@ -86,7 +86,7 @@ def kafka_worker(
         recovery,
         guard,
         counters,
-        passing_on,
+        tracing,
         reader=reader,
         dead_letters=dead_letters,
         shares=settings.kafka.inputs,
@@ -107,7 +107,16 @@ def local_worker(
     """
     recovery, unlimited = _recovery(settings, source, sink, guard), DeadLetterLimits(Limits())
     return _worker(
-        settings, tasks, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader, dead_letters=unlimited
+        settings,
+        tasks,
+        source,
+        sink,
+        recovery,
+        guard,
+        Counters(),
+        ContextPropagation(),
+        reader=reader,
+        dead_letters=unlimited,
     )
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from enricher.worker.files.sink import output_error
+from enricher.worker.files.line_sink import output_error
 
 _LINE_EVERY_S = 5.0
 _DRAW_EVERY_S = 0.2

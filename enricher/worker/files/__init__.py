@@ -1,12 +1,12 @@
 """The worker's sources and sinks without Kafka: JSON lines, archives in Parquet, and values in memory.
 
-Nothing here is exactly-once: a file has no transactions, so after a crash a run starts again from the first line.
+Nothing here is exactly once: a file has no transactions, so after a crash a run starts again from the first line.
 """
 
 from enricher.worker.files.finite import FiniteSource
-from enricher.worker.files.lines import Line, read_lines
-from enricher.worker.files.sink import LineSink
-from enricher.worker.files.source import STDIN, LineSource
+from enricher.worker.files.json_lines import Line, read_lines
+from enricher.worker.files.line_sink import LineSink
+from enricher.worker.files.line_source import STDIN, LineSource
 from enricher.worker.files.whole import partial_name, whole_file
 
 __all__ = ["STDIN", "FiniteSource", "Line", "LineSink", "LineSource", "partial_name", "read_lines", "whole_file"]

@@ -1,6 +1,6 @@
-"""Articles from one thread to the worker's, and what became of them back: a source and a sink in memory.
+"""A source and a sink in memory: another thread puts articles in and takes answers out.
 
-The other thread decides how far it reads ahead; it asks `has_room`. Nothing here knows formats of files or of answers.
+The other thread decides how far it reads ahead, by asking `has_room`. Nothing here knows formats of files or of answers.
 """
 
 from __future__ import annotations
@@ -8,19 +8,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic
 
-from enricher.errors import InvalidArticle
-from enricher.worker.articles import letter_for
-from enricher.worker.files.finite import FiniteSource
-from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, RawRecord
+from enricher.worker.files.finite import FiniteSource, PlainSink, Written
+from enricher.worker.records import DeadLetter, Partition, RawRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enricher.worker.records import Release, Ticket
-
-Written = TypeVar("Written")
+    from enricher.worker.records import EnrichedRecord, Ticket
 
 WAIT_S = 0.5
 """The longest single wait of the other thread."""
@@ -34,10 +30,10 @@ class Answer(Generic[Written]):
     written: Written | DeadLetter
 
 
-class HandingSink(Generic[Written]):
-    """Hands over what `write` makes of each record, in the order of the input; a dead letter as it is.
+class AnswerSink(PlainSink[Written]):
+    """Hands over what `write` makes of each record, and dead letters as they are.
 
-    `write` raises InvalidArticle for a record that cannot be written, which becomes a dead letter.
+    `write` raises InvalidArticle for a record that cannot be written.
     """
 
     def __init__(
@@ -47,51 +43,23 @@ class HandingSink(Generic[Written]):
         *,
         committed: Callable[[Mapping[Partition, int]], None],
     ) -> None:
-        self._write = write
+        super().__init__(committed)
+        self._encode_record = write
         self._hand_over = hand_over
-        self._committed = committed
 
-    def open(self) -> None:
-        """Do nothing."""
+    def _encode(self, record: EnrichedRecord) -> Written:
+        return self._encode_record(record)
 
-    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
-        """Hand over the answers of `release`. Returns the reasons of records that cannot be written."""
-        answers, substitutes = [], {}
-        for ticket in release.tickets:
-            written = self._write_outcome(ticket)
-            if isinstance(written, DeadLetter) and written is not ticket.outcome:
-                substitutes[ticket] = written
-            answers.append(Answer(ticket.raw.offset, written))
-        self._hand_over(answers)
-        self._committed(release.committable)
-        return substitutes
-
-    def serve(self) -> None:
-        """Do nothing: there are no events."""
-
-    def recover(self) -> None:
-        """Never called: `publish` hands over or ends the run."""
-        raise AssertionError("without transactions there is nothing to recover from")
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def _write_outcome(self, ticket: Ticket) -> Written | DeadLetter:
-        if isinstance(ticket.outcome, DeadLetter):
-            return ticket.outcome
-        assert isinstance(ticket.outcome, EnrichedRecord), "a record with a value is no tombstone"
-        try:
-            return self._write(ticket.outcome)
-        except InvalidArticle as error:
-            return letter_for(error)
+    def _write(self, outputs: Sequence[tuple[Ticket, Written | DeadLetter]]) -> None:
+        self._hand_over([Answer(ticket.raw.offset, output) for ticket, output in outputs])
 
 
 class Exchange(FiniteSource, Generic[Written]):
-    """The source of a worker whose records another thread puts in, and whose answers that thread takes.
+    """A source into which another thread puts records, and from which it takes the answers.
 
-    The other thread calls `has_room`, `put`, `refuse`, `end`, `wait` and `take`; the worker's thread calls the rest. At most
-    `queue_records` records and `queue_bytes` bytes wait for the worker, plus one record, and about as many answers wait to
-    be taken, plus what the worker had in flight.
+    That thread calls `has_room`, `put`, `refuse`, `end`, `wait` and `take`; the worker's thread calls the rest. At most
+    `queue_records` records and `queue_bytes` bytes, plus one record, wait for the worker. About as many answers wait to be
+    taken, plus those of the records that the worker has in flight.
     """
 
     def __init__(self, partition: Partition, *, queue_records: int = 256, queue_bytes: int = 32 * 2**20) -> None:
@@ -103,7 +71,7 @@ class Exchange(FiniteSource, Generic[Written]):
         self._answers: deque[Answer[Written]] = deque()
         self._refused: deque[Answer[Written]] = deque()
         self._next_put = self._next_taken = 0
-        """The offsets of the record that is put in next, and of the answer that is taken next."""
+        """The offsets of the next record to put in, and of the next answer to take."""
         self._last = False
         """Whether no more records will be put in."""
         self._over = False
@@ -132,7 +100,7 @@ class Exchange(FiniteSource, Generic[Written]):
             self._changed.notify_all()
 
     def refuse(self, letter: DeadLetter) -> None:
-        """Answer the next record without the worker; its answer comes in its place."""
+        """Answer the next record without the worker; `take` returns its answer in the right order."""
         self._refused.append(Answer(self._next_put, letter))
         self._next_put += 1
 
@@ -143,7 +111,7 @@ class Exchange(FiniteSource, Generic[Written]):
             self._changed.notify_all()
 
     def take(self) -> Answer[Written] | None:
-        """The next answer, in the order of the records; None if it is not there yet. Never blocks."""
+        """The next answer, in the order of the records; None if there is none yet. Never blocks."""
         with self._changed:
             answers = self._refused if self._refused and self._refused[0].offset == self._next_taken else self._answers
             if not answers:

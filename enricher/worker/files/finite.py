@@ -1,24 +1,30 @@
-"""A source without Kafka whose input ends: one partition, with numbers as offsets. Subclasses read the records."""
+"""The base classes of sources whose input ends, and of sinks without transactions."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
+from enricher.errors import InvalidArticle
+from enricher.worker.articles import letter_for
+from enricher.worker.records import DeadLetter, EnrichedRecord
 from enricher.worker.stats.snapshot import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from enricher.worker.loop.ports import PartitionListener
-    from enricher.worker.records import Partition, RawRecord
+    from enricher.worker.records import Partition, RawRecord, Release, Ticket
+
+Written = TypeVar("Written")
+"""The type of an encoded record."""
 
 
 class FiniteSource(ABC):
-    """Delivers one partition from its beginning to its end, once.
+    """Delivers one partition once, from its beginning to its end. Offsets are numbers from 0. Subclasses read the records.
 
-    The sink reports what it has written to `note_committed`; until then `caught_up` is False.
+    The sink reports to `note_committed` what it has written; `caught_up` is False until then.
     """
 
     waits_for_commit = False
@@ -29,18 +35,18 @@ class FiniteSource(ABC):
         self._position = 0
         """The next offset to deliver."""
         self._delivered_end = 0
-        """The offset behind the last record that was delivered."""
+        """The offset after the last record that was delivered."""
         self._ended = False
         self._committed = 0
         self._paused = self._held = False
-        self._never = threading.Event()
+        self._never_set = threading.Event()
 
     def open(self, listener: PartitionListener) -> None:
         """Deliver to this listener's worker. Raises FatalError if the input cannot be opened."""
         self._listener = listener
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
-        """Return at most `limit` records; block up to `timeout_s` for the first one, also while paused or at the end.
+        """Return at most `limit` records. Blocks up to `timeout_s` for the first one, also while paused or at the end.
 
         The first call assigns the partition to the listener. Raises FatalError if the input cannot be read further.
         """
@@ -48,7 +54,7 @@ class FiniteSource(ABC):
             listener, self._listener = self._listener, None
             listener.assigned([self.partition])
         if self._paused or self._held or self._ended:
-            self._never.wait(timeout_s)
+            self._never_set.wait(timeout_s)
             return ()
         return self._next_records(limit, timeout_s)
 
@@ -69,7 +75,7 @@ class FiniteSource(ABC):
         self._held = self.partition in partitions
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """The next offset to deliver; once the end was seen, it is behind offsets without a record there."""
+        """The next offset to deliver. At the end of the input it is also after offsets without a record."""
         return {self.partition: self._position} if self.partition in partitions else {}
 
     def note_committed(self, committable: Mapping[Partition, int]) -> None:
@@ -77,14 +83,14 @@ class FiniteSource(ABC):
         self._committed = committable.get(self.partition, self._committed)
 
     def start_of(self, _partition: Partition) -> None:  # noqa: B027  the same for every such input
-        """Return None: such an input keeps no marks, so attempts are not counted."""
+        """Return None: the input keeps no marks, so attempts are not counted."""
 
     def rewind(self) -> NoReturn:
         """Never called: the sink writes or ends the run."""
         raise AssertionError("without transactions there is nothing to recover from, so the source is never rewound")
 
     def caught_up(self) -> bool:
-        """True once the end of the input was seen and every record before it is written."""
+        """Whether the end of the input was reached and every record before it is written."""
         return self._ended and self._committed >= self._delivered_end
 
     def connection(self) -> Connection:
@@ -93,3 +99,54 @@ class FiniteSource(ABC):
 
     def close(self) -> None:  # noqa: B027  an input in memory has nothing to close
         """Stop reading. Does not block."""
+
+
+class PlainSink(ABC, Generic[Written]):
+    """Writes outcomes in the order of the input, and reports the committable offsets to `committed`.
+
+    A record that cannot be written becomes a dead letter.
+    """
+
+    def __init__(self, committed: Callable[[Mapping[Partition, int]], None]) -> None:
+        self._committed = committed
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
+        """Write the outcomes of `release`. Returns the dead letters that were written instead of records."""
+        outputs = [(ticket, self._output_of(ticket)) for ticket in release.tickets]
+        self._write(outputs)
+        self._committed(release.committable)
+        return {
+            ticket: output
+            for ticket, output in outputs
+            if isinstance(output, DeadLetter) and output is not ticket.outcome
+        }
+
+    def serve(self) -> None:
+        """Do nothing: there are no events."""
+
+    def recover(self) -> NoReturn:
+        """Never called: `publish` writes or ends the run."""
+        raise AssertionError("without transactions there is nothing to recover from")
+
+    def close(self) -> None:
+        """Do nothing: `publish` leaves nothing unwritten."""
+
+    @abstractmethod
+    def _encode(self, record: EnrichedRecord) -> Written:
+        """Encode a record. Raises InvalidArticle if that is impossible."""
+
+    @abstractmethod
+    def _write(self, outputs: Sequence[tuple[Ticket, Written | DeadLetter]]) -> None:
+        """Write outputs in order. May block. Raises FatalError if that fails."""
+
+    def _output_of(self, ticket: Ticket) -> Written | DeadLetter:
+        if isinstance(ticket.outcome, DeadLetter):
+            return ticket.outcome
+        assert isinstance(ticket.outcome, EnrichedRecord), "a record with a value is no tombstone"
+        try:
+            return self._encode(ticket.outcome)
+        except InvalidArticle as error:
+            return letter_for(error)

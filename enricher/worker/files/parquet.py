@@ -1,4 +1,4 @@
-"""Says which files are Parquet, without pyarrow, which only the extra `parquet` installs."""
+"""Recognises Parquet files without pyarrow, which only the extra `parquet` installs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARQUET_SUFFIX = ".parquet"
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file that exists is Parquet, by its first bytes. False for pipes and what cannot be read."""
+    """Whether `path` is a Parquet file, by its first bytes. False for pipes and files that cannot be read."""
     if not path.is_file():
         return False
     try:
@@ -24,6 +24,6 @@ def is_parquet(path: Path) -> bool:
 
 
 def require_parquet(path: Path) -> None:
-    """Raise SettingsError if pyarrow is missing, which `path` needs."""
+    """Raise SettingsError if pyarrow is missing. `path` is the file that needs it."""
     if importlib.util.find_spec("pyarrow") is None:
         raise SettingsError(f"{path} is Parquet, which needs pyarrow: {install_command('parquet')}")

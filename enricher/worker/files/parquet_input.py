@@ -1,7 +1,6 @@
-"""Articles in a Parquet file: which columns are read, and their rows as the lines of a source.
+"""Articles in a Parquet file: chooses the columns, and turns each row into a JSON line, so that the rest works as for lines.
 
-A row is the JSON object of its columns, so everything behind it is as for lines. Needs the extra `parquet`; `parquet` loads
-this module where a file is of that format.
+Needs the extra `parquet`, so this module is imported only when a file is Parquet.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles.documents import json_bytes
 from enricher.worker.articles.mapping import FIELDS, is_beside
 from enricher.worker.articles.pointers import parse_pointer
-from enricher.worker.files.lines import End, Line
-from enricher.worker.files.source import LineSource
+from enricher.worker.files.json_lines import End, Line
+from enricher.worker.files.line_source import LineSource
 
 if TYPE_CHECKING:
     from io import BufferedReader
 
 _BATCH_ROWS = 64
 _BUFFER_BYTES = 2**20
-"""How much of a column is read at once; without a buffer, pyarrow reads the whole column of a row group."""
+"""How much of a column is read at once. Without a buffer, pyarrow reads the whole column of a row group."""
 _REQUIRED = ("id", "body")
 _NOT_TEXT = b"\xff"
-"""A value that is refused as not UTF-8, for a row that has no JSON: a binary column is read as UTF-8, and this was none."""
+"""Stands for a row whose binary column is not UTF-8, so that the row is refused for that reason."""
 
 _Question = Callable[[pa.DataType], bool]
 
@@ -50,7 +49,7 @@ class Wanted:
 
 
 def row_group_ends(path: Path) -> list[int]:
-    """The row behind each row group that has rows, increasing. Raises FatalError if the file cannot be read."""
+    """The number of the row after each row group that has rows, increasing. Raises FatalError if the file is unreadable."""
     with _open(path) as file:
         groups = range(file.metadata.num_row_groups)
         return [*accumulate(rows for each in groups if (rows := file.metadata.row_group(each).num_rows))]
@@ -65,39 +64,21 @@ class ParquetSource(LineSource):
     def __init__(self, path: Path, wanted: Wanted, *, first_row: int = 0) -> None:
         super().__init__(path)
         with _open(path) as file:
-            self._columns = chosen_columns(file.schema_arrow, wanted)
+            self._columns = choose_columns(file.schema_arrow, wanted)
         self._first_row = first_row
 
     def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
         return _read_rows(stream, self._path, self._columns, self._first_row)
 
 
-def chosen_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
-    """The columns to read, parts of structs by their names with dots. Raises SettingsError with all that is wrong."""
-    places = {name: where for name, where in wanted.fields.items() if not is_beside(where)}
+def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
+    """The columns to read; fields of structs have names with dots. Raises SettingsError with every mistake."""
     mistakes: list[str] = []
-    columns: list[str] = []
-    for name in FIELDS:
-        where = places.get(name, f"/{name}")
-        if not (found := _at(schema, where)):
-            if name in _REQUIRED or name in places:
-                mistakes.append(f"no column for {name} at {where} (articles.fields)")
-            continue
-        columns.append(found[0])
-        if not _accepts(name, found[1], scalar_ids=wanted.scalar_ids):
-            hint = ": articles.scalar_ids=true accepts numbers" if name == "id" and types.is_integer(found[1]) else ""
-            mistakes.append(f"{name} at {where} has the type {found[1]}, which is no text{hint}")
-    for name, where in wanted.metadata.items():
-        if not (found := _at(schema, where)):
-            mistakes.append(f"no column for {name} at {where} (articles.metadata)")
-        elif not _is_json(found[1]):
-            mistakes.append(f"{name} at {where} has the type {found[1]}, which JSON has not (articles.metadata)")
-        else:
-            columns.append(found[0])
+    columns = [*_article_columns(schema, wanted, mistakes), *_metadata_columns(schema, wanted, mistakes)]
     if wanted.whole:
         columns = schema.names
         mistakes += [
-            f"column {each.name} has the type {each.type}, which JSON has not (output.article=whole)"
+            f"column {each.name} has the type {each.type}, which JSON does not have (output.article=whole)"
             for each in schema
             if not _is_json(each.type)
         ]
@@ -107,10 +88,37 @@ def chosen_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
     return list(dict.fromkeys(columns))
 
 
+def _article_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) -> Iterator[str]:
+    """The columns of the article's fields. Adds to `mistakes`."""
+    places = {name: where for name, where in wanted.fields.items() if not is_beside(where)}
+    for name in FIELDS:
+        where = places.get(name, f"/{name}")
+        if found := _at(schema, where):
+            column, kind = found
+            yield column
+            if not _accepts(name, kind, scalar_ids=wanted.scalar_ids):
+                hint = ": articles.scalar_ids=true accepts numbers" if name == "id" and types.is_integer(kind) else ""
+                mistakes.append(f"{name} at {where} has the type {kind}, which is not text{hint}")
+        elif name in _REQUIRED or name in places:
+            mistakes.append(f"no column for {name} at {where} (articles.fields)")
+
+
+def _metadata_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) -> Iterator[str]:
+    """The columns of `articles.metadata`. Adds to `mistakes`."""
+    for name, where in wanted.metadata.items():
+        if found := _at(schema, where):
+            column, kind = found
+            yield column
+            if not _is_json(kind):
+                mistakes.append(f"{name} at {where} has the type {kind}, which JSON does not have (articles.metadata)")
+        else:
+            mistakes.append(f"no column for {name} at {where} (articles.metadata)")
+
+
 def _at(schema: pa.Schema, where: str) -> tuple[str, pa.DataType] | None:
-    """The column at a JSON Pointer with its type, or None. Items of a list are read with their list."""
+    """The column at a JSON Pointer, with its type; None if there is none. An item of a list is read with its list."""
     name, *rest = parse_pointer(where)
-    if schema.get_field_index(name) < 0:  # or there are two of the name
+    if schema.get_field_index(name) < 0:  # none, or two with that name
         return None
     kind, path, in_list = schema.field(name).type, [name], False
     for step in rest:
@@ -136,7 +144,7 @@ def _accepts(name: str, kind: pa.DataType, *, scalar_ids: bool) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Text, text in a dictionary, bytes that are read as UTF-8, and columns of nulls."""
+    """Whether the type can be read as text: also text in a dictionary, bytes in UTF-8, and columns of nulls."""
     if types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return _any_of(kind, types.is_string, types.is_large_string, types.is_string_view) or _any_of(
@@ -145,7 +153,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_json(kind: pa.DataType) -> bool:
-    """Whether all values of the type have a form in JSON: also dates and times, as in ISO 8601."""
+    """Whether all values of the type have a form in JSON: dates and times have that of ISO 8601."""
     if types.is_dictionary(kind):
         return _is_json(kind.value_type)
     if _is_list(kind):
@@ -176,7 +184,7 @@ def _open(source: Path | BufferedReader) -> Any:  # noqa: ANN401  pyarrow publis
 
 
 def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str], first_row: int) -> Iterator[Line | End]:
-    """The rows as lines. Progress is in bytes of the file, as far as the share of its rows tells."""
+    """The rows as lines. Their positions in bytes are estimated from the share of rows."""
     size, number = stream.seek(0, 2), first_row
     stream.seek(0)
     try:
@@ -187,7 +195,7 @@ def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str], first
                     yield Line(str(path), number, value, size * (number + 1) // rows)
                     number += 1
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
-        # Not the message: that of a value may contain it.
+        # Not the message of a ValueError or OverflowError: it may contain the value.
         reason = error if isinstance(error, OSError | pa.ArrowException) else type(error).__name__
         raise FatalError(f"cannot read {path} from row {number} on: {reason}") from error
     yield End(rows, size)
@@ -203,7 +211,7 @@ def _groups_from(metadata: Any, first_row: int) -> list[int]:  # noqa: ANN401  a
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """The rows of a batch as JSON."""
+    """Each row of a batch as a JSON object."""
     plain = pa.schema([each.with_type(_in_microseconds(each.type)) for each in batch.schema])
     if plain != batch.schema:
         batch = batch.cast(plain, safe=False)
@@ -215,7 +223,7 @@ def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """The type with times in microseconds: Python's have no nanoseconds, and pyarrow would need pandas for them."""
+    """The type with times in microseconds: Python has no nanoseconds, for which pyarrow would need pandas."""
     if types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
     if types.is_time64(kind):

@@ -1,7 +1,7 @@
-"""Enriched records as a Parquet file, in parts that a later run can continue from.
+"""Enriched records as a Parquet file, written in parts, so that a later run can continue an interrupted one.
 
-A part has the answers for one row group of the input. It gets its name when it is complete, so a run that was killed has
-lost only the part that it was writing; the parts become the output at the end. Needs the extra `parquet`.
+A part has the answers for one row group of the input. It gets its name when it is complete, so a killed run loses only the
+part that it was writing. At the end the parts are joined into the output. Needs the extra `parquet`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = Mapping[str, Any]
 """A record as the values of our Avro schema."""
 
 _ROWS_AT_ONCE = 1_000
-"""Rows of one row group of the output at most; so many records wait in memory until they are written."""
+"""The most rows of one row group of the output: so many records wait in memory until they are written."""
 _IDENTITY = "run.json"
 _REASONS = ("stage", "error_type", "reason")
 _PRIMITIVES = {
@@ -51,7 +51,7 @@ def output_schema() -> pa.Schema:
 
 
 def _arrow(avro: Any, named: dict[str, pa.DataType]) -> pa.DataType:  # noqa: ANN401  JSON
-    """The type for one of Avro. `named`: the records so far, by their names, which later fields may repeat."""
+    """The Arrow type for an Avro type. `named`: the record types so far, which later fields may refer to."""
     if isinstance(avro, list):
         (avro,) = (each for each in avro if each != "null")
     if isinstance(avro, str):
@@ -71,9 +71,9 @@ def _arrow(avro: Any, named: dict[str, pa.DataType]) -> pa.DataType:  # noqa: AN
 class ParquetOutput:
     """Writes one row for each row of the input, in its order: the record, or `refused` with the reason.
 
-    `group_ends`: the row behind each row group of the input. `identity`: what the rows depend on; parts that were made with
-    another are not continued. The parts are in the folder `FILE.partial`. Raises FatalError if they cannot be written,
-    SettingsError if the folder is not of this run.
+    `group_ends`: the number of the row after each row group of the input. `identity`: what the rows depend on; parts with
+    another identity are not continued. The parts are in the folder `FILE.partial`. Raises FatalError if they cannot be
+    written, SettingsError if the folder is not of this run.
     """
 
     def __init__(self, path: Path, *, group_ends: Sequence[int], identity: Mapping[str, Any]) -> None:
@@ -85,14 +85,14 @@ class ParquetOutput:
         self._rows: list[dict[str, Any]] = []
         self._writer: pq.ParquetWriter | None = None
         self._unfinished = f".{uuid4().hex}"
-        """The suffix of what this run writes: another one may be at the same part."""
+        """The suffix of files that this run writes: another run may write the same part."""
         with self._errors():
             self._begin(identity)
         complete = 0
         while complete < len(group_ends) and self._part(complete).is_file():
             complete += 1
         self.first_row = group_ends[complete - 1] if complete else 0
-        """The row of the input to begin with: all before it are in complete parts."""
+        """The row of the input to begin with: all rows before it are in complete parts."""
 
     def write(self, answers: Sequence[Answer[Values]]) -> None:
         """Add the answers for the next rows. Blocks for the disk."""
@@ -124,12 +124,12 @@ class ParquetOutput:
             if self._path.exists():
                 shutil.copymode(self._path, whole)
             whole.replace(self._path.resolve())
-            # Under another name first: what is left after a kill is no part of an output that is not finished.
+            # Renamed first, so that a folder left by a kill is not taken for the parts of an unfinished output.
             self._folder.replace(self._done)
             shutil.rmtree(self._done)
 
     def close(self) -> None:
-        """Close what is open; a part that is not complete is written again by the next run."""
+        """Close the unfinished part, which the next run writes again."""
         if self._writer:
             self._writer.close()
 
@@ -142,7 +142,7 @@ class ParquetOutput:
         if not file.is_file():
             if self._folder.exists():
                 raise SettingsError(f"{self._folder} is in the way, and not of an earlier run: move it")
-            # The folder gets its name with the file in it, so a killed run leaves either none or one that is its own.
+            # The folder gets its name when the file is in it, so a killed run leaves no folder without one.
             new = self._folder.with_name(f"{self._folder.name}.new")
             new.mkdir(exist_ok=True)
             (new / _IDENTITY).write_bytes(mine)
@@ -186,7 +186,7 @@ class ParquetOutput:
 
 
 def _row(values: Values) -> dict[str, Any]:
-    """The values as pyarrow takes them."""
+    """The values as pyarrow takes them: maps as lists of pairs."""
     row = {**values}
     if "metadata" in row:
         row["metadata"] = [*row["metadata"].items()]
@@ -194,7 +194,7 @@ def _row(values: Values) -> dict[str, Any]:
 
 
 def _sync(path: Path) -> None:
-    """Write a file to the disk, so that it is whole whenever it has its final name, also after a crash of the machine."""
+    """Flush a file to the disk before it gets its final name, so that it is whole even after a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

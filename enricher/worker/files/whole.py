@@ -1,4 +1,4 @@
-"""Output files that get their names only when they are complete."""
+"""Output files that get their name only when they are complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def partial_name(path: Path) -> Path:
-    """The name of `path` while it is incomplete, in the folder that a link points to: renaming would replace the link."""
+    """The name of `path` while it is incomplete, beside the target if `path` is a link, which a rename would replace."""
     whole = path.resolve()
     return whole.with_name(f"{whole.name}.partial")
 

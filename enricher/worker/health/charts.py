@@ -1,4 +1,4 @@
-"""Samples -> the rows that the page draws: one row per sample, one column per line of a chart, None for no value."""
+"""Samples -> the rows that the page draws: one per sample, with a column per line of a chart; None without a value."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ COLUMNS = (
     "in_flight",
     "held_back",
 )
-"""`at` is Unix time; latencies cover the minute before it."""
+"""The columns. `at` is Unix time; latencies cover the minute before it."""
 
 
 def rows(samples: Sequence[Sample], since: float = 0.0) -> list[list[Any]]:
-    """The rows of the samples after `since` (Unix time). The first sample has none: rates need two."""
+    """The rows of the samples after `since` (Unix time). The first sample has no row, because rates need two samples."""
     return [
         _row(samples, number)
         for number in range(1, len(samples))

@@ -1,4 +1,4 @@
-"""How a parent reads its processes: short GETs on the loopback address, and their metrics merged into one exposition."""
+"""How a parent reads its processes: short GET requests on the loopback address, and their metrics merged into one text."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from enricher.worker.telemetry.prometheus import encode_families
 
 HOST = "127.0.0.1"
 LABEL = "process"
-"""Label that tells the processes' samples apart."""
+"""The label that says which process a sample comes from."""
 ANSWER_S = 3.0
-"""Timeout of one answer: many times what a process on this machine takes, and well below a scrape's usual 10 s."""
+"""Timeout of one answer: far more than a process on the same machine takes, and well below a scrape's usual 10 s."""
 MAX_BYTES = 4 * 2**20
-"""Longest answer that is read. The largest, a page of full charts, is a fiftieth of it."""
+"""The longest answer that is read: 50 times the largest one, a page of full charts."""
 
 
 def ask(port: int, path: str, accept: str = "*/*") -> bytes | None:
-    """The body of a 200; None for any other answer, or for none."""
+    """GET the path. Returns the body of a 200; None for any other answer, or without one."""
     connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_S)
     try:
         connection.request("GET", path, headers={"Accept": accept})
@@ -34,7 +34,7 @@ def ask(port: int, path: str, accept: str = "*/*") -> bytes | None:
 
 
 def ask_all(ports: Mapping[int, int], path: str, accept: str = "*/*") -> Mapping[int, bytes]:
-    """Ask all processes (number -> port) at once. Those that do not answer are left out."""
+    """Ask all processes (number -> port) at once. Processes that do not answer are left out."""
     if not ports:
         return {}
     with ThreadPoolExecutor(len(ports)) as pool:
@@ -43,7 +43,7 @@ def ask_all(ports: Mapping[int, int], path: str, accept: str = "*/*") -> Mapping
 
 
 def merge(expositions: Mapping[str, str], accept: str) -> tuple[bytes, str]:
-    """Merge expositions (process -> plain text) into one, in the format that `accept` asks for."""
+    """Merge metrics as plain text, by process, into one text in the format that `accept` asks for."""
     return encode_families(_families(expositions), accept)
 
 

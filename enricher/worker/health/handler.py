@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the request in `received`, a complete head: a GET has no body. Nothing is sent: see `answer`."""
+    """Answers the request whose head is `received`; a GET has no body. Sends nothing: see `answer`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -31,19 +31,19 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(None, (peer, 0), None)  # type: ignore[arg-type]
 
     def answer(self) -> tuple[bytes, bytes]:
-        """Status and headers, and the body, which may be large and is not copied. Both are empty if there is no answer."""
+        """The head and the body of the answer; a large body is not copied. Both are empty if there is no answer."""
         return self._head.getvalue(), self._body
 
     def setup(self) -> None:
-        """Read from what was received, and write into memory."""
+        """Read the received bytes, and write into memory."""
         self.rfile = BytesIO(self._received)
         self.wfile = self._head = BytesIO()
 
     def finish(self) -> None:
-        """Keep the answer, which the base class would close."""
+        """Do nothing: the base class would close the answer."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer the request."""
         self._send(self._reply())
 
     do_HEAD = do_GET  # noqa: N815  `_send` leaves out the body
@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
     def _reply(self) -> Reply:
         try:
             url = urlsplit(self.path)
-        except ValueError:  # brackets around something that is no address
+        except ValueError:  # for example brackets around something that is not an address
             return line(HTTPStatus.BAD_REQUEST, "bad request")
         route = self._routes.get(url.path)
         if route is None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enricher.worker.runtime.watchdog import Watched
 
 TURN = "one turn of the loop"
-"""Name of the guard around work that depends on this process alone. All other guards wait for the broker."""
+"""The name of the guard around work that depends on this process alone. All other guards wait for the broker."""
 SHARE = 0.5
-"""Share of the bound at which the probe fails, for work that does not wait for the broker."""
+"""The share of the bound at which the probe fails, for work that does not wait for the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Waits:
     limit_s: float
 
 
-def stuck(watched: Watched | None, waits: Waits) -> str | None:
-    """Why the worker is not alive, in one line; None if it is."""
+def why_stuck(watched: Watched | None, waits: Waits) -> str | None:
+    """Why only a new process can help, in one line; None if the worker makes progress, or may still make some."""
     if watched is not None:
         limit_s = watched.limit_s * (SHARE if watched.what == TURN else 1.0)
         if watched.since_s > limit_s:

@@ -41,9 +41,9 @@ class _Left:
 class Owners:
     """Remembers which partitions each process owned.
 
-    `handed_out_s`: time after which the broker has assigned the partitions of a killed process to other members. Partitions
+    `handed_out_s`: the time within which the broker assigns the partitions of a killed process to other members. Partitions
     that none of our processes owns by then belong to a worker elsewhere. While none of our processes is alive, nobody can
-    tell, so that time begins when one is. Not thread-safe.
+    tell, so the time begins when one is. Not thread-safe.
     """
 
     def __init__(self, handed_out_s: float, clock: Callable[[], float]) -> None:
@@ -72,12 +72,12 @@ class Owners:
         return Ownerless(
             partitions=len(self._left),
             lag=sum(left.holding.partitions[name] for name, left in self._left.items()),
-            # A record that waited at the last report has aged since; one that arrived just after it is at most that old.
+            # A record that waited at the last report has aged since; one that arrived just after it is not older.
             oldest_age_s=max(left.holding.oldest_age_s + now_s - left.holding.seen_s for left in self._left.values()),
         )
 
-    def ended(self, number: int) -> None:
-        """A process ended in good order: it left the group, which assigned its partitions to others."""
+    def note_end(self, number: int) -> None:
+        """Note that a process ended in an orderly way: it left the group, which assigned its partitions to others."""
         self._holdings.pop(number, None)
 
     def _check(self, number: int, pid: int | None) -> None:

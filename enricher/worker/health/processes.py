@@ -24,7 +24,7 @@ from enricher.worker.telemetry.prometheus import PLAIN, exposition_of
 NO_PROCESS = "none"
 """Value of the label `process` for partitions without an owner."""
 TURN_LIMIT_S = 30.0
-"""The parent's loop turns once a second; starting a process, its longest step, takes far less than this."""
+"""The parent's loop turns once a second; its longest step, starting a process, takes far less than this."""
 
 
 class ProcessesHealth:
@@ -46,8 +46,8 @@ class ProcessesHealth:
 
     # ---- called by the command
 
-    def look(self) -> None:
-        """Record which partitions each process owns now. Must be called every `EVERY_S` seconds."""
+    def note_owners(self) -> None:
+        """Note which partitions each process owns; called every `EVERY_S` seconds."""
         pids, seen_s = self._parent.pids(), self._clock()
         for number, body in ask_all(self._ports(), f"/status.json?since={time.time()!r}").items():
             if number in pids:
@@ -56,14 +56,14 @@ class ProcessesHealth:
 
     # ---- called by the server
 
-    def live(self) -> ProbeResult:
-        """Ok while the parent's own loop turns: a process that hangs is ended by its watchdog, or by the parent."""
+    def liveness(self) -> ProbeResult:
+        """Ok while the parent's own loop turns: a hanging process is ended by its watchdog, or by the parent."""
         age_s = self._parent.turn_age_s
         if age_s > TURN_LIMIT_S:
             return ProbeResult(ok=False, reason=f"the parent's loop has not turned for {age_s:.0f} s")
         return ProbeResult(ok=True, reason="the parent's loop turns")
 
-    def ready(self) -> ProbeResult:
+    def readiness(self) -> ProbeResult:
         """Ok while all processes are ready and every partition has an owner."""
         if self._parent.stopping:
             return ProbeResult(ok=False, reason="draining")
@@ -73,7 +73,7 @@ class ProcessesHealth:
             return ProbeResult(ok=False, reason=reason)
         return ProbeResult(ok=self._parent.ready, reason=summary)
 
-    def started(self) -> ProbeResult:
+    def startup(self) -> ProbeResult:
         """Ok once all processes have been ready."""
         return ProbeResult(ok=self._parent.started, reason="started" if self._parent.started else self._summary())
 
@@ -96,8 +96,8 @@ class ProcessesHealth:
         return {
             "now": time.time(),
             "uptime_s": self._clock() - self._began_s,
-            "live": asdict(self.live()),
-            "ready": asdict(self.ready()),
+            "live": asdict(self.liveness()),
+            "ready": asdict(self.readiness()),
             "worker": asdict(self._facts),
             "without_owner": asdict(self._without_owner()),
             "processes": [
@@ -127,12 +127,12 @@ class ProcessesHealth:
         }
 
     def _status_of(self, number: int) -> Route:
-        return lambda request: self._passed_on(number, f"/status.json?since={request.since!r}", "application/json")
+        return lambda request: self._fetch(number, f"/status.json?since={request.since!r}", "application/json")
 
     def _metrics_of(self, number: int) -> Route:
-        return lambda _request: self._passed_on(number, "/metrics", "text/plain; version=0.0.4; charset=utf-8")
+        return lambda _request: self._fetch(number, "/metrics", "text/plain; version=0.0.4; charset=utf-8")
 
-    def _passed_on(self, number: int, path: str, content_type: str) -> Reply:
+    def _fetch(self, number: int, path: str, content_type: str) -> Reply:
         port = self._ports().get(number)
         body = ask(port, path, PLAIN) if port else None
         if body is None:
@@ -140,7 +140,7 @@ class ProcessesHealth:
         return Reply(HTTPStatus.OK, content_type, body)
 
     def _ports(self) -> Mapping[int, int]:
-        """The ports of the processes that can answer: a silent one would only make everybody wait for its timeout."""
+        """The ports of the processes that can answer. Asking a silent one would only cost its timeout."""
         states = self._parent.states()
         return {
             number: port
@@ -149,13 +149,13 @@ class ProcessesHealth:
         }
 
     def _without_owner(self) -> Ownerless:
-        """A silent process leaves its partitions, like one that ended: it neither reads them nor reports their lag."""
+        """The partitions without an owner. A silent process counts as ended: it neither reads them nor reports their lag."""
         states = self._parent.states()
         pids = {number: pid for number, pid in self._parent.pids().items() if states[number] is not ProcessState.SILENT}
         with self._lock:
             for number, state in states.items():
                 if state is ProcessState.DONE:
-                    self._owners.ended(number)
+                    self._owners.note_end(number)
             return self._owners.without_owner(pids)
 
     def _summary(self) -> str:
@@ -163,6 +163,6 @@ class ProcessesHealth:
 
 
 def holding_of(status: Mapping[str, Any], pid: int, seen_s: float) -> Holding:
-    """The partitions that a process reports in its `/status.json`: none while it starts."""
+    """The partitions that a process reports in its `/status.json`; none while it starts."""
     partitions = {f"{each['topic']}-{each['number']}": int(each["lag"]) for each in status.get("partitions", ())}
     return Holding(pid, partitions, float(status.get("oldest_age_s", 0.0)), seen_s)

@@ -1,8 +1,9 @@
-"""Requests, replies, and which path answers what. Knows nothing of sockets."""
+"""Requests, replies, and which path answers what. Knows no sockets."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -22,34 +23,54 @@ class ProbeResult:
 
 
 class Health(Protocol):
-    """Answers the routes, which ask from the server's threads. Probes do not block."""
+    """Gives the answers of the routes, in threads of the server. Probes do not block."""
 
-    def live(self) -> ProbeResult:
-        """Ok unless only a new process can help."""
+    def liveness(self) -> ProbeResult:
+        """Whether the process works, or could again without a restart."""
 
-    def ready(self) -> ProbeResult:
-        """Ok while the worker processes articles, or would if there were any."""
+    def readiness(self) -> ProbeResult:
+        """Whether the worker processes articles, or would if there were any."""
 
-    def started(self) -> ProbeResult:
-        """Ok once the start is over."""
+    def startup(self) -> ProbeResult:
+        """Whether the start is over."""
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The exposition, and its content type."""
+        """The metrics in a format that `accept` allows, and its content type."""
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
-        """Everything on the page, with the charts' rows after `since` (Unix time)."""
+        """Everything that the page shows, with the charts' rows after `since` (Unix time)."""
+
+
+class Starting(ABC):
+    """The part of a process's health that answers while it starts. `step`: the first step of the start."""
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+
+    @property
+    @abstractmethod
+    def is_built(self) -> bool:
+        """Whether everything is built and connected."""
+
+    def note_step(self, step: str) -> None:
+        """Note which step of the start has begun: probes give it as their reason."""
+        self._step = step
+
+    def startup(self) -> ProbeResult:
+        """Whether everything is built and connected."""
+        return ProbeResult(ok=True, reason="started") if self.is_built else ProbeResult(ok=False, reason=self._step)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The parts of a request that are used: its `Accept` header, and its query with each name once."""
+    """The used parts of a request: its `Accept` header, and its query with each name once."""
 
     accept: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def since(self) -> float:
-        """`?since=` as a number; 0, which means everything, if it is not a finite number."""
+        """The number in `?since=`; 0, which means everything, if it is missing or not finite."""
         try:
             since = float(self.query.get("since", "0"))
         except ValueError:
@@ -68,20 +89,20 @@ class Reply:
 
 
 Route = Callable[[Request], Reply]
-"""Answers one path, in the thread of its request. An exception becomes a 500 that does not quote it."""
+"""Answers one path, in the thread of its request. An exception becomes a 500, whose text does not quote it."""
 
 
 def routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
-    """The paths of a worker or, with `PARENT_PAGE`, of the parent of several."""
+    """The routes of a worker or, with `PARENT_PAGE`, of the parent of several, by path."""
 
     def metrics(request: Request) -> Reply:
         body, content_type = health.metrics(request.accept)
         return Reply(HTTPStatus.OK, content_type, body)
 
     return {
-        "/livez": lambda _request: _probe(health.live()),
-        "/readyz": lambda _request: _probe(health.ready()),
-        "/startupz": lambda _request: _probe(health.started()),
+        "/livez": lambda _request: _probe(health.liveness()),
+        "/readyz": lambda _request: _probe(health.readiness()),
+        "/startupz": lambda _request: _probe(health.startup()),
         "/metrics": metrics,
         "/status.json": lambda request: Reply(
             HTTPStatus.OK, "application/json", orjson.dumps(health.status(request.since))
@@ -91,12 +112,12 @@ def routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
 
 
 def line(status: HTTPStatus, text: str) -> Reply:
-    """One line of plain text."""
+    """A reply of one line of plain text."""
     return Reply(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
 
 def html(page: Page) -> Reply:
-    """A page."""
+    """A reply with a page."""
     return Reply(HTTPStatus.OK, "text/html; charset=utf-8", page.body, page.headers)
 
 

@@ -16,7 +16,7 @@ from enricher.worker.stats.snapshot import Snapshot
 EVERY_S = 2.0
 KEPT_S = 900.0
 OVER_S = 60.0
-"""The period of "current" figures and of each point of the latency: a shorter one is noisy, a longer one hides changes."""
+"""The period of current figures and of each point of the latency: a shorter one is noisy, a longer one hides changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,12 @@ class Sample:
     """Total lag; see `lag_of`."""
     in_flight: int
     held_back: int
-    queued_tokens: int
     task_busy_s: Mapping[str, float]
-    """Counts by task."""
+    """The seconds that threads ran the model for each task."""
 
 
-def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
-    """Take a sample of the worker as it is now."""
+def take_sample(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
+    """Take a sample of the worker now."""
     return Sample(
         at_s=at_s,
         epoch_s=epoch_s,
@@ -68,7 +67,6 @@ def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) ->
         lag=lag_of(snapshot),
         in_flight=snapshot.in_flight_articles,
         held_back=snapshot.held_back_articles,
-        queued_tokens=snapshot.queued_tokens,
         task_busy_s={name: task.busy_s for name, task in counters.tasks.copy().items()},
     )
 
@@ -135,6 +133,6 @@ class Interval:
 
 
 def interval_to(samples: Sequence[Sample], now: Sample, over_s: float) -> Interval:
-    """From the first sample that is not older than `over_s` to `now`, which need not be one of `samples`."""
+    """The interval from the first sample of the last `over_s` seconds to `now`, which need not be one of `samples`."""
     first = bisect_left(samples, now.at_s - over_s, key=lambda sample: sample.at_s)
     return Interval(samples[first] if first < len(samples) else now, now)

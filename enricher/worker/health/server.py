@@ -1,9 +1,9 @@
 """The HTTP server: GET and HEAD of a fixed set of paths, everything bounded.
 
-Each connection carries one request. One thread's event loop waits for requests and sends answers, and a request gets a
-daemon thread while its answer is made, because some answers block. Probes have slots of their own (limits.py), so that no
-number of slow or idle clients delays the kubelet. Requests beyond the limits are closed unanswered. TLS and authentication
-are left to a NetworkPolicy or a proxy.
+Each connection carries one request. The event loop of one thread waits for requests and sends answers; a daemon thread makes
+each answer, because some block. Probes have their own slots (connection_limits.py), so that slow or idle clients, however
+many, do not delay the kubelet. Connections beyond the limits are closed without an answer. TLS and authentication are left
+to a NetworkPolicy or a proxy.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from concurrent.futures import Future
 from typing import Self
 
 from enricher.errors import SettingsError
+from enricher.worker.health.connection_limits import Slots, Waiting
 from enricher.worker.health.handler import Handler
-from enricher.worker.health.limits import Slots, Waiting
 from enricher.worker.health.routes import Route
 
 log = logging.getLogger(__name__)
 
 USUAL_PORT = 8080
 HEAD_S = 5.0
-"""From accepting the connection to the end of the request's headers."""
+"""The time from accepting the connection to the end of the request's headers."""
 ANSWER_S = 10.0
-"""To make the answer, and to send it. The slowest, the metrics of many processes, takes far less."""
+"""The time to make and send the answer. The slowest, the metrics of many processes, takes far less."""
 MAX_HEAD_BYTES = 16_384
-"""The request line and all headers; a browser with many cookies sends half as much."""
+"""The size of the request line and all headers; a browser with many cookies sends half as much."""
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _PROBE = re.compile(rb"\s*(?:GET|HEAD) /(?:livez|readyz|startupz)[ ?]")
 _AT_ONCE_BYTES = 4_096
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
 """EACCES: the port is reserved by Windows."""
 _BACKLOG = 1024
-"""Connections that the kernel keeps until they are accepted: a probe must not be lost in a burst of others."""
+"""Connections that the kernel keeps until they are accepted: a burst of others must not displace a probe."""
 _NO_DESCRIPTOR_S = 0.1
 
 
@@ -52,7 +52,7 @@ class HealthServer:
 
     def __init__(self, routes: Mapping[str, Route], *, host: str, port: int | None) -> None:
         self._routes = routes
-        self._listener = _listening(host, port)
+        self._listener = _listen(host, port)
         self._host, self.port = self._listener.getsockname()[:2]
         self._waiting, self._slots = Waiting(), Slots()
         self._closed: Future[None] = Future()
@@ -90,7 +90,8 @@ class HealthServer:
                     connection, address = await asyncio.get_running_loop().sock_accept(self._listener)
                 except OSError as error:  # no descriptor is left, or the client is gone
                     log.debug("a connection for health was lost: %s", error.strerror)
-                    await asyncio.sleep(_NO_DESCRIPTOR_S)  # it is still pending and would be tried again at once
+                    # The connection is still pending, and the next try would fail too.
+                    await asyncio.sleep(_NO_DESCRIPTOR_S)
                     continue
                 connections.create_task(self._converse(connection, str(address[0])))
                 await asyncio.sleep(0)  # requests first: accepting another connection may close a waiting one
@@ -98,10 +99,10 @@ class HealthServer:
     async def _converse(self, connection: socket.socket, peer: str) -> None:
         """Answer one request, and close the connection whatever happens."""
         try:
-            with self._waiting.counted(peer):
+            with self._waiting.admit(peer):
                 async with asyncio.timeout(HEAD_S):
-                    head = await _head(connection)
-            with self._slots.taken(peer, probe=_PROBE.match(head) is not None) as free:
+                    head = await _read_head(connection)
+            with self._slots.take(peer, probe=_PROBE.match(head) is not None) as free:
                 if free and head:
                     await self._answer(connection, head, peer)
         except Exception:  # noqa: BLE001  usually a client that went away
@@ -112,8 +113,8 @@ class HealthServer:
             connection.close()
 
     async def _answer(self, connection: socket.socket, head: bytes, peer: str) -> None:
-        """The slot is held for as long as the thread runs, even if nobody waits for its answer any more."""
-        answering = _in_a_thread(lambda: Handler(head, peer, self._routes).answer())
+        """Make and send the answer. Returns only when the thread ends, so that its slot is held until then."""
+        answering = _run_in_thread(lambda: Handler(head, peer, self._routes).answer())
         try:
             async with asyncio.timeout(ANSWER_S):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -124,8 +125,8 @@ class HealthServer:
             await answering
 
 
-async def _head(connection: socket.socket) -> bytes:
-    """The bytes that have arrived once they have an empty line; none if it ends before or is too long."""
+async def _read_head(connection: socket.socket) -> bytes:
+    """The received bytes once they contain an empty line; empty if the connection ends before, or they are too many."""
     head = b""
     while not _END_OF_HEAD.search(head):
         part = await asyncio.get_running_loop().sock_recv(connection, _AT_ONCE_BYTES)
@@ -135,8 +136,8 @@ async def _head(connection: socket.socket) -> bytes:
     return head
 
 
-def _in_a_thread(call: Callable[[], tuple[bytes, bytes]]) -> asyncio.Future[tuple[bytes, bytes]]:
-    """Like `asyncio.to_thread`, in a daemon thread: the end of the process does not wait for it."""
+def _run_in_thread(call: Callable[[], tuple[bytes, bytes]]) -> asyncio.Future[tuple[bytes, bytes]]:
+    """Like `asyncio.to_thread`, but in a daemon thread, for which the end of the process does not wait."""
     result: Future[tuple[bytes, bytes]] = Future()
 
     def run() -> None:
@@ -150,11 +151,11 @@ def _in_a_thread(call: Callable[[], tuple[bytes, bytes]]) -> asyncio.Future[tupl
     return asyncio.wrap_future(result)
 
 
-def _listening(host: str, port: int | None) -> socket.socket:
+def _listen(host: str, port: int | None) -> socket.socket:
     """A listening socket that does not block. Raises SettingsError."""
     wanted = USUAL_PORT if port is None else port
     try:
-        # On Windows it does not reuse the address, which would let a second process take over the port.
+        # `create_server` does not reuse the address on Windows, where a second process could take over the port.
         family = socket.getaddrinfo(host, wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
         listener = socket.create_server((host, wanted), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
@@ -165,6 +166,6 @@ def _listening(host: str, port: int | None) -> socket.socket:
             message = f"health.host and health.port: cannot listen on {host}:{wanted}: {reason}"
             raise SettingsError(message) from error
         log.warning("port %d is taken; serving health on another port (health.port)", USUAL_PORT)
-        return _listening(host, 0)
+        return _listen(host, 0)
     listener.settimeout(0)
     return listener

@@ -31,7 +31,7 @@ class View:
 
 
 def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> dict[str, Any]:
-    """The part of the status that needs a worker. `minute` ends with `now`."""
+    """The part of the status that needs a built worker. `minute` ends with `now`."""
     counters = view.observed.counters
     return {
         "model": asdict(view.observed.model),
@@ -82,7 +82,7 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
 
 
 def state_of(snapshot: Snapshot | None) -> str:
-    """The state of a worker, `idle` for one that has nothing to do. None: it is not built yet."""
+    """The state of a worker; `idle` if it has nothing to do, `starting` if it is not built yet."""
     state = snapshot.state if snapshot else WorkerState.STARTING
     if snapshot and state is WorkerState.WORKING and lag_of(snapshot) == 0 and not snapshot.in_flight_articles:
         return "idle"
@@ -119,7 +119,7 @@ def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
 
 
 def _partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Our partitions, those that lag most first."""
+    """The assigned partitions, the largest lag first."""
     lags = sorted(snapshot.lags.items(), key=lambda pair: (-pair[1], pair[0]))
     return [
         {
@@ -142,7 +142,7 @@ def _dead_letters(counters: Counters) -> list[dict[str, Any]]:
 
 
 def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
-    """The figures of each task in the settings; empty without tasks. A task that shares its runs has all their time."""
+    """The figures of each task in the settings. Tasks that share runs of the model each have all of their time."""
     return [
         {
             "name": name,
@@ -156,7 +156,7 @@ def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
 
 
 def _labels(seen: Observed) -> list[dict[str, Any]]:
-    """Each label since the start, the most frequent of a task first, with its share and what that should be."""
+    """The labels found since the start, the most frequent of each task first, with share and baseline."""
     counts = bound_labels(seen.counters.labels.copy())
     ranked = sorted(shares_of(counts).items(), key=lambda each: (each[0][0], -each[1]))
     return [
@@ -181,5 +181,5 @@ def _transactions(counters: Counters, minute: Interval) -> dict[str, float | Non
 
 
 def _quantiles(bounds: Sequence[float], before: Sequence[int], now: Sequence[int]) -> dict[str, float | None]:
-    """The quantiles, and the highest bound as `most_s`: a value that reaches it may be higher."""
+    """The quantiles, and the highest bound as `most_s`: a quantile that reaches it may be higher."""
     return {name: quantile(bounds, before, now, share) for name, share in SHARES.items()} | {"most_s": bounds[-1]}

@@ -149,7 +149,7 @@ class Worker:
             self.tracker.track(ticket)
             if refusal := self.recovery.refusal_of(ticket.raw) or self.isolation.verdict_on(ticket.raw):
                 ticket.finish(refusal)
-        self.tracing.arrived(tickets)
+        self.tracing.begin_articles(tickets)
         self.intake.take((ticket for ticket in tickets if ticket.live), alone=bool(self.pacing.attempts.suspects))
         self.counters.count_read(tickets, arrived_s)
         return bool(tickets)
@@ -164,7 +164,7 @@ class Worker:
     def _collect(self) -> bool:
         results = self.engine.completed()
         for result in results:
-            self.tracing.completed(result.batch)
+            self.tracing.end_batch(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
             self.tracker.count_unpacked(store_answers(result, self.heads[result.batch.pass_index], serialise_findings))
         if results:
@@ -177,7 +177,7 @@ class Worker:
             self.pacing.engine_moved()
         dispatched = False
         while self.engine.capacity and (batch := self._next_batch(now_s)):
-            self.tracing.submitted(batch)
+            self.tracing.begin_batch(batch)
             self.engine.submit(batch)
             self.counters.count_batch(batch, self.padded_tokens(batch), self.pacing.budget_tokens(batch), now_s)
             dispatched = True

@@ -195,14 +195,14 @@ class Rivals(Protocol):
 class Tracing(Protocol):
     """Spans of articles, batches and transactions. Nothing here blocks or raises."""
 
-    def arrived(self, tickets: Sequence[Ticket]) -> None:
-        """Records were read: decide which are traced, and set the trace headers of their outputs."""
+    def begin_articles(self, tickets: Sequence[Ticket]) -> None:
+        """Note that records were read: decide which are traced, and set the trace headers of their outputs."""
 
-    def submitted(self, batch: Batch) -> None:
-        """A batch goes to the engine."""
+    def begin_batch(self, batch: Batch) -> None:
+        """Note that a batch goes to the engine."""
 
-    def completed(self, batch: Batch) -> None:
-        """The engine returned a batch."""
+    def end_batch(self, batch: Batch) -> None:
+        """Note that the engine returned a batch."""
 
     def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:
         """Wrap the transaction of these tickets; their spans end when it succeeds and are dropped when it raises.

@@ -1,4 +1,4 @@
-"""The parent's side of one child process: starts it, forwards its log lines, posts its events."""
+"""The parent's side of one child process: starts it, forwards its log lines, reports its events."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from enricher.worker.processes.states import ALIVE, ProcessState, health_port_of, state_of
 
 LAST_LINES_S = 5.0
-"""How long to wait for the last lines of an ended process: they are in the pipe already."""
+"""How long to wait for the last lines of an ended process, which are already in the pipe."""
 
 
 class Child:
-    """A running child process. Its threads call `write` with its lines, numbered.
+    """A running child process. Its threads call `write` with its log lines, each with the child's number.
 
-    For its events they call `on_state`, `on_health_port` (of the loopback address), and at last `on_end` with the exit code,
-    or minus the number of the signal that killed it. `heard_s`: when it last reported, by `clock`; its start until it has
-    `reported`.
+    They call `on_state` and `on_health_port` (of the loopback address) when it reports these, and finally `on_end` with the
+    exit code, or minus the number of the signal that killed it. `heard_s`: when it last reported, by `clock`; before its
+    first report, when it started.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Child:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            # Ctrl-C goes to a terminal's whole process group; only the parent is to react to it.
+            # Ctrl-C goes to the whole process group of a terminal, and only the parent must react to it.
             start_new_session=sys.platform != "win32",
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.pid = self._process.pid
-        self._errors = threading.Thread(target=self._pass_on, name=f"lines-{index}", daemon=True)
+        self._errors = threading.Thread(target=self._forward_log, name=f"lines-{index}", daemon=True)
         self._errors.start()
         threading.Thread(target=self._listen, name=f"child-{index}", daemon=True).start()
 
@@ -61,18 +61,18 @@ class Child:
         self._process.stdin.close()
 
     def kill(self) -> None:
-        """Kill it, if it is still running."""
+        """Kill it if it still runs."""
         self._process.kill()
 
-    def _pass_on(self) -> None:
+    def _forward_log(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._write_line(line)
 
     def _write_line(self, line: str) -> None:
-        """Prefix the line with the child's number; a JSON log line contains it already and must stay JSON."""
+        """Prefix the line with the child's number. A JSON line already contains it, and must stay JSON."""
         prefix = "" if line.startswith("{") else f"[{self.index}] "
-        # If the reader of our log has gone, the child must not block on a full pipe.
+        # Even if nobody reads our log any more, the child must not block on a full pipe.
         with contextlib.suppress(OSError):
             self._write(f"{prefix}{line.rstrip()}\n")
 

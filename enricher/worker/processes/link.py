@@ -1,7 +1,7 @@
-"""The child's side: reports its state on its original standard output, and ends when its standard input does.
+"""The child's side: reports its state on its original standard output, and ends when its standard input ends.
 
-A thread reports every second that the process is alive, which it is not while it is stopped or while C code holds the
-interpreter's lock. Whether the loop makes progress is for the child's own watchdog to say.
+A thread reports every second that the process is alive. It cannot while the process is stopped, or while C code holds the
+interpreter's lock. The child's own watchdog checks whether the loop makes progress.
 
 The parent closes the child's input to ask it to drain and end; if the parent is killed, the system closes it. This works on
 every platform and at any time of a child's life.
@@ -24,28 +24,29 @@ _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
 class ParentLink:
-    """Owns the process's standard input and output; other code that prints writes to standard error from now on."""
+    """Takes over standard input and output; from now on, other code that prints writes to standard error."""
 
     def __init__(self) -> None:
         self._output = os.dup(_OUTPUT)
         os.dup2(_ERRORS, _OUTPUT)
         threading.Thread(target=self._report_alive, name="alive", daemon=True).start()
 
-    def tell(self, state: ProcessState) -> None:
+    def report(self, state: ProcessState) -> None:
         """Report the state to the parent, if it still runs. Safe in a signal handler."""
         self._write(state.value)
 
-    def serves(self, port: int) -> None:
+    def report_port(self, port: int) -> None:
         """Report the port of the loopback address on which this process serves its health."""
         self._write(health_line(port))
 
     def end_with_parent(self) -> None:
-        """From now on, treat the end of the input like SIGTERM, handled in the main thread."""
-        threading.Thread(target=_wait_for_the_end, name="parent", daemon=True).start()
+        """From now on, treat the end of standard input like SIGTERM, in the main thread."""
+        threading.Thread(target=_end_with_input, name="parent", daemon=True).start()
 
     def _report_alive(self) -> None:
         while True:
-            # If the parent reads nothing, the pipe keeps a page free for states: `tell` must not block.
+            # A pipe is writable while a page of it is free. If the parent reads nothing, this page is kept for states,
+            # because `report` must not block.
             if sys.platform == "win32" or select.select([], [self._output], [], 0)[1]:
                 self._write(ALIVE)
             time.sleep(ALIVE_EVERY_S)
@@ -55,10 +56,10 @@ class ParentLink:
             os.write(self._output, f"{line}\n".encode())
 
 
-def _wait_for_the_end() -> None:
-    # Not sys.stdin: if a waiting thread holds its lock at exit, the interpreter aborts.
+def _end_with_input() -> None:
+    # Not sys.stdin: the interpreter aborts if a waiting thread holds its lock at exit.
     with contextlib.suppress(OSError):
         while os.read(_INPUT, 1):
             pass
-    # Like the signal, but without effect once its handler is removed, so it cannot kill a process that drains.
+    # Like the signal; but without a handler it has no effect, so it cannot kill a process that drains.
     _thread.interrupt_main(signal.SIGTERM)

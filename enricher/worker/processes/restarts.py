@@ -8,7 +8,7 @@ from enricher.errors import BrokerError, ModelError, SettingsError, TooManyDeadL
 from enricher.worker.rules.pauses import doubling_pause_s
 
 MAX_PAUSE_S = 30.0
-"""Pauses double up to this; longer ones would only delay partitions."""
+"""The longest pause; a longer one would only delay partitions."""
 _FINAL = frozenset(error.exit_code for error in (SettingsError, BrokerError, TooManyDeadLetters))
 
 
@@ -25,9 +25,9 @@ class RestartLimits:
 
 
 def is_final(code: int, *, was_ready: bool) -> bool:
-    """Whether a process that ended with this code is not to be restarted.
+    """Whether not to restart a process that ended with this code.
 
-    A model that fails to load will fail again; a device that failed later may work for a new process.
+    A model that failed to load will fail again; a device that failed later may work for a new process.
     """
     return code in _FINAL or (code == ModelError.exit_code and not was_ready)
 
@@ -40,7 +40,7 @@ class Restarts:
         self._in_a_row = 0
 
     def pause_s(self, ready_for_s: float) -> float | None:
-        """The pause before restarting a process that was ready for `ready_for_s`; None if it is not to be restarted."""
+        """The pause before restarting a process that was ready for `ready_for_s`; None after too many restarts."""
         if ready_for_s >= self._limits.stable_s:
             self._in_a_row = 0
         if self._in_a_row >= self._limits.max_in_a_row:

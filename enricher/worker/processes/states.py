@@ -1,6 +1,7 @@
-"""The states of a worker process, and the lines in which a child reports: a state, `alive`, or `health` and a port.
+"""The states of a worker process, and the lines that a child reports: a state, `alive`, or `health` and a port.
 
-The child reports the first three states when they begin, and `alive` every `ALIVE_EVERY_S`; the parent sets the others.
+The child reports each of the first three states when it begins, and `alive` every `ALIVE_EVERY_S`; the parent sets the other
+states.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class ProcessState(StrEnum):
     DONE = "done"
     """It ended because nothing is left to do."""
     DEAD = "dead"
-    """It ended otherwise; a restart may be due."""
+    """It ended for another reason; a restart may be due."""
     SILENT = "silent"
-    """It is running, and has reported nothing for a while: it is frozen, or C code holds its interpreter's lock."""
+    """It runs but has not reported for a while: it is frozen, or C code holds its interpreter's lock."""
 
 
 ALIVE = "alive"
@@ -46,5 +47,5 @@ def health_line(port: int) -> str:
 def health_port_of(line: str) -> int | None:
     """The port that a line reports; None for other lines."""
     word, _, port = line.strip().partition(" ")
-    # `isdecimal` alone also accepts digits of other scripts.
+    # `isdecimal` also accepts digits of other scripts.
     return int(port) if word == _HEALTH and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536 else None

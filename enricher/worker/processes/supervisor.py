@@ -1,11 +1,11 @@
-"""The parent of several worker processes: starts and restarts them, ends them all, knows their states.
+"""The parent of several worker processes: starts and restarts them, ends them, and knows their states.
 
 Exit codes 2, 4 and 12 (and 3 during startup) are permanent: the parent ends all children and exits with that code. It never
-loads a model, and shares nothing with its children but three pipes each. One thread decides; signal handlers and the
-threads of child.py only put handlers of events into a queue.
+loads a model, and shares only three pipes with each child. One thread decides; signal handlers and the threads of child.py
+only put functions into its queue, one for each event.
 
-A child that reports nothing is not ready, and after a while it is killed and restarted like one that died. Killing is safe:
-what it had not committed is read again, and the broker fences a child that continues just before it is killed.
+A child that does not report is not ready. After some time the parent kills it and restarts it, as if it had died. Killing is
+safe: what the child had not committed is read again, and if it wakes up just before, the broker fences it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from enricher.worker.processes.restarts import RestartLimits, Restarts, is_final
 from enricher.worker.processes.states import ProcessState
 
 MAX_WAIT_S = 1.0
-"""On Windows, Ctrl-C does not interrupt a wait: its handler runs after it."""
+"""The longest wait for an event. On Windows the handler of Ctrl-C runs only after the wait."""
 STOOD_STILL_S = 5.0
-"""A turn of the loop takes about a second. After a longer one the parent itself stood still and has heard nobody."""
+"""A turn of the loop takes about a second. If it takes longer than this, the parent itself could not run, so that it heard
+no child."""
 UNKILLABLE_S = 30.0
-"""How long to wait for children that were killed: one that hangs in a driver or on a network disk may never end."""
+"""How long to wait for killed children: one that hangs in a driver or on a network disk may never end."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SilenceLimits:
-    """How long a child may report nothing: until it is not ready, and until it is killed.
+    """How long a child may be silent before it counts as not ready, and before it is killed.
 
-    `starting_s`, the bound until a child was ready, is longer: libraries hold the interpreter's lock while they are loaded.
+    Before it is first ready, `starting_s` applies instead of `kill_s`: libraries that load hold the interpreter's lock.
     """
 
     unready_s: float
@@ -57,18 +58,18 @@ class _Slot:
     due_s: float | None = None
     """When the next child is due to start."""
     health_port: int | None = None
-    """The address at which the child serves its health."""
+    """The port of the loopback address at which the child serves its health."""
     silent: bool = False
     """True from the warning about the child's silence until it reports again."""
     killed: bool = False
-    """True once the child is killed for its silence."""
+    """True once the child was killed because it was silent."""
 
 
 class Supervisor:
     """Keeps `count` children running. `command` gives the command line of each, by its number.
 
-    `grace_s`: how long all children may take to drain before they are killed. `until_done`: a child that ends with 0 has
-    nothing left to do and is not restarted.
+    `grace_s`: how long children may drain before they are killed. `until_done`: a child that ends with code 0 has nothing
+    left to do and is not restarted.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Supervisor:
     # ---- safe in any thread
 
     def states(self) -> Mapping[int, ProcessState]:
-        """The present state of each process."""
+        """The current state of each process."""
         now_s = self._clock()
         return {
             index: ProcessState.SILENT if self._is_silent(slot.child, now_s) else slot.state
@@ -110,7 +111,7 @@ class Supervisor:
         }
 
     def _is_silent(self, child: Child | None, now_s: float) -> bool:
-        """Whether a child that has reported does so no more; before its first report it imports its modules."""
+        """Whether a child has stopped reporting. Before its first report it imports its modules, which does not count."""
         return child is not None and child.reported and now_s - child.heard_s > self._silence.unready_s
 
     def report_ages_s(self) -> Mapping[int, float]:
@@ -171,7 +172,9 @@ class Supervisor:
 
     def _has_work(self) -> bool:
         if self._abandon_s is not None and self._clock() > self._abandon_s:
-            log.error("leaving processes behind that do not end although they are killed: %s", dict(self.pids()))
+            log.error(
+                "ending without these processes, which do not end although they were killed: %s", dict(self.pids())
+            )
             return False
         return any(slot.child or (slot.due_s is not None and not self._stopping) for slot in self._slots)
 
@@ -218,7 +221,7 @@ class Supervisor:
     def _note_end(self, index: int, code: int) -> None:
         slot = self._slots[index]
         assert slot.child is not None, "a child ends once"
-        # The time that it was frozen before it was killed is no sign of health.
+        # Until its last report: it may have been frozen before it was killed.
         ready_for_s = 0.0 if slot.ready_s is None else slot.child.heard_s - slot.ready_s
         slot.child, slot.state, slot.health_port = None, ProcessState.DEAD, None
         exit_code = code if code >= 0 else 128 - code  # as a shell reports a signal
@@ -274,7 +277,7 @@ class Supervisor:
             slot.killed = True
 
     def _end_all(self, exit_code: int) -> None:
-        """Ask all children to end. The first exit code counts."""
+        """Ask all children to end, and exit with `exit_code` unless an earlier call gave one."""
         if self._stopping:
             return
         self._stopping, self._code = True, exit_code
@@ -287,7 +290,7 @@ class Supervisor:
     def _kill_late(self) -> None:
         if self._kill_s is None or self._clock() < self._kill_s:
             return
-        log.error("still running after %.0f s, killing them: %s", self._grace_s, dict(self.pids()))
+        log.error("processes still run after %.0f s, killing them: %s", self._grace_s, dict(self.pids()))
         self._kill_s, self._code = None, self._code or Stalled.exit_code
         self._abandon_s = self._clock() + UNKILLABLE_S
         for slot in self._slots:

@@ -1,4 +1,4 @@
-"""Bounds on waits: the time that is left, and asking until something holds."""
+"""Bounds on waits: the time that is left, and polling until a condition holds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Deadline:
         return self._clock() >= self._until_s
 
     def left_s(self) -> float:
-        """Seconds, never below 0."""
+        """The seconds that are left, never below 0."""
         return max(0.0, self._until_s - self._clock())
 
 
 def until(done: Callable[[], bool], deadline: Deadline, *, pause_s: float) -> bool:
-    """Ask until `done`, at least once, with pauses between; False if the deadline passes before."""
+    """Poll until `done`, at least once, with pauses between. False if the deadline passes first."""
     while not done():
         if deadline.over:
             return False

@@ -1,4 +1,4 @@
-"""Wakes a waiting thread, also from a signal handler: `Wakeup` any number of times, `StopEvent` once.
+"""Events that a signal handler may set: `Wakeup` any number of times, `StopEvent` once.
 
 Not `threading.Event`: its `set` takes a lock that `clear` and `wait` hold briefly, so a signal handler that interrupts them
 in the same thread deadlocks. `SimpleQueue.put` is reentrant, and waiting on it is cheaper.

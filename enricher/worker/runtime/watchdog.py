@@ -4,8 +4,8 @@ A call into the Kafka client can outlive its own timeout, one of them forever (l
 exception can be raised in a thread that is stuck in C. Ending the process is always safe: nothing is committed that was not
 published, and the next process starts at the committed offsets.
 
-The watchdog's thread is Python's, so it stands still while C code holds the interpreter's lock. `ProcessTimer` is the last
-line of defence then.
+The watchdog is a Python thread, so it cannot run while C code holds the interpreter's lock. Then `ProcessTimer` ends the
+process.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 0.5
 _REPORT_S = 2.0
-"""How long to wait for the report: the log itself may be what hangs, for example a full pipe that nobody reads."""
+"""How long to wait for the report. The log itself may hang, for example on a full pipe that nobody reads."""
 TIMER_MARGIN_S = 5.0
-"""The process timer ends the process this long after the bound: by then the watchdog has done so, if its thread runs."""
+"""The process timer ends the process this long after the bound: enough for the watchdog to do it, if its thread runs."""
 _UNGUARDED_S = 120.0
-"""How long the watchdog's thread may stand still while nothing is guarded."""
+"""How long the watchdog's thread may be unable to run while nothing is guarded."""
 _EXIT_S = 60.0
-"""How long the interpreter may take to end after the watchdog."""
+"""How long the interpreter may take to end after the watchdog has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class ProcessTimer:
         self._errors = _errors_that_never_block()
 
     def set(self, limit_s: float) -> None:
-        """End the process in `limit_s` seconds, instead of when an earlier call said."""
+        """End the process in `limit_s` seconds. Replaces the time of an earlier call."""
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._errors)
 
 
 def _errors_that_never_block() -> int:
-    """A descriptor of standard error. Where the system allows it, a write to it is dropped if a full pipe would block it."""
+    """A descriptor of standard error. Where the system allows it, a write that a full pipe would block is dropped."""
     try:
         # Opening it again, unlike `dup`, leaves the descriptor that everything else writes to as it is.
         return os.open("/proc/self/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -96,9 +96,9 @@ class Watchdog:
 
     Guards nest: an open inner guard replaces the outer one, whose time starts again when the inner guard closes.
 
-    `timer`: bounds the watchdog's own thread. The thread sets it at each look to the end of the guarded call plus
-    `TIMER_MARGIN_S`, so it ends the process if the thread stands still until then; after `__exit__` it bounds the
-    interpreter's end.
+    `timer`: bounds the watchdog's own thread, which sets it at each check to the bound of the guarded call plus
+    `TIMER_MARGIN_S`: it ends the process if the thread does not run until then. After `__exit__` it bounds the end of the
+    interpreter.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Watchdog:
             self._timer.set(_EXIT_S)
 
     def call_in_progress(self) -> Watched | None:
-        """The guarded call in progress. Safe in any thread."""
+        """The guarded call in progress, or None. Safe in any thread."""
         if (guarded := self._guarded) is None:
             return None
         return Watched(guarded.what, guarded.limit_s, time.monotonic() - guarded.began_s)

@@ -1,20 +1,20 @@
-"""The settings: the groups, one file for each kind of thing, and the only reader of the environment (`sources`)."""
+"""The settings: groups of fields, and the only reader of the environment (`sources`)."""
 
 from enricher.worker.settings.articles import ArticleSettings, OutputSettings
 from enricher.worker.settings.files import (
     CONFIG_REASON,
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,
-    log_files,
+    log_settings_files,
     settings_files,
     variable_name,
 )
-from enricher.worker.settings.groups import BatchingSettings
+from enricher.worker.settings.group import FromFile
 from enricher.worker.settings.index import IndexSettings
-from enricher.worker.settings.kafka import FromFile
 from enricher.worker.settings.registry import RegistrySettings
 from enricher.worker.settings.sources import Settings, given_settings, load_settings
 from enricher.worker.settings.tasks import TaskSettings
+from enricher.worker.settings.worker import BatchingSettings
 
 __all__ = [
     "CONFIG_REASON",
@@ -30,7 +30,7 @@ __all__ = [
     "TaskSettings",
     "given_settings",
     "load_settings",
-    "log_files",
+    "log_settings_files",
     "settings_files",
     "variable_name",
 ]

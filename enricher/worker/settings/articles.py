@@ -42,8 +42,8 @@ class ArticleSettings(Group):
         description="Where the fields of an article are in the document: a JSON object of `id`, `title`, `body`, "
         "`language`, `source`, `url`, `published_at` and a JSON Pointer (RFC 6901) for each, e.g. "
         '`{"id": "/uuid", "title": "/headline", "body": "/content/text"}`. `id` may also be `key`, the record\'s key, or '
-        "`header:NAME`; lines of a file have neither, so there it is at `/id`. Fields that are not named are where they are "
-        "by default, such as `/id`. An article without id or body there is a dead letter that names the pointer.",
+        "`header:NAME`; lines of a file have neither, so their id is at `/id`. Fields that are not named have their "
+        "default pointer, such as `/id`. An article without id or body there is a dead letter that names the pointer.",
     )
     metadata: Annotated[dict[str, str], AfterValidator(_metadata)] = Field(
         default_factory=dict,
@@ -64,7 +64,7 @@ class ArticleSettings(Group):
 
     wrong_optional: Literal["drop", "dead_letter"] = Field(
         "drop",
-        description="What becomes of an article with an optional field (`title`, `language`, `source`, `url`, "
+        description="What happens to an article with an optional field (`title`, `language`, `source`, `url`, "
         "`published_at`) of another type than text, or beyond its bound. `drop`: it is enriched without the field, which "
         "the record names in `dropped_fields`, and which is counted. A `published_at` may be a whole number: seconds since "
         "1970 below 100,000,000,000, else milliseconds; 0 counts as absent.",
@@ -81,7 +81,7 @@ class ArticleSettings(Group):
         ge=0,
         le=100_000,
         description="Headers of an input record; with more, it becomes a dead letter without them. Each takes 176 bytes "
-        "of memory beside its name and value, however small it is in the topic.",
+        "of memory in addition to its name and value, however small it is in the topic.",
     )
     max_article_chars: int = Field(
         1_000_000, ge=1, description="Characters of title and body; a longer article becomes a dead letter."
@@ -113,7 +113,7 @@ class OutputSettings(Group):
 
     article: Literal["none", "metadata", "whole"] = Field(
         "metadata",
-        description="What a record repeats of its article beside the id: `none`; `metadata`, the fields `language`, "
+        description="What a record repeats of its article besides the id: `none`; `metadata`, the fields `language`, "
         "`source`, `url`, `published_at` and those of `articles.metadata`; `whole`, also the whole document, under "
         "`article`: the original bytes if it is JSON.",
     )
@@ -133,7 +133,7 @@ class OutputSettings(Group):
     cloudevents: bool = Field(
         default=False,
         description="Write records as CloudEvents 1.0 in binary mode: headers `ce_id` (the record id), `ce_source`, "
-        "`ce_type` and others beside ours.",
+        "`ce_type` and others in addition to ours.",
     )
     cloudevents_source: str | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""The files that settings come from, as text: a TOML file and `.env`. What they mean is decided in `sources`."""
+"""Finds and reads the files that settings come from: a TOML file and `.env`. `sources` decides what they mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG_VARIABLE = "ENRICHER_CONFIG"
 DEFAULT_CONFIG_FILE = "enricher.toml"
 CONFIG_REASON = (
     f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. Only as an environment variable; the "
-    "option `--config FILE`, before or behind any command, is stronger."
+    "option `--config FILE`, before or after any command, takes precedence."
 )
 DOTENV = ".env"
 
@@ -31,30 +31,30 @@ def variable_name(group: str, field: str | None = None) -> str:
 
 
 def variables() -> dict[str, str | None]:
-    """The environment and `.env`, with names in upper case; the environment is stronger."""
+    """The variables of the environment and of `.env`, with names in upper case; the environment takes precedence."""
     return {name.upper(): value for name, value in {**dotenv(), **os.environ}.items()}
 
 
 def settings_files() -> Sequence[Path]:
-    """The files that settings come from, the weaker one first; a `.env` without one of our settings is left out."""
+    """The files that settings come from, the one that takes precedence last. A `.env` without our settings is left out."""
     file = Path(DOTENV)
     has_ours = any(name.upper().startswith(PREFIX) for name in dotenv())
     return [file.absolute() for file in (config_file(), file if has_ours else None) if file]
 
 
-def log_files() -> None:
-    """Log the settings files, because anyone who may write to the working folder could have put them there."""
+def log_settings_files() -> None:
+    """Log where settings come from: anyone who may write to the working folder could have put the files there."""
     if files := settings_files():
         log.info("settings come from %s", " and ".join(map(str, files)))
 
 
-def name_config_file(file: Path) -> None:
-    """Read this TOML file, in this process and in those that it starts, whatever `ENRICHER_CONFIG` named before."""
+def set_config_file(file: Path) -> None:
+    """Read settings from this TOML file, in this process and those that it starts, instead of an earlier one."""
     os.environ[CONFIG_VARIABLE] = str(file)
 
 
 def config_file() -> Path | None:
-    """The TOML file, if there is one. Raises SettingsError if the one that `ENRICHER_CONFIG` names is not there."""
+    """The TOML file, or None. Raises SettingsError if `ENRICHER_CONFIG` names a file that does not exist."""
     named = os.environ.get(CONFIG_VARIABLE)
     if named and not Path(named).is_file():
         message = f"{CONFIG_VARIABLE} names {named}, which is not a file"
@@ -63,8 +63,8 @@ def config_file() -> Path | None:
     return path if path.is_file() else None
 
 
-def tables(file: Path) -> dict[str, Any]:
-    """The content of a TOML file. A byte order mark, which some editors write, is skipped; TOML does not allow it."""
+def read_tables(file: Path) -> dict[str, Any]:
+    """The content of a TOML file. Skips a byte order mark, which some editors write and TOML does not allow."""
     try:
         return tomllib.loads(file.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -81,6 +81,6 @@ def dotenv() -> Mapping[str, str | None]:
 
 
 def _unreadable(file: Path, error: Exception) -> SettingsError:
-    """An error without the content: a UnicodeDecodeError contains it, and it may be a secret."""
+    """An error without the content that a UnicodeDecodeError has, which may be a secret."""
     reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
     return SettingsError(f"{file}: {reason}")

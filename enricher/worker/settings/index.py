@@ -7,9 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from enricher.worker.settings.group import Group
-from enricher.worker.settings.kafka import FromFile
-from enricher.worker.settings.urls import http_urls
+from enricher.worker.settings.group import FromFile, Group, require_http
 
 
 class IndexSettings(Group):
@@ -51,24 +49,27 @@ class IndexSettings(Group):
         None, description="Certificates, in PEM, of the authorities that signed the nodes'. Default: the public ones."
     )
     verify_certificates: bool = Field(
-        default=True, description="Check the nodes' certificates. Without it anybody between can read the password."
+        default=True, description="Check the nodes' certificates. Without it, anybody on the way can read the password."
     )
     max_batch_documents: int = Field(
         1_000,
         ge=1,
         le=100_000,
         description="Documents of one bulk request at most. It begins with a quarter, grows while requests succeed, and "
-        "shrinks when the index says that it has too much to do (HTTP 429) or that a request is too large (413).",
+        "shrinks when the index is busy (HTTP 429) or finds a request too large (413).",
     )
     max_batch_bytes: int = Field(
         8_000_000,
         ge=10_000,
         le=95_000_000,
         description="Bytes of one bulk request at most, unless a single document is larger; the nodes refuse more than "
-        "100 MB unless told otherwise.",
+        "100 MB unless they are configured otherwise.",
     )
     request_timeout_s: float = Field(
-        60.0, gt=0, le=600, description="Seconds until a node must have answered a request; then it is made again."
+        60.0,
+        gt=0,
+        le=600,
+        description="Seconds within which a node must answer a request; then the request is repeated.",
     )
     retry_max_s: float = Field(
         30.0,
@@ -89,8 +90,8 @@ class IndexSettings(Group):
     def _is_url(cls, text: str) -> str:
         """Refuse what no client can use; the message must not repeat the URL, which may contain a password."""
         if "@" in text:
-            raise ValueError("user and password have settings of their own, and do not belong into a URL")
-        return http_urls(text)
+            raise ValueError("user and password have their own settings and do not belong in a URL")
+        return require_http(text)
 
     @model_validator(mode="after")
     def _consistent(self) -> IndexSettings:

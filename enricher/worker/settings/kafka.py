@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from enricher.errors import SettingsError
-from enricher.worker.settings.group import Group
-
-
-class FromFile(Group):
-    """A value in a file, as Kubernetes mounts secrets."""
-
-    file: Path
-
-    def read(self, name: str, setting: str = "kafka.properties") -> str:
-        """The file's text without trailing line ends. Raises SettingsError, which names setting and property."""
-        try:
-            return self.file.read_text("utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            message = f"{setting}: '{name}' refers to {self.file}, which cannot be read: {reason}"
-            raise SettingsError(message) from None  # a UnicodeDecodeError contains the secret
+from enricher.worker.settings.group import Group, Properties, read_properties
 
 
 class KafkaSettings(Group):
@@ -40,9 +23,9 @@ class KafkaSettings(Group):
     input_topics: dict[Annotated[str, Field(min_length=1)], Annotated[float, Field(gt=0, le=1e6)]] = Field(
         default_factory=dict,
         max_length=8,
-        description="Instead of `input_topic`: topics to read by turns, each with its share of the model while all have "
-        'articles, as a JSON object such as `{"articles.now": 0.8, "articles": 0.2}`. What one does not use, the others '
-        "get. All workers of the group need the same topics.",
+        description="Instead of `input_topic`: topics to read in turn, each with its share of the model while all have "
+        'articles, as a JSON object such as `{"articles.now": 0.8, "articles": 0.2}`. The others '
+        "get what one does not use. All workers of the group need the same topics.",
     )
     output_topic: str = Field("entities", min_length=1, description="Topic that enriched records are written to.")
     dead_letter_topic: str = Field(
@@ -53,8 +36,8 @@ class KafkaSettings(Group):
         ge=0,
         le=255,
         description="The highest part of `enricher.version`, by which an index keeps the newest record of a key. Raise it, "
-        "for all workers of the group, when the input topic is made again or gets more partitions: keys then begin at lower "
-        "offsets, and without a higher epoch their newest records lose against older ones. Never lower it.",
+        "for all workers of the group, when the input topic is created again or gets more partitions: keys then begin at "
+        "lower offsets, and without a higher epoch their newest records lose against older ones. Never lower it.",
     )
     instance: str = Field(
         default_factory=socket.gethostname,
@@ -86,10 +69,10 @@ class KafkaSettings(Group):
     start: Literal["resume", "beginning", "end"] = Field(
         "resume",
         description="Where reading begins in a partition without a committed offset (they expire after the group has had "
-        "no member for `offsets.retention.minutes`, 7 days by default). `resume`: behind its newest output, or at the "
+        "no member for `offsets.retention.minutes`, 7 days by default). `resume`: after its newest output, or at the "
         "beginning if there is none; needs READ on the output topics. `beginning` reads everything, so inputs that have "
         "outputs already are published twice. `end` skips what is there when the group first starts, and is for that start "
-        "only: remove it afterwards. In any case partitions that were added after the group began are read from their "
+        "only: remove it afterwards. In any case, partitions that were added after the group began are read from their "
         "beginning, and so is a topic that was created again while the group had members.",
     )
     allow_fewer_partitions: bool = Field(
@@ -106,12 +89,12 @@ class KafkaSettings(Group):
         "not help, the process ends (exit code 7). The same happens if its committed offset stays unknown for this "
         "time plus `transaction_timeout_s`.",
     )
-    properties: dict[str, str | int | float | bool | FromFile] = Field(
+    properties: Properties = Field(
         default_factory=dict,
         repr=False,
         description="Any librdkafka property, as a JSON object, e.g. `{\"security.protocol\": \"SSL\"}`; with the prefix "
         "`consumer.` or `producer.` for one client only. Properties that exactly-once needs, or that load code or run "
-        "commands, are refused. To `client.id` the instance is appended. A secret may be read from a file: "
+        "commands, are refused. The instance is appended to `client.id`. A secret may be read from a file: "
         "`{\"sasl.password\": {\"file\": "
         "\"/run/secrets/password\"}}`.",
     )  # fmt: skip
@@ -141,6 +124,4 @@ class KafkaSettings(Group):
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""
-        return {
-            name: value.read(name) if isinstance(value, FromFile) else value for name, value in self.properties.items()
-        }
+        return read_properties(self.properties, "kafka.properties")

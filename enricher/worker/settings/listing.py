@@ -1,6 +1,6 @@
 """Every setting as a row of a list: its name, type, unit, bounds, default and reason, read from the classes.
 
-Written by hand are only the defaults that depend on the machine.
+Only the defaults that depend on the machine are written here by hand.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def group_reason(group: str) -> str:
 
 
 def _class_of(group: str, field: FieldInfo) -> type[BaseModel]:
-    """The class of a group's settings; of tasks, that of each."""
+    """The class of a group's settings; for `tasks`, the class of one task."""
     if group == TASKS:
         return TaskSettings
     settings_class = field.annotation
@@ -88,7 +88,7 @@ def heading(group: str) -> str:
 
 
 def masked_text(name: str, value: object) -> str:
-    """The value of a setting as it is written in an environment variable, with secrets masked."""
+    """The value of a setting as in an environment variable, with secrets masked."""
     if value is None:
         return "automatic"
     if isinstance(value, Mapping):
@@ -98,9 +98,8 @@ def masked_text(name: str, value: object) -> str:
     if isinstance(value, tuple | list):
         return json.dumps(value)
     text = shown_text(str(value))
-    return (
-        text if text.isprintable() else json.dumps(text)
-    )  # a line break would break the list, and the table of the page
+    # A line break would break the list, and the table of the page.
+    return text if text.isprintable() else json.dumps(text)
 
 
 def _kind(name: str, field: FieldInfo) -> str:

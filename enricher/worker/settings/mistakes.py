@@ -1,35 +1,42 @@
-"""Says what is wrong with settings, in words: the name of the setting, where it was set, and never its value."""
+"""Explains mistakes in settings: names the setting and the place where it was set, but never quotes its value."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
 import orjson
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from enricher.errors import SettingsError
-from enricher.worker.settings.closest import Groups, did_you_mean, setting_names, variable_names
 from enricher.worker.settings.files import (
     CONFIG_VARIABLE,
     DOTENV,
     PREFIX,
     config_file,
     dotenv,
-    tables,
+    read_tables,
     variable_name,
     variables,
 )
 from enricher.worker.settings.tasks import NAME_RULE, TASKS, TaskSettings
 
+Groups = Mapping[str, FieldInfo]
+"""The groups of the settings by name."""
+
+_LEAST_ALIKE = 0.8
+"""The least ratio of difflib that counts. At its default of 0.6, `kafka.sasl_password` would mean `kafka.start`."""
+
 
 def refuse_unknown_groups(groups: Groups) -> None:
-    """Refuse names without a known group, which pydantic-settings ignores; it checks the names inside a group."""
+    """Refuse names without a known group. pydantic-settings ignores them; it checks only the names inside a group."""
     file = config_file()
-    for table in tables(file) if file else ():
+    for table in read_tables(file) if file else ():
         if table not in groups:
-            meant = did_you_mean(table, list(groups)) or f"; the tables are {', '.join(groups)}"
+            meant = _did_you_mean(table, list(groups)) or f"; the tables are {', '.join(groups)}"
             message = f"{file}: there is no table '{table}'{meant}"
             raise SettingsError(message)
     in_file = dotenv()
@@ -49,7 +56,7 @@ def _refuse_unknown(name: str, groups: Groups) -> None:
         return
     if group not in groups or not delimiter:
         known = [f"{variable_name(group)}{'' if group == TASKS else '__...'}" for group in groups]
-        meant = did_you_mean(name, variable_names(groups)) or f"; the names are {', '.join(known)}"
+        meant = _did_you_mean(name, _variable_names(groups)) or f"; the names are {', '.join(known)}"
         message = f"{name}: no such setting{meant} (see 'enricher settings')"
         raise SettingsError(message)
 
@@ -83,49 +90,49 @@ def _is_json(annotation: object) -> bool:
 
 
 def explain(problem: ErrorDetails, groups: Groups) -> str:
-    """A mistake that pydantic found."""
+    """Explain a mistake that pydantic found."""
     location = [str(part) for part in problem["loc"]]
     if location[:1] == [TASKS]:
-        return _explained_task(location, problem)
+        return _explain_task(location, problem)
     name = _name_of(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
     if location[1:2] == ["properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
-    known = variable_names(groups) if name.startswith(PREFIX) else setting_names(groups)
+    known = _variable_names(groups) if name.startswith(PREFIX) else _setting_names(groups)
     return f"{name}: {_words_of(problem, '.'.join(location), known)}"
 
 
 def explain_plainly(problem: ErrorDetails, groups: Groups) -> str:
-    """A mistake in settings that a program gave, by the setting's name there."""
+    """Explain a mistake in settings that a Python program gave, by their names there."""
     location = [str(part) for part in problem["loc"]]
     if location[:1] == [TASKS] and len(location) > 2:
         return f"{'.'.join(location)}: {_words_of(problem, location[2], list(TaskSettings.model_fields))}"
-    known = setting_names(groups) if len(location) > 1 else list(groups)
+    known = _setting_names(groups) if len(location) > 1 else list(groups)
     return f"{'.'.join(location) or 'settings'}: {_words_of(problem, '.'.join(location), known)}"
 
 
 def _words_of(problem: ErrorDetails, name: str, known: Sequence[str]) -> str:
-    """Say what is wrong. `known`: what an unknown `name` may have been meant to be."""
+    """The mistake in words. `known`: the names that an unknown `name` may stand for."""
     if problem["type"] == "extra_forbidden":
-        return f"no such setting{did_you_mean(name, known)} (see 'enricher settings')"
+        return f"no such setting{_did_you_mean(name, known)} (see 'enricher settings')"
     return problem["msg"].removeprefix("Value error, ")
 
 
 def _name_of(group: str, field: str) -> str:
-    """The name of a setting's variable; if its value comes from the TOML file, also the file and the name there."""
+    """The setting's variable; if the value comes from the TOML file, also the file and the name there."""
     variable = variable_name(group, field)
     if variable not in variables():
         file = config_file()
-        table = tables(file).get(group) if file else None
+        table = read_tables(file).get(group) if file else None
         if isinstance(table, dict) and field in table:
             return f"{file}: {group}.{field} ({variable})"
     return variable
 
 
-def _explained_task(location: Sequence[str], problem: ErrorDetails) -> str:
-    """A mistake in tasks, with the task and the field."""
+def _explain_task(location: Sequence[str], problem: ErrorDetails) -> str:
+    """Explain a mistake in a task, with the names of task and field."""
     if "[key]" in location:
         return f"{_named_task(location[:2])}: {NAME_RULE}"
-    # A wrong item of a list is told by the name of the list.
+    # For a wrong item of a list, name the list.
     name = _named_task(location[:3])
     if problem["type"] in {"dict_type", "model_type"}:
         what = "an object of tasks" if len(location) == 1 else "an object of settings"
@@ -141,22 +148,48 @@ def _explained_task(location: Sequence[str], problem: ErrorDetails) -> str:
 
 
 def _named_task(path: Sequence[str]) -> str:
-    """The path of a setting of a task and the source that it comes from; for a missing field, that of the others."""
+    """The name of a task's setting, with the variable or the file that sets it."""
     variable, file = variable_name(TASKS), config_file()
     text = variables().get(variable)
     in_variable = {} if text is None else {TASKS: orjson.loads(text)}
-    in_file = tables(file) if file else {}
+    in_file = read_tables(file) if file else {}
+    # A field that is missing is set nowhere: then its task counts.
     for known in (path, path[:-1]):
         if _holds(in_variable, known):
-            return ": ".join([variable, *([".".join(path[1:])] if path[1:] else [])])
+            return f"{variable}: {'.'.join(path[1:])}" if path[1:] else variable
         if _holds(in_file, known):
             return f"{file}: {'.'.join(path)}"
     return ".".join(path)
 
 
 def _holds(value: Any, path: Sequence[str]) -> bool:  # noqa: ANN401  any JSON
+    """Whether nested objects have a value at this path."""
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return False
         value = value[name]
     return True
+
+
+def _setting_names(groups: Groups) -> Sequence[str]:
+    """Every setting as `group.field`, except those of tasks, which share one variable."""
+    fields = {group: getattr(info.annotation, "model_fields", ()) for group, info in groups.items()}
+    return [f"{group}.{field}" for group, names in fields.items() for field in names]
+
+
+def _variable_names(groups: Groups) -> Sequence[str]:
+    """The variable of each setting."""
+    return [variable_name(*name.split(".")) for name in _setting_names(groups)]
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
+    """`; did you mean X?`, if X has the same name in another group or almost the same name; else nothing."""
+    wanted, by_text = _plain(name), {_plain(each): each for each in known}
+    elsewhere = [text for text in by_text if text.rpartition(".")[2] == wanted.rpartition(".")[2]]
+    found = elsewhere if len(elsewhere) == 1 else get_close_matches(wanted, by_text, n=1, cutoff=_LEAST_ALIKE)
+    return f"; did you mean {by_text[found[0]]}?" if found else ""
+
+
+def _plain(name: str) -> str:
+    """A variable or a name in the TOML file as `group.field`."""
+    return name.lower().removeprefix(PREFIX.lower()).replace("__", ".")

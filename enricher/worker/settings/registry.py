@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from platformdirs import user_cache_path
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
-from enricher.worker.settings.group import Group
-from enricher.worker.settings.kafka import FromFile
-from enricher.worker.settings.urls import http_urls
+from enricher.worker.settings.group import Group, Properties, read_properties, require_http
 
 
 class RegistrySettings(Group):
     """The sources of schemas, and how they are kept."""
 
-    url: str = Field(
+    url: Annotated[str, AfterValidator(require_http)] = Field(
         "",
         repr=False,
         description="Schema registry with Confluent's API, e.g. `https://registry:8081`; several are comma separated and "
         "tried in this order. Needed for `articles.format=registry` and for `output.format` other than `json`.",
     )
-    properties: dict[str, str | int | float | bool | FromFile] = Field(
+    properties: Properties = Field(
         default_factory=dict,
         repr=False,
         description="Properties of the registry's client, as a JSON object with Confluent's names: "
@@ -32,7 +31,7 @@ class RegistrySettings(Group):
     glue_folder: Path | None = Field(
         None,
         description="Folder with the schemas of AWS Glue frames: `UUID.avsc`, `UUID.proto` or `UUID.json`, in lower case. "
-        "Glue itself is not asked. A file may be added at any time.",
+        "The worker never calls Glue. Files may be added at any time.",
     )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("enricher") / "schemas",
@@ -56,8 +55,8 @@ class RegistrySettings(Group):
         ge=0,
         le=600,
         description="Seconds that the articles of an id wait if the registry does not know it, before they become dead "
-        "letters: it may be registered late, or a replica of the registry may lag behind. The id is asked for again "
-        "meanwhile, and afterwards at the latest after the time for which it has been unknown, at most 30 s. Many "
+        "letters: it may be registered late, or a replica of the registry may lag behind. The id is requested again during "
+        "this time, and later at intervals that grow with the time for which it has been unknown, up to 30 s. Many "
         "unknown ids in a row, each of a single article, do not wait.",
     )
     give_up_s: float = Field(
@@ -65,8 +64,8 @@ class RegistrySettings(Group):
         ge=0,
         le=86_400,
         description="Seconds for which requests for an id must fail (HTTP 403 or 500, for instance), at least five "
-        "times, while the registry answers about others, before its articles become dead letters. While it answers about "
-        "none, as in an outage, articles wait for ever. 0: they always do.",
+        "times, before its articles become dead letters. Only while the registry answers requests for other ids: in an "
+        "outage, articles wait for ever. 0: they always do.",
     )
     max_schema_bytes: int = Field(
         1_000_000,
@@ -80,15 +79,6 @@ class RegistrySettings(Group):
         "`enricher schemas register` does.",
     )
 
-    @field_validator("url")
-    @classmethod
-    def _is_url(cls, text: str) -> str:
-        """Refuse what no client can use."""
-        return http_urls(text)
-
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""
-        return {
-            name: value.read(name, "registry.properties") if isinstance(value, FromFile) else value
-            for name, value in self.properties.items()
-        }
+        return read_properties(self.properties, "registry.properties")

@@ -1,6 +1,6 @@
-"""Values of settings as they may be shown: without passwords, tokens and the like, wherever somebody wrote them.
+"""Masks passwords, tokens and the like in values of settings before they are shown.
 
-What is shown is listed, not what is hidden: a property whose name we do not know may be a mistyped password.
+The lists name what may be shown, not what is hidden: a property whose name we do not know may be a mistyped password.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from enricher.worker.settings.kafka import FromFile
+from enricher.worker.settings.group import FromFile
 
 MASK = "***"
 
@@ -31,17 +31,18 @@ _SHOWN_PROPERTIES = frozenset(_ABOUT_SECURITY.split())
 _SHOWN_GROUPS = frozenset(_OTHER_GROUPS.split())
 """The first words of librdkafka's other properties; none of them contains a secret."""
 _SECRET = re.compile(r"pass|secret|token|credential|private|key|auth|jaas|pem|sasl|ssl|user|cookie|pw", re.IGNORECASE)
-"""In the name of another property: not one of librdkafka's in this group, so perhaps a mistyped one."""
+"""Words in the names of properties that are masked even in a shown group: librdkafka has none there, so a name with one may
+be mistyped."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
 _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+._-]*")
-"""Kafka's have an underscore: `SASL_SSL://broker:9093`."""
+"""A URL's scheme. Kafka's may have an underscore: `SASL_SSL://broker:9093`."""
 _NEXT_URL = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+._-]*://)")
 
 
 def shown_text(text: str) -> str:
-    """A text without the user and password of its URLs, or of `user:password@host`, and without a URL's query.
+    """The text without users and passwords of URLs or of `user:password@host`, and without the queries of URLs.
 
-    A URL that cannot be read is masked as a whole: any of its parts may be the password.
+    A URL that cannot be parsed is masked completely: any part of it may be the password.
     """
     if "://" in text:
         return ",".join(map(_shown_url, _NEXT_URL.split(text)))
@@ -50,7 +51,7 @@ def shown_text(text: str) -> str:
 
 
 def shown_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties of a client with the values that may be shown, and names of files. Others are masked."""
+    """Properties of a client, with all values masked except names of files and those that may be shown."""
     return {name if _NAME.fullmatch(name) else MASK: _shown_property(name, value) for name, value in properties.items()}
 
 

@@ -1,7 +1,7 @@
 """Reads the settings: the only reader of the environment. A Python program may also give them.
 
-From weakest to strongest: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a `.env` file,
-environment variables. Unknown names are refused.
+Sources, each of which overrides those before it: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG`
+names), a `.env` file, environment variables. Unknown names are refused.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from enricher.errors import SettingsError
 from enricher.worker.settings.articles import ArticleSettings, OutputSettings
-from enricher.worker.settings.closest import Groups
-from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_files, tables
-from enricher.worker.settings.groups import BatchingSettings, DeadLetterSettings, ModelSettings, WorkerSettings
+from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_settings_files, read_tables
 from enricher.worker.settings.index import IndexSettings
 from enricher.worker.settings.kafka import KafkaSettings
-from enricher.worker.settings.mistakes import explain, explain_plainly, malformed_json, refuse_unknown_groups
-from enricher.worker.settings.operating import HealthSettings, LogSettings
+from enricher.worker.settings.mistakes import Groups, explain, explain_plainly, malformed_json, refuse_unknown_groups
 from enricher.worker.settings.registry import RegistrySettings
 from enricher.worker.settings.tasks import NAME_PATTERN, TaskSettings, check_tasks
+from enricher.worker.settings.worker import (
+    BatchingSettings,
+    DeadLetterSettings,
+    HealthSettings,
+    LogSettings,
+    ModelSettings,
+    WorkerSettings,
+)
 
 
 class _TomlSource(TomlConfigSettingsSource):
-    """Reads the file like `refuse_unknown_groups`."""
+    """Reads the TOML file as `refuse_unknown_groups` does."""
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  as in the base class; ours is a Path
-        return tables(file_path)
+        return read_tables(file_path)
 
 
 class Settings(BaseSettings):
@@ -69,7 +74,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Strongest first: arguments, environment, `.env`, the TOML file."""
+        """Arguments, environment, `.env`, TOML file: each overrides those after it."""
         del file_secret_settings
         toml = _TomlSource(settings_cls, toml_file=config_file())
         return init_settings, env_settings, dotenv_settings, toml
@@ -113,19 +118,19 @@ def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sen
         raise ValueError(message)
 
 
-def load_settings(*, tell_files: bool = True) -> Settings:
+def load_settings(*, log_files: bool = True) -> Settings:
     """Settings from all sources. Raises SettingsError with every mistake, each with the name of its setting.
 
-    `tell_files`: also log the files that they come from (`log_files`); False if the log is not set up yet.
+    `log_files`: also log the files that they come from; False if the log is not set up yet.
     """
     try:
-        if tell_files:
-            log_files()
+        if log_files:
+            log_settings_files()
         refuse_unknown_groups(Settings.model_fields)
         return Settings()
     except ValidationError as error:
         raise _mistakes(error, explain) from error
-    except OSError as error:  # not even the existence of a file could be checked
+    except OSError as error:  # not even whether a file exists can be found out
         raise SettingsError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(malformed_json(Settings.model_fields) or str(error)) from error
@@ -151,7 +156,7 @@ class _GivenSettings(Settings):
 
 
 def given_settings(groups: Mapping[str, Any]) -> Settings:
-    """Settings from these groups and nothing else: neither the environment nor a file is read. Raises SettingsError."""
+    """Settings from these groups alone, without the environment and files. Raises SettingsError."""
     try:
         return _GivenSettings(**groups)
     except ValidationError as error:
@@ -159,7 +164,7 @@ def given_settings(groups: Mapping[str, Any]) -> Settings:
 
 
 def _mistakes(error: ValidationError, words_of: Callable[[ErrorDetails, Groups], str]) -> SettingsError:
-    # pydantic reports a value of a union once per type, with the same words.
+    # pydantic reports a wrong value of a union once per type, in the same words.
     problems = error.errors(include_url=False, include_input=False)
     found = dict.fromkeys(words_of(problem, Settings.model_fields) for problem in problems)
     return SettingsError("\n".join(found))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from enricher.worker.heads import KINDS
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings.group import Group
 
 TASKS = "tasks"
@@ -16,13 +17,13 @@ NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
 NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a letter or digit"
 
 if TYPE_CHECKING:
-    Kind = str  # a type checker knows no literal that is computed
+    Kind = str  # type checkers reject a computed Literal
 else:
     Kind = Literal[*KINDS]
 
 _LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
 _INSTEAD = {"source": "name that model in a task", "precision": "set the precision of each task"}
-"""Words for what to do instead of a setting of `model` that has no effect beside tasks."""
+"""Settings of `model` that have no effect beside tasks, and what to do instead."""
 
 
 class TaskSettings(Group):
@@ -43,14 +44,14 @@ class TaskSettings(Group):
     default: bool = Field(
         default=False, description="With `languages`: the task also runs on articles that have no language."
     )
-    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+    precision: Precision = Field(
         "auto",
         description="`auto`: the fastest that runs and passed the quality gate of every task that shares the encoder.",
     )
     pooling: Literal["mean", "first_window", "max"] = Field(
         "mean",
-        description="How the answer for an article follows from those for its windows: their mean weighted by the tokens "
-        "that each owns, the first window's, or the largest value of each. Not for `ner`.",
+        description="How the answers for an article's windows become its own: their mean weighted by the tokens that each "
+        "owns, the first window's, or the largest of each value. Not for `ner`.",
     )
     threshold: float | dict[str, float] | None = Field(
         None,
@@ -87,7 +88,7 @@ class TaskSettings(Group):
 
 
 def check_tasks(tasks: Mapping[str, TaskSettings], *, of_model: Collection[str]) -> None:
-    """Raise ValueError for a setting of `model` that has no effect beside tasks. `of_model`: those that are set."""
+    """Raise ValueError for a setting of `model` that has no effect beside tasks. `of_model`: the fields that are set."""
     for field, instead in _INSTEAD.items():
         if tasks and field in of_model:
             raise ValueError(f"model.{field} has no effect beside tasks: {instead}, [tasks.NAME] {field} = ...")

@@ -1,4 +1,4 @@
-"""Counts what the worker has done so far. Written by the loop's thread, read by any; telemetry exports it."""
+"""Counts what the worker has done. The loop's thread writes, any thread reads; telemetry exports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from enricher.worker.records import (
 from enricher.worker.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Histogram
 
 MOST_LABELS = 64
-"""So many labels of a task are counted by name: each is a time series."""
+"""The most labels of a task that are counted by name, because each is a time series."""
 OTHER = "other"
 
 
@@ -33,9 +33,9 @@ class TaskCounts:
     windows: int = 0
     real_tokens: int = 0
     busy_s: float = 0.0
-    """Seconds that threads of the device ran its batches."""
+    """Seconds that threads ran the model for it."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Committed articles by kind: ran, skipped (not for their language), failed (its pass made them dead letters)."""
+    """Committed articles by outcome: ran, skipped (not in its languages), failed (its pass made them dead letters)."""
 
     def as_dict(self) -> dict[str, Any]:
         """A copy of all counts, for JSON."""
@@ -48,7 +48,7 @@ class Counters:
 
     read: int = 0
     repeated: int = 0
-    """Records among `read` that this process had read before: the cost of forgetting."""
+    """Those of `read` that this process had read before, because it had forgotten them."""
     records: int = 0
     entities: int = 0
     tombstones: int = 0
@@ -67,15 +67,15 @@ class Counters:
     forgotten: int = 0
     producers_renewed: int = 0
     producers_resized: int = 0
-    """Replaced to try larger batches: the topics accept more, or it is a while since the broker refused one."""
+    """Replaced to try larger batches: topics accept more, or the broker last refused one some time ago."""
     transactions_repeated: int = 0
-    """Aborted because the group's generation had changed, and made once more."""
+    """Aborted because the group's generation had changed, and made again."""
     rebalances: Counter[str] = field(default_factory=Counter)
     """Counts by kind: assigned, revoked, lost."""
     isolations: int = 0
-    """Partitions whose articles were taken one at a time, because processes had ended at their offset."""
+    """Partitions whose articles were processed one at a time, because processes had died at their offset."""
     tasks: dict[str, TaskCounts] = field(default_factory=dict)
-    """Counts by name; empty for a worker without tasks in its settings."""
+    """Counts by the task's name; empty without tasks in the settings."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
     first_read_s: float | None = None
@@ -83,13 +83,13 @@ class Counters:
     batch_fill: Histogram = field(default_factory=lambda: Histogram(RATIOS))
     """Computed tokens of a batch, divided by the budget of a batch."""
     batch_wait_s: Histogram = field(default_factory=lambda: Histogram(WAITS_S))
-    """Time of a batch's oldest window from the tokenizer to the engine."""
+    """The time of a batch's oldest window from the tokenizer to the engine."""
     transaction_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     recovery_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     process_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    """Time of an article from its arrival in this process to its commit."""
+    """The time of an article from its arrival in this process to its commit."""
     latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
-    """Time of an article from its Kafka timestamp to its commit."""
+    """The time of an article from its Kafka timestamp to its commit."""
     epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
     _passes: Sequence[Sequence[TaskCounts]] = field(default=(), repr=False)
     """The counts of each pass's tasks."""
@@ -97,7 +97,7 @@ class Counters:
 
     @property
     def published(self) -> int:
-        """Inputs that are finished and committed: enriched, passed through as tombstones, or dead-lettered."""
+        """Committed inputs: enriched records, tombstones and dead letters."""
         return self.records + self.tombstones + self.dead_letters.total()
 
     @property
@@ -131,7 +131,7 @@ class Counters:
                 seen[raw.partition] = raw.offset
 
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
-        """Count a batch that went to the engine, which computes `padded_tokens` of at most `budget_tokens` for it."""
+        """Count a batch that goes to the engine, which computes `padded_tokens` for it, of at most `budget_tokens`."""
         real_tokens = batch.real_tokens
         self.batches += 1
         self.windows += len(batch.windows)
@@ -144,7 +144,7 @@ class Counters:
             task.real_tokens += real_tokens
 
     def count_completed(self, done: BatchResult, *, out_of_memory: bool) -> None:
-        """Count a batch that came back from the engine. `out_of_memory`: the device had no memory for it at once."""
+        """Count a batch that came back from the engine. `out_of_memory`: it was run in parts."""
         self.out_of_memory += out_of_memory
         for task in self._passes[done.batch.pass_index] if self.tasks else ():
             task.busy_s += done.busy_s
@@ -167,7 +167,7 @@ class Counters:
                 self._count_tasks(ticket)
             process_s.add(now_s - ticket.arrived_s)
             if ticket.raw.timestamp_s is not None:
-                # The publisher's clock may be ahead of ours; a decreasing sum would look like a restart of this process.
+                # Not negative, if the publisher's clock is ahead: a sum that decreases would look like a restart.
                 latency_s.add(max(0.0, epoch_s - ticket.raw.timestamp_s))
 
     def as_dict(self) -> dict[str, Any]:
@@ -216,12 +216,12 @@ class Counters:
 def _copy(value: Any) -> Any:  # noqa: ANN401  the value of any field
     if isinstance(value, Histogram):
         return asdict(value)
-    # `asdict` of the standard library would count the pairs of a Counter.
+    # dataclasses.asdict would count the items of a Counter.
     return dict(value) if isinstance(value, Counter) else value
 
 
 def _by_task(labels: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """The counts by task, then by label: the keys of JSON are texts."""
+    """The counts by task, then by label, because keys in JSON are strings."""
     found: dict[str, dict[str, int]] = {}
     for (task, label), count in dict(labels).items():
         found.setdefault(task, {})[label] = count

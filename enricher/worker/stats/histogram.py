@@ -10,10 +10,10 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
 """Upper bounds that OpenTelemetry's messaging conventions recommend for durations."""
 
 WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""The bounds for waits about as long as a batch takes."""
+"""Upper bounds for waits that are about as long as a batch takes."""
 
 LATENCIES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
-"""From a fresh article to one that waited through an hour of trouble; the service level is one of these bounds."""
+"""Upper bounds from a fresh article to one that waited for an hour. The service level objective is one of them."""
 
 RATIOS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 

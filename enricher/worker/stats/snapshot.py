@@ -20,17 +20,17 @@ class WorkerState(Enum):
     RECOVERING = "recovering"
     """It recovers from a failed transaction; the broker may be away."""
     DRAINING = "draining"
-    """It was asked to end."""
+    """It finishes its batches and ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unstable:
-    """Offsets behind an open transaction of a publisher, which readers of committed records do not get yet."""
+    """The offsets after the last stable one: an open transaction of a publisher keeps them from consumers."""
 
     offsets: int = 0
     """From the last stable offset to the end offset."""
     age_s: float = 0.0
-    """Seconds for which the last stable offset has not moved although the end offset is ahead of it."""
+    """Seconds for which the last stable offset has not moved, while the end offset is higher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +46,50 @@ class Connection:
     ends: Mapping[Partition, int] = field(default_factory=dict)
     """The offset after the last one that may be read, for each partition where it is known."""
     starts: Mapping[Partition, int] = field(default_factory=dict)
-    """The offset at which reading began, for each of our partitions."""
+    """The offset at which reading began, for each assigned partition."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
-    """Number of partitions of each of the three topics."""
+    """The number of partitions of each topic."""
     silent_s: float = 0.0
     """Seconds without a record from a partition that has more to read; the longest of several."""
     unstable: Mapping[Partition, Unstable] = field(default_factory=dict)
-    """Figures of each partition that is being fetched."""
+    """The offsets that are not stable, for each partition that is being fetched."""
 
 
 REQUEST_OUTCOMES = ("found", "unknown", "unusable", "unavailable", "given_up", "changed")
-"""The ends of a request for a schema."""
+"""How a request for a schema ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """The requests to a schema registry, and whether it answers."""
+    """The requests for schemas, and whether the registry answers."""
 
     requests: Mapping[str, int] = field(default_factory=dict)
-    """Since the start, by outcome, where there were any."""
+    """The number of requests since the start, by outcome."""
     away_s: float = 0.0
-    """Seconds since a schema that articles wait for could first not be had; 0 while none is missing for that reason."""
+    """Seconds for which a schema that articles wait for could not be fetched; 0 if there is no such schema."""
     wanted: int = 0
     """Schemas that articles wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a worker. Its fields are not read at the same instant: the loop goes on meanwhile."""
+    """The state of a worker. Its fields are not from exactly the same instant, because the loop goes on."""
 
     state: WorkerState
     connection: Connection
     partitions: int
     lags: Mapping[Partition, int]
-    """Offsets between the committable one and the end, for each of our partitions where both are known."""
+    """Offsets between the committable one and the end, for each assigned partition where both are known."""
     unstable: Mapping[Partition, Unstable]
-    """The transactions that hold back each of our partitions, where that is known."""
+    """The offsets that open transactions hold back, for each assigned partition where that is known."""
     oldest_age_s: float
     """Age of the oldest record known to be unprocessed, by its Kafka timestamp; 0 without one.
 
-    At least the time since brokers stopped answering: a record published right after that would be so old."""
+    At least the time since brokers stopped answering: a record may have been published right after that."""
     in_flight_articles: int
     in_flight_bytes: int
     held_back_articles: int
-    """Finished articles behind an unfinished offset of their partition."""
+    """Finished articles that wait for an earlier offset of their partition."""
     queued_windows: int
     queued_tokens: int
     budget_tokens: int
@@ -105,9 +105,8 @@ class Snapshot:
     waiting_articles: int = 0
     """Articles that wait for their schema."""
     waiting: Mapping[Partition, int] = field(default_factory=dict)
-    """The same, per partition with any."""
+    """Articles that wait for their schema, for each partition that has any."""
     held: Collection[Partition] = ()
-    """Partitions that are paused meanwhile, because these articles and those behind them fill their part of what may be in
-    flight."""
+    """Partitions that are paused because these articles and later ones fill their part of what may be in flight."""
     dead_letter_limits: Mapping[str, float] = field(default_factory=dict)
-    """How much of each limit of dead letters that is set is used up, 0 to 1, by the limit's name."""
+    """How much of each dead-letter limit is used up, 0 to 1, by the limit's name; only limits that are set."""

@@ -1,4 +1,4 @@
-"""How often each label should be found: shares of a task's labels, counted once and kept in a file.
+"""How often each label should be found: shares of a task's labels, which `enricher labels --out` writes to a file.
 
 If a task stops finding a label (say ORG), nothing fails; only that label's share shows it.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,14 @@ import orjson
 from enricher.errors import SettingsError
 from enricher.worker.stats.counters import MOST_LABELS, OTHER
 
-FEWEST_LABELS = 1_000
-"""Labels of a task from which its shares can be compared; fewer are noise."""
-_DRIFT, _RELATIVE_DRIFT = 0.05, 0.5
-_GONE, _FEWEST_EXPECTED = 0.1, 100
-_VERSION = 1
-
-Shares = Mapping[tuple[str, str], float]
-"""The share of each label, by task and label; those of a task add up to 1."""
+BASELINE_VERSION = 1
+"""The version of the file's format."""
 
 
 def bound_labels(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """The numbers by task and label, with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
+    """The numbers with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
 
-    The first ones of the mapping are kept, so that a counter whose keys are in order of appearance never decreases.
+    The first labels are kept, so that no number of a counter decreases: its keys are in order of appearance.
     """
     kept: dict[tuple[str, str], float] = {}
     labels: Counter[str] = Counter()
@@ -56,74 +49,22 @@ def totals_of(counts: Mapping[tuple[str, str], float]) -> dict[str, float]:
     return totals
 
 
-def has_drifted(share: float, baseline: float, total: float) -> bool:
-    """Whether a label's share of `total` labels is far from its baseline; the alert EnricherLabelDrift has the same rule.
-
-    Far is more than five points and half the baseline away. A rare label is also far if a tenth of its baseline is not
-    reached, where at least a hundred were to be expected.
-    """
-    if total < FEWEST_LABELS:
-        return False
-    far = abs(share - baseline) > max(_DRIFT, _RELATIVE_DRIFT * baseline)
-    return far or (share < _GONE * baseline and baseline * total >= _FEWEST_EXPECTED)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelBaseline:
-    """The counts in the newest records of a topic. Times are ISO 8601, UTC."""
-
-    topic: str
-    made_at: str
-    records: int
-    first_at: str | None
-    """Time of the oldest record among them; None if records have no timestamps."""
-    last_at: str | None
-    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-
-    def as_json(self) -> bytes:
-        """The content of the file: for each task the number of its labels, and their shares, the largest first."""
-        ranked = dict(sorted(self.counts.items(), key=lambda each: -each[1]))
-        shares, totals = shares_of(bound_labels(ranked)), totals_of(self.counts)
-        tasks = {
-            name: {
-                "labels": total,
-                "shares": {
-                    label: round(share, 6)
-                    for (task, label), share in sorted(shares.items(), key=lambda each: -each[1])
-                    if task == name
-                },
-            }
-            for name, total in totals.items()
-        }
-        document = {
-            "version": _VERSION,
-            "topic": self.topic,
-            "made_at": self.made_at,
-            "records": self.records,
-            "first_at": self.first_at,
-            "last_at": self.last_at,
-            "tasks": tasks,
-        }
-        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
 def read_baseline(path: Path) -> dict[tuple[str, str], float]:
-    """The shares in a file that `enricher labels --out` wrote. Raises SettingsError."""
+    """The shares in the file, by task and label; those of a task add up to 1. Raises SettingsError."""
     try:
         return _shares(orjson.loads(path.read_bytes()))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(f"{path} is no baseline of labels: {error}") from error
+        raise SettingsError(f"{path} is not a baseline of labels: {error}") from error
 
 
 def _shares(document: Any) -> dict[tuple[str, str], float]:  # noqa: ANN401  any JSON
-    """The shares of a document. Raises ValueError."""
-    if not isinstance(document, dict) or document.get("version") != _VERSION:
-        raise ValueError(f"it does not have version {_VERSION}")
+    if not isinstance(document, dict) or document.get("version") != BASELINE_VERSION:
+        raise ValueError(f"it does not have version {BASELINE_VERSION}")
     try:
         pairs = [
-            (task, label, share) for task, said in document["tasks"].items() for label, share in said["shares"].items()
+            (task, label, share) for task, each in document["tasks"].items() for label, share in each["shares"].items()
         ]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("`tasks` must have `shares` for each task") from error

@@ -13,9 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def gpu_meter(pci_bus_id: str, uuid: str | None) -> Callable[[], Sequence[GpuUse]]:
-    """Return a function that reads that GPU; it returns nothing without the library.
+    """Return a function that reads this GPU; without the library, it returns nothing.
 
-    Numbers do not identify a GPU: CUDA counts those that a process sees, the fastest first, and the library counts all.
+    A number does not identify a GPU: CUDA counts the GPUs that a process sees, the fastest first, and the library all.
     """
     try:
         nvml = importlib.import_module("pynvml")

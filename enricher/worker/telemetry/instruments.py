@@ -52,13 +52,12 @@ class Kind(Enum):
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 
-@dataclass(
-    frozen=True
-)  # no slots: instances of generic classes that have them cannot be made by `Instrument[...](...)`
+# No slots: a generic class with slots cannot be instantiated as `Instrument[...](...)`.
+@dataclass(frozen=True)
 class Instrument(Generic[Seen_contra]):
     """One metric. `unit` is in UCUM, with `{...}` around things that are counted.
 
-    `read` gives its numbers, or histograms, each with a value for each of `attributes`.
+    `read` gives its numbers or histograms, each with a value for each attribute.
     """
 
     kind: Kind
@@ -77,7 +76,7 @@ PROCESS_INSTRUMENTS: tuple[Instrument[object], ...] = (
     Instrument(Kind.GAUGE, "process.memory.usage", "By", "Resident memory of the process (Linux only).",
            lambda _seen: one(resident_bytes())),
 )  # fmt: skip
-"""Instruments that every process has, whatever it does."""
+"""Instruments that every process has."""
 
 INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     # ---- messaging: names from the semantic conventions
@@ -166,7 +165,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            lambda seen: one(seen.snapshot().concurrency)),
     _gauge("enricher.model.info", "1",
            "Always 1; the attributes say which model runs, in which precision, on which device.",
-           readings.model, MODEL),
+           readings.model_info, MODEL),
     # ---- queues
     _gauge("enricher.queue.windows", "{window}", "Windows waiting for a batch.",
            lambda seen: one(seen.snapshot().queued_windows)),
@@ -182,7 +181,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     # ---- schemas, if articles name them
     _gauge("enricher.schemas.waiting.articles", "{article}",
            "Articles in flight that wait for their schema. They hold back later offsets of their partitions.",
-           lambda seen: readings.waiting(seen.snapshot())),
+           lambda seen: readings.waiting_articles(seen.snapshot())),
     _gauge("enricher.schemas.waiting.partitions", "{partition}",
            "Partitions with such articles. `paused`: these and those behind them take all that the partition may have in "
            "flight, so it is not read until some are through; `reading`: it is.",
@@ -194,7 +193,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              lambda seen: readings.requests(seen.snapshot()), (OUTCOME,)),
     _gauge("enricher.registry.away", "s",
            "Time since a schema that articles wait for could first not be had; 0 while there is no such schema.",
-           lambda seen: readings.away(seen.snapshot())),
+           lambda seen: readings.registry_away(seen.snapshot())),
     # ---- exactly once
     _counter("enricher.transactions", "{transaction}",
              "Transactions, committed or failed. A recovery follows each failed one.",
@@ -255,7 +254,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _gauge("hw.gpu.memory.limit", "By", "Total memory of the GPU.",
            lambda seen: [(gpu.total_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
 )  # fmt: skip
-"""In the order of the docs: what readers of the entities notice first, the machine last."""
+"""The instruments of a worker, in the order of the docs: first what consumers of the output notice, last the machine."""
 
 PARENT_INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _gauge(REPORT_AGE, "s",
@@ -263,4 +262,4 @@ PARENT_INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            "each running process; a process that is silent for 10 s exports nothing else.",
            lambda _seen: ()),
 )  # fmt: skip
-"""Instruments that only the parent of several processes knows, so they read nothing of a worker. Not exported by OTLP."""
+"""Instruments that only the parent of several processes knows; they read nothing of a worker. OTLP does not export them."""

@@ -1,4 +1,4 @@
-"""The log on standard error: one line per event, as JSON or as text, with trace ids, and with repeated lines limited."""
+"""The log on standard error: one line per event, as JSON or text, with trace ids, and a limit on repeated lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from enricher.worker.runtime.repeats import Repeats
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _PERIOD_S = 60.0
 _TRACEBACK = "  | "
-"""Prefix of each line of a traceback, so that text in an exception cannot look like a line of the log."""
+"""The prefix of each line of a traceback, so that text in an exception cannot look like a line of the log."""
 CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-"""Characters that must not reach a terminal from outside: control characters of ASCII and Latin-1, which it obeys, and the
-marks that break lines or change the writing direction."""
+"""Characters from outside that must not reach a terminal: control characters of ASCII and Latin-1, which it obeys, and marks
+that break lines or change the writing direction."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in CONTROLS}
 _ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
@@ -31,7 +31,7 @@ _ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in CONTROLS if code >= 0x7F}
 def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:
     """Set the format of all handlers of the root logger, and limit repeated lines. `auto`: text on a terminal, else JSON.
 
-    `process`: number of this process among several, added to JSON lines; the parent prefixes it to text lines.
+    `process`: the number of this process among several, added to JSON lines; the parent adds it to text lines.
     """
     set_form(form, process=process)
     for handler in logging.getLogger().handlers:
@@ -39,7 +39,7 @@ def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, pr
 
 
 def set_form(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:
-    """Set the format only: used before the other settings are known."""
+    """Set the format only. Used before the other settings are known."""
     as_json = resolve_form(form) == "json"
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonLines(process) if as_json else TextLines())
@@ -58,15 +58,15 @@ def resolve_form(form: Literal["auto", "json", "text"]) -> Literal["json", "text
 
 
 def escape_controls(text: str, *, lines: bool = False) -> str:
-    """`text` with control characters escaped; `lines` keeps line ends.
+    """The text with control characters escaped; with `lines`, except for line ends.
 
-    Names of topics and groups come from outside: unescaped, they could forge log lines or control the terminal.
+    Names of topics and groups come from outside: without escapes they could forge log lines or control the terminal.
     """
     return text.translate(_ESCAPES_BUT_LINES if lines else _ESCAPES)
 
 
 class TextLines(logging.Formatter):
-    """A text line: time, level, logger, message. A traceback follows it, each line prefixed by a bar."""
+    """A text line: time, level, logger, message. A traceback follows, each line with a bar as prefix."""
 
     def __init__(self) -> None:
         super().__init__(_TEXT)
@@ -112,9 +112,9 @@ def _utf8(text: str) -> str:
 
 
 class RepeatsFilter(logging.Filter):
-    """Passes at most `per_minute` lines of a kind (logger, level, template) per minute and counts the others.
+    """Lets at most `per_minute` lines of a kind (logger, level, template) pass per minute, and counts the others.
 
-    The first line of that kind after the minute says how many were dropped.
+    The first line of that kind after the minute says how many were left out.
     """
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,7 +122,7 @@ class RepeatsFilter(logging.Filter):
         self._repeats = Repeats(period_s=_PERIOD_S, lines=per_minute, clock=clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this line is written. Kinds are few, because templates are part of the program."""
+        """Whether to write this line. There are few kinds, because templates are part of the program."""
         kind = (record.name, record.levelno, str(record.msg))
         if not self._repeats.is_new(kind):
             return False

@@ -1,4 +1,4 @@
-"""Read by instruments and the status page: the worker's identity, model, counters, snapshot, process and GPU."""
+"""Everything that instruments and the status page read of a worker: identity, model, counters, snapshot, process, GPU."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from enricher.worker.stats.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """Which worker this is. Known before anything is loaded, and never changes."""
+    """The identity of a worker. Known before anything is loaded; never changes."""
 
     instance: str
     group: str
     input_topic: str
-    """The input topic; all of them if there are several."""
+    """The input topic, or all of them if there are several."""
     output_topic: str
     dead_letter_topic: str
     version: str
@@ -28,10 +28,10 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts(ModelCard):
-    """Which model runs, and how."""
+    """The model that runs, and where."""
 
     provider: str
-    """ONNX Runtime's name for what executes the graph."""
+    """One of ONNX Runtime's execution providers, or OpenVINO."""
     device: str
     """`cpu` or `cuda`."""
 
@@ -42,14 +42,14 @@ class GpuUse:
 
     name: str
     utilization: float | None
-    """Share of NVML's last sample period in which a kernel ran, 0 to 1; None with MIG, which has no such number."""
+    """The share of NVML's last sample period in which a kernel ran, 0 to 1; None with MIG, which does not measure it."""
     used_bytes: int
     total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A worker that is built. `snapshot` and `gpus` do not block; any thread may call them."""
+    """A built worker. `snapshot` and `gpus` do not block; any thread may call them."""
 
     worker: WorkerFacts
     model: ModelFacts

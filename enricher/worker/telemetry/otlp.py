@@ -1,8 +1,8 @@
 """Exports metrics and traces by OTLP, configured by the standard `OTEL_*` variables. The only user of OpenTelemetry's SDK.
 
-Off unless an endpoint is set (`OTEL_EXPORTER_OTLP_ENDPOINT`, or the one for metrics or traces alone). Counters and gauges
+Off unless an endpoint is set: `OTEL_EXPORTER_OTLP_ENDPOINT`, or that for metrics or traces alone. Counters and gauges
 are observable instruments. Histograms are counted by the worker (`stats/histogram.py`) and added to the others just before
-the export, because recording in the SDK takes 6 µs, a tenth of what a headline costs in all.
+the export, because recording one value in the SDK takes 6 µs, a tenth of the whole cost of a headline.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class _HasWorker(Protocol):
 
 
 Seen = TypeVar("Seen", bound=_HasWorker)
-"""An observed process, which says which one it is."""
+"""An observed process, with its identity."""
 _EXPORTERS = {"metrics": ("metric_exporter", "OTLPMetricExporter"), "traces": ("trace_exporter", "OTLPSpanExporter")}
-"""The modules of OpenTelemetry's exporters and their classes, alike for both protocols."""
+"""The module and the class of OpenTelemetry's exporter for each signal, the same for both protocols."""
 
 
 def is_wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
@@ -75,7 +75,7 @@ def resource_of(worker: WorkerFacts) -> Resource:
 
 
 @contextmanager
-def exported_metrics(observed: Seen, instruments: Sequence[Instrument[Seen]]) -> Iterator[None]:
+def export_metrics(observed: Seen, instruments: Sequence[Instrument[Seen]]) -> Iterator[None]:
     """Export metrics every minute (`OTEL_METRIC_EXPORT_INTERVAL`) while the body runs, and once at its end."""
     if not is_wanted("metrics"):
         yield
@@ -95,7 +95,7 @@ def exported_metrics(observed: Seen, instruments: Sequence[Instrument[Seen]]) ->
 
 
 @contextmanager
-def exported_spans(worker: WorkerFacts) -> Iterator[Spans | None]:
+def export_spans(worker: WorkerFacts) -> Iterator[Spans | None]:
     """Yield a maker of spans, sampled as `OTEL_TRACES_SAMPLER` says, or None if traces are off. Flushes them at the end."""
     if not is_wanted("traces"):
         yield None
@@ -113,7 +113,7 @@ def exported_spans(worker: WorkerFacts) -> Iterator[Spans | None]:
 
 @contextmanager
 def _as_settings_errors() -> Iterator[None]:
-    """Raise SettingsError for values of `OTEL_*` that the SDK refuses. For most mistakes it only logs a warning."""
+    """Turn errors of the SDK about values of `OTEL_*` into SettingsError. For most mistakes it only logs a warning."""
     try:
         yield
     except SettingsError:
@@ -123,7 +123,7 @@ def _as_settings_errors() -> Iterator[None]:
 
 
 def _hide_header(record: logging.LogRecord) -> bool:
-    """Hide the malformed header that the SDK quotes from `OTEL_EXPORTER_OTLP_HEADERS`: it may be a token."""
+    """Hide the malformed header in `OTEL_EXPORTER_OTLP_HEADERS`, which the SDK quotes: it may be a token."""
     if record.args:
         record.args = ("(not shown: it may hold a secret)",) * len(record.args)
     return True
@@ -133,7 +133,7 @@ logging.getLogger("opentelemetry.util.re").addFilter(_hide_header)
 
 
 def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
-    """An exporter over HTTP or, with the extra `grpc`, over gRPC. Imported here, since gRPC need not be installed."""
+    """An exporter over HTTP or gRPC. Imported here, because gRPC needs the extra `grpc`."""
     general = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     protocol = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", general)
     if protocol not in {"http/protobuf", "grpc"}:
@@ -150,12 +150,12 @@ def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
 
 def _observe(instrument: Instrument[Any], observed: object, _options: CallbackOptions) -> Iterator[Observation]:
     for number, values in instrument.read(observed):
-        assert not isinstance(number, stats.Histogram), "the reader below exports those"
+        assert not isinstance(number, stats.Histogram), "_Reader exports histograms"
         yield Observation(number, _attributes(instrument, values))
 
 
 class _Reader(PeriodicExportingMetricReader):
-    """The SDK's reader; adds our histograms to what the SDK has collected. They are always cumulative."""
+    """The SDK's reader; adds our histograms, which are always cumulative, to what the SDK has collected."""
 
     def __init__(self, exporter: MetricExporter, observed: object, instruments: Sequence[Instrument[Any]]) -> None:
         self._observed = observed
@@ -164,7 +164,7 @@ class _Reader(PeriodicExportingMetricReader):
         super().__init__(exporter)  # it starts a thread
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **named: Any) -> None:  # noqa: ANN401  the SDK's
-        """Export, with our histograms added to our own scope."""
+        """Add our histograms to our own scope, and export."""
         ours = [self._histogram(each) for each in self._histograms]
         complete = [
             replace(
@@ -181,7 +181,7 @@ class _Reader(PeriodicExportingMetricReader):
     def _histogram(self, instrument: Instrument[Any]) -> Metric:
         ((histogram, values),) = instrument.read(self._observed)
         assert isinstance(histogram, stats.Histogram)
-        counts = list(histogram.counts)  # the loop's thread goes on counting
+        counts = list(histogram.counts)  # a copy, because the loop's thread goes on counting
         point = HistogramDataPoint(
             attributes=_attributes(instrument, values),
             start_time_unix_nano=self._started_ns,

@@ -1,4 +1,4 @@
-"""The instruments as Prometheus or OpenMetrics text. The client library writes it; nothing is counted here.
+"""The instruments as Prometheus or OpenMetrics text, which the client library writes. Counts nothing.
 
 Names follow OpenTelemetry's page "Prometheus and OpenMetrics Compatibility".
 """
@@ -32,7 +32,7 @@ _FAMILIES: dict[Kind, Any] = {  # `Any`, because their `add_metric` takes differ
 def prometheus_name(instrument: Instrument[Any]) -> str:
     """The name of its metric family. It ends in the unit, except for plain counts; counters end in `_total`.
 
-    A histogram's series append `_bucket`, `_sum` and `_count`.
+    The series of a histogram have `_bucket`, `_sum` and `_count` after it.
     """
     name = label_name(instrument.name)
     unit = _UNITS.get(instrument.unit, "")
@@ -43,7 +43,7 @@ def prometheus_name(instrument: Instrument[Any]) -> str:
 
 
 def label_name(attribute: str) -> str:
-    """The label that an attribute becomes."""
+    """The name of the label for an attribute."""
     return re.sub(r"[^a-zA-Z0-9_:]", "_", attribute)
 
 
@@ -55,12 +55,12 @@ def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
 
 
 def families_of(instruments: Iterable[Instrument[Seen]], seen: Seen) -> Iterator[Metric]:
-    """The instruments as the library's metrics, each read when it is asked for."""
+    """The instruments as metrics of the library; each is read when the iterator reaches it."""
     return (_family(instrument, instrument.read(seen)) for instrument in instruments)
 
 
 def starting_exposition(accept: str) -> tuple[bytes, str]:
-    """The samples before there is a worker: its state."""
+    """The metrics before the worker is built: only its state."""
     return encode_families([_family(_instrument(STATE), states_of(WorkerState.STARTING))], accept)
 
 
@@ -70,17 +70,17 @@ def exposition_of(name: str, number: float) -> str:
 
 
 def encode_families(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
-    """These families, each once, in the format that `accept` asks for, and its content type."""
+    """The families in the format that `accept` asks for, and its content type."""
     try:
         encode, content_type = choose_encoder(accept)
-    except TypeError:  # the library compares version numbers, and a client may send one that is none
+    except TypeError:  # the library compares version numbers, and a client may send text instead
         encode, content_type = choose_encoder("")
     return encode(_Families(families)), content_type
 
 
 @dataclass(frozen=True, slots=True)
 class _Families:
-    """The collector that the library's encoders ask."""
+    """The collector that the library's encoders call."""
 
     families: Iterable[Metric]
 

@@ -1,4 +1,4 @@
-"""The readings of instruments: numbers or histograms, each with the values of the instrument's attributes in their order."""
+"""The values that instruments read: numbers or histograms, each with the values of the attributes, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def one(number: float | Histogram | None, *values: str) -> Numbers:
 
 
 def by(numbers: Mapping[str, float]) -> Numbers:
-    """Numbers by the value of the only attribute."""
+    """Numbers by the value of their only attribute."""
     return [(number, (value,)) for value, number in numbers.items()]
 
 
@@ -79,23 +79,23 @@ def baseline(seen: Observed) -> Numbers:
     return [(share, pair) for pair, share in bound_labels(seen.baseline).items()]
 
 
-def waiting(now: Snapshot) -> Numbers:
-    """Articles that wait for their schema; nothing if articles name none."""
+def waiting_articles(now: Snapshot) -> Numbers:
+    """Articles that wait for their schema; no number if articles need no schemas."""
     return one(now.waiting_articles if now.schemas else None)
 
 
 def waiting_partitions(now: Snapshot) -> Numbers:
-    """Partitions with articles that wait for their schema, by whether they are read meanwhile."""
+    """Partitions with articles that wait for their schema, by state: paused, or still read."""
     paused = sum(partition in now.held for partition in now.waiting)
     return by({"paused": paused, "reading": len(now.waiting) - paused} if now.schemas else {})
 
 
 def requests(now: Snapshot) -> Numbers:
-    """Requests for schemas by outcome, those with none included."""
+    """Requests for schemas by outcome, also outcomes that have not occurred."""
     return by({outcome: now.schemas.requests.get(outcome, 0) for outcome in REQUEST_OUTCOMES} if now.schemas else {})
 
 
-def away(now: Snapshot) -> Numbers:
+def registry_away(now: Snapshot) -> Numbers:
     """Seconds for which a schema could not be fetched."""
     return one(now.schemas.away_s if now.schemas else None)
 
@@ -105,7 +105,7 @@ def states_of(now: WorkerState) -> Numbers:
     return by({state.value: float(state is now) for state in WorkerState})
 
 
-def model(seen: Observed) -> Numbers:
+def model_info(seen: Observed) -> Numbers:
     """1, with the model, its precision and its device as attributes."""
     model = seen.model
     return one(1.0, model.name, model.digest, model.precision, model.provider, model.device, seen.worker.version)

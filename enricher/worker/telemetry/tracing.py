@@ -2,7 +2,7 @@
 
 The trace context is read from the record's headers and written to the output's (W3C Trace Context). Only OpenTelemetry's API
 is used here; `otlp.py` decides which spans are kept and where they are sent. A forgotten article gets no span; the process
-that publishes it in the end creates one.
+that publishes it later creates one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from enricher.worker.telemetry.observed import WorkerFacts
 
 _PARENT, _STATE = "traceparent", "tracestate"
 _PARENT_BYTES, _MAX_STATE_BYTES = 55, 512
-"""The length of a traceparent, and that of a tracestate which W3C Trace Context asks everybody to pass on."""
+"""The length of a traceparent, and the longest tracestate that W3C Trace Context asks everybody to propagate."""
 _VALID_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _VALID_STATE = re.compile(rb"[\x20-\x7e\t]+")
 MESSAGES = "messaging.batch.message_count"
@@ -70,23 +70,23 @@ def trace_of(raw: RawRecord) -> Headers:
     return (_PARENT, parent), (_STATE, state)
 
 
-class PassingOn:
-    """Makes no spans: the publisher's trace context is copied to the output."""
+class ContextPropagation:
+    """Makes no spans; copies the publisher's trace context to the output."""
 
-    def arrived(self, tickets: Sequence[Ticket]) -> None:
-        """Keep the trace context of each record."""
+    def begin_articles(self, tickets: Sequence[Ticket]) -> None:
+        """Keep the publisher's context of each record."""
         for ticket in tickets:
             ticket.trace = trace_of(ticket.raw)
 
-    def submitted(self, batch: Batch) -> None:
-        """Nothing."""
+    def begin_batch(self, batch: Batch) -> None:
+        """Do nothing."""
 
-    def completed(self, batch: Batch) -> None:
-        """Nothing."""
+    def end_batch(self, batch: Batch) -> None:
+        """Do nothing."""
 
     @contextmanager
     def transaction(self, tickets: Sequence[Ticket]) -> Iterator[dict[Ticket, DeadLetter]]:
-        """Nothing."""
+        """Do nothing."""
         del tickets
         yield {}
 
@@ -94,7 +94,7 @@ class PassingOn:
 class Spans:
     """Makes spans with `tracer`.
 
-    `honours_parents`: the sampler drops every span whose parent is not sampled, so no span is made for such an article.
+    `honours_parents`: the sampler drops every span whose parent is not sampled, so none is made for such an article.
     """
 
     def __init__(self, tracer: Tracer, worker: WorkerFacts, *, honours_parents: bool) -> None:
@@ -108,7 +108,7 @@ class Spans:
         self._batches: dict[int, Span] = {}
         """The open span of each submitted batch, by the batch's `id()`."""
 
-    def arrived(self, tickets: Sequence[Ticket]) -> None:
+    def begin_articles(self, tickets: Sequence[Ticket]) -> None:
         """Start a span for each sampled article. The output carries its context, or else the publisher's."""
         now_ns = time.time_ns()
         for ticket in tickets:
@@ -116,7 +116,7 @@ class Spans:
             if not (ticket.trace and self._honours_parents and _is_unsampled(ticket.trace)):
                 self._begin(ticket, now_ns)
 
-    def submitted(self, batch: Batch) -> None:
+    def begin_batch(self, batch: Batch) -> None:
         """Start a span for the batch if it contains a traced article, and link it from those articles' spans."""
         traced = _spans_of(batch)
         if not traced:
@@ -127,14 +127,14 @@ class Spans:
         for article in traced:
             article.add_link(span.get_span_context())
 
-    def completed(self, batch: Batch) -> None:
+    def end_batch(self, batch: Batch) -> None:
         """End the span of a batch whose labels have arrived."""
         if span := self._batches.pop(id(batch), None):
             span.end()
 
     @contextmanager
     def transaction(self, tickets: Sequence[Ticket]) -> Iterator[dict[Ticket, DeadLetter]]:
-        """Run the body in a span. On commit, link it from the articles' spans and end those; on failure, drop them."""
+        """Run the body in a span. On success, link it from the articles' spans and end them; on failure, drop them."""
         traced, substitutes = [ticket for ticket in tickets if ticket.span is not None], dict[Ticket, DeadLetter]()
         if not traced:
             yield substitutes

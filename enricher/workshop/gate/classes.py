@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from enricher.worker.heads.classification import shares_of
-from enricher.worker.inference.checkpoint.gate_figures import Agreement, ClassComparison, ClassComposition, Row
 from enricher.workshop.gate.measure import largest, length_buckets, logit_differences, row_of
+from enricher.workshop.gate.report import Agreement, ClassComparison, ClassComposition, Row
 from enricher.workshop.gate.scoring import CountArray, mean_delta_interval
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorFigures
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_classes, read_gold, read_texts
 from enricher.workshop.gate.measure import compare, composition
+from enricher.workshop.gate.report import ClassFigures, VectorFigures
 from enricher.workshop.gate.runs import RowsRun, RowsRunner, VariantRun, VariantRunner
 from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
 from enricher.workshop.gate.verdict import judge_classes, judge_entities, judge_vectors
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from enricher.worker.heads import HeadSpec
-    from enricher.worker.inference.checkpoint.gate_figures import Comparison, Composition
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import TaskKind
     from enricher.workshop.gate.batches import Batching
     from enricher.workshop.gate.gold import GoldSet
+    from enricher.workshop.gate.report import Comparison, Composition
     from enricher.workshop.gate.runs import Progress, TokenizedTexts
     from enricher.workshop.gate.verdict import GateVerdict
 

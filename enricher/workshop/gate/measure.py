@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from enricher.worker.inference.checkpoint.gate_figures import Agreement, Comparison, Composition, Logits, Row
+from enricher.workshop.gate.report import Agreement, Comparison, Composition, Logits, Row
 from enricher.workshop.gate.scoring import (
     CountArray,
     EntitySpan,

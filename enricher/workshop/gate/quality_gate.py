@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime as ort
 
 from enricher.distribution import installed_version
-from enricher.worker.inference.checkpoint.gate_report import Binding, GateReport
+from enricher.worker.inference.checkpoint.gate_report import Binding
 from enricher.worker.inference.device.opening import arithmetic_of
 from enricher.worker.inference.device.processor import processor_features, processor_name
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.gold import GoldSet, join_texts
 from enricher.workshop.gate.kinds import YARDSTICKS, Measured, Pair
+from enricher.workshop.gate.report import GateReport
 from enricher.workshop.gate.runs import Progress, tokenize_texts
 
 if TYPE_CHECKING:

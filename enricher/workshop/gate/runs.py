@@ -39,7 +39,7 @@ from enricher.workshop.gate.scoring import EntitySpan
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
     from enricher.worker.records import Float32Array, Int32Array, Window
     from enricher.workshop.gate.batches import Batching
     from enricher.workshop.gate.gold import GoldText

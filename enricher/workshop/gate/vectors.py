@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from enricher.worker.inference.checkpoint.gate_figures import VectorComparison, VectorComposition
 from enricher.workshop.gate.measure import POWER_STEP, histogram
+from enricher.workshop.gate.report import VectorComparison, VectorComposition
 
 if TYPE_CHECKING:
     from enricher.workshop.gate.runs import RowsRun

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from enricher.workshop.gate.vectors import NEIGHBOURS_OF
 
 if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.gate_figures import (
+    from enricher.workshop.gate.report import (
         ClassComparison,
         ClassComposition,
         ClassFigures,

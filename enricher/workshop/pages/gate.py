@@ -12,9 +12,8 @@ from enricher.workshop.pages.rows import POINTS, compositions_table, differences
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, VectorComparison, VectorFigures
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
     from enricher.worker.inference.graph.recipe import Recipe
+    from enricher.workshop.gate.report import ClassFigures, GateReport, VectorComparison, VectorFigures
 
 _JUDGED = {
     "gold": "Texts are judged by the labels of people.",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.worker.inference.checkpoint.gate_figures import ClassComparison
+from enricher.workshop.gate.report import ClassComparison
 from enricher.workshop.pages.frame import table
 from enricher.workshop.pages.plots import Histogram, Pair, Range, histogram_plot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from enricher.worker.inference.checkpoint.gate_figures import ClassComposition, Comparison, Composition, Logits, Row
+    from enricher.workshop.gate.report import ClassComposition, Comparison, Composition, Logits, Row
 
 POINTS = "F1 points against fp32, with 95 % interval"
 _FEW = 20

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.head import require_ner
+from enricher.worker.inference.checkpoint.folder import require_ner
 from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.recipe import Measured, Recipe, TextsUsed

@@ -13,7 +13,7 @@ import orjson
 from confluent_kafka import Producer
 
 from enricher.worker.build.loaded_model import Model
-from enricher.worker.inference.run.selection import Precision
+from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy

@@ -22,7 +22,7 @@ from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.graph.variants import starts_in_a_row
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import PreparedModel, prepare
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels
 from enricher.worker.settings import Settings

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from enricher.errors import InvalidArticle
     from enricher.worker.inference.run.engine import OnnxEngine
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
     from enricher.worker.records import Article, Batch, FieldName, Window
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
@@ -135,7 +135,7 @@ class StubDevice:
 
 def stub_model(engine: StubEngine) -> Model:
     """A model for `enricher.worker.build.kafka_worker`."""
-    advice = Advice(WINDOW_TOKENS, OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
+    advice = Advice(max_window_tokens=WINDOW_TOKENS, overlap_tokens=OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
     return Model(
         cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", StubTokenizer()),

@@ -22,7 +22,7 @@ from tools.chaos.stub import CARD, LABELS, StubDevice, StubEngine, StubTokenizer
 if TYPE_CHECKING:
     from enricher.worker.inference.run.engine import OnnxEngine
     from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
     from enricher.worker.records import Batch, Int32Array, Window
     from enricher.worker.settings import Settings
 
@@ -86,7 +86,7 @@ def two_tasks(settings: Settings, engine: StubEngine, rating: RatingEngine) -> T
         cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", _RatingTokenizer()),
         cast("OnnxEngine", rating),
-        Advice(_WINDOW_TOKENS, _OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS),
+        Advice(max_window_tokens=_WINDOW_TOKENS, overlap_tokens=_OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS),
         concurrency=1,
     )
     return Tasks(

@@ -74,7 +74,7 @@ def _run(settings: Settings, arguments: Sequence[str], link: ParentLink | None =
             _start_orders(lambda: _obey(engine, rating))
         worker = kafka_worker(settings, tasks, guard=watchdog.guard)
         signals.stop = worker.stop
-        worker.run(partial(link.tell, ProcessState.READY) if link else lambda: None)
+        worker.run(partial(link.report, ProcessState.READY) if link else lambda: None)
 
 
 def _start_orders(obey: Callable[[], object]) -> None:

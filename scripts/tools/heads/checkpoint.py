@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.sharing import encoder_digest
+from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.records import Float32Array
 from tools.heads.regression import Regression, trained
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from support.topics import QUICK_TO_START
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.sharing import first_difference
+from enricher.worker.inference.checkpoint.same_encoder import first_difference
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.demo.tasks import GENRE as SHIPPED
 from tools.heads.checkpoint import HEAD_FILE, UnfitHead, fitted, join, logits

@@ -19,7 +19,7 @@ from enricher.worker.commands.signals import stopped_by_signals
 from enricher.worker.health.processes import TURN_LIMIT_S
 from enricher.worker.processes import ParentLink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
-from enricher.worker.settings import Settings, load_settings, log_files, variable_name
+from enricher.worker.settings import Settings, load_settings, log_settings_files, variable_name
 from enricher.worker.telemetry import logs
 
 log = logging.getLogger("enricher.worker.commands.run")
@@ -80,14 +80,14 @@ def load_and_log_settings(process: int | None = None) -> Settings:
     A child, which has the number of its process, does not: its parent has logged them.
     """
     try:
-        settings = load_settings(tell_files=False)
+        settings = load_settings(log_files=False)
     except SettingsError:
         with suppress(SettingsError, OSError):  # an unreadable file: the error that is raised already says so
-            log_files()
+            log_settings_files()
         raise
     logs.set_up(settings.log.format, repeats_per_minute=settings.log.repeats_per_minute, process=process)
     if process is None:
-        log_files()
+        log_settings_files()
     return settings
 
 

@@ -15,12 +15,12 @@ from enricher.worker.health.routes import Route, routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.status import View
-from enricher.worker.health.subject import WorkerHealth
+from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.loop.loop import Worker
 from enricher.worker.processes import ParentLink, Supervisor
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.settings.operating import HealthSettings
+from enricher.worker.settings.worker import HealthSettings
 from enricher.worker.telemetry.observed import Observed
 
 log = logging.getLogger("enricher.worker.commands.run")
@@ -48,7 +48,7 @@ def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
     health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
     with (
         serve_health({**routes(health, PARENT_PAGE), **health.routes()}, settings.health),
-        repeating(health.look, EVERY_S),
+        repeating(health.note_owners, EVERY_S),
     ):
         yield
 
@@ -78,7 +78,7 @@ def serve_health(
     host, port = (_LOOPBACK, 0) if link else (settings.host, settings.port)
     with HealthServer(paths, host=host, port=port) as server:
         if link:
-            link.serves(server.port)
+            link.report_port(server.port)
         else:
             log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
         yield

@@ -19,14 +19,14 @@ from enricher.worker.commands.progress import describe, progress_lines
 from enricher.worker.commands.run.health import view_of, worker_health
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.signals import Signals
-from enricher.worker.health.subject import LOADING
+from enricher.worker.health.worker_health import LOADING
 from enricher.worker.kafka.shared.precheck import check_start
 from enricher.worker.processes import ParentLink, ProcessState
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.instruments import INSTRUMENTS
-from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
+from enricher.worker.telemetry.otlp import export_metrics, export_spans
 
 log = logging.getLogger("enricher.worker.commands.run")
 
@@ -54,19 +54,19 @@ def work(
     with (
         watchdog,
         watchdog.guard("opening or closing health and telemetry", AROUND_S),
-        exported_spans(worker_facts(settings)) as spans,
+        export_spans(worker_facts(settings)) as spans,
         ExitStack() as exports,
         worker_health(settings, link) as health,
     ):
         with watchdog.guard("starting", settings.worker.start_timeout_s):
-            health.starts("checking topics and rights")
+            health.note_step("checking topics and rights")
             check_registry(settings)
             check_start(kafka_config(settings))
             check_record_schema(settings)
             label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
-            health.starts(LOADING)
+            health.note_step(LOADING)
             tasks = load_tasks(settings)
-            health.starts("connecting with the brokers")
+            health.note_step("connecting with the brokers")
             worker = kafka_worker(
                 settings,
                 tasks,
@@ -78,15 +78,15 @@ def work(
 
         def on_connected() -> None:
             seen = observe(settings, tasks, worker)
-            exports.enter_context(exported_metrics(seen, INSTRUMENTS))
-            health.shows(view_of(worker, watchdog, seen))
+            exports.enter_context(export_metrics(seen, INSTRUMENTS))
+            health.show(view_of(worker, watchdog, seen))
             if link:
-                link.tell(ProcessState.READY)
+                link.report(ProcessState.READY)
             reporting.enter_context(progress(worker.counters, options.report_every_s))
 
         def stop() -> None:
             if link:
-                link.tell(ProcessState.DRAINING)
+                link.report(ProcessState.DRAINING)
             worker.stop()
 
         signals.stop = stop

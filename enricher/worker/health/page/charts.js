@@ -1,17 +1,17 @@
-// Small charts of the last 15 minutes or of as much time as there is, drawn as SVG at their actual size.
+// Small charts of the last 15 minutes, or of less if there is less, drawn as SVG at their actual size.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 118, LEFT = 46, RIGHT = 6, TOP = 10, BOTTOM = 20;
 const GAP_S = 7;  // a longer time between two rows is a gap in the samples
 
-function drawn(name, attributes, text = '') {
+function createSvg(name, attributes, text = '') {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.textContent = text;
   return element;
 }
 
-// The next higher round number whose half is round too, so that the scale does not change with every value.
+// The next round number whose half is round too, so that the scale does not change with every value.
 function roundUp(value, as) {
   if (value <= 0) return 1;
   if (as === 'seconds' && value > 60) return 60 * roundUp(value / 60);
@@ -25,9 +25,9 @@ class Chart {
     Object.assign(this, {title, lines, as, top, rows: [], columns: [], nowS: 0, spanS: KEPT_S});
     this.figure = document.createElement('figure');
     const caption = document.createElement('figcaption');
-    this.key = made('span', NONE, 'key');
-    caption.append(made('h3', title), this.key);
-    this.svg = drawn('svg', {role: 'img'});
+    this.key = create('span', NONE, 'key');
+    caption.append(create('h3', title), this.key);
+    this.svg = createSvg('svg', {role: 'img'});
     this.figure.append(caption, this.svg);
     host.append(this.figure);
     this.svg.addEventListener('pointermove', event => this.point(event));
@@ -55,16 +55,16 @@ class Chart {
     const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(value, top) / top);
     this.svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
     this.svg.replaceChildren(...this.frame(width, top, y), ...series.flatMap((points, i) => this.line(points, i, x, y)));
-    if (pointed) this.svg.append(drawn('line', {class: 'at', x1: x(pointed[0]), x2: x(pointed[0]), y1: TOP, y2: HEIGHT - BOTTOM}));
+    if (pointed) this.svg.append(createSvg('line', {class: 'at', x1: x(pointed[0]), x2: x(pointed[0]), y1: TOP, y2: HEIGHT - BOTTOM}));
     this.say(series, highest, pointed);
   }
 
   frame(width, top, y) {
     const levels = [0, top / 2, top].flatMap(value => [
-      drawn('line', {class: value ? 'grid' : 'axis', x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value)}),
-      drawn('text', {x: LEFT - 7, y: y(value) + 4, 'text-anchor': 'end'}, FORMATS[this.as](value)),
+      createSvg('line', {class: value ? 'grid' : 'axis', x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value)}),
+      createSvg('text', {x: LEFT - 7, y: y(value) + 4, 'text-anchor': 'end'}, FORMATS[this.as](value)),
     ]);
-    const times = [3, 2, 1, 0].map(thirds => drawn('text', {
+    const times = [3, 2, 1, 0].map(thirds => createSvg('text', {
       x: LEFT + (width - LEFT - RIGHT) * (1 - thirds / 3), y: HEIGHT - 4,
       'text-anchor': thirds === 3 ? 'start' : thirds ? 'middle' : 'end',
     }, thirds ? `−${FORMATS.seconds(this.spanS * thirds / 3)}` : 'now'));
@@ -81,26 +81,26 @@ class Chart {
     }
     return runs.filter(run => run.length).flatMap(run => {
       const path = run.map(point => point.join(' ')).join('L');
-      const line = drawn('path', {class: `line ${this.lines[index][2]}`, d: `M${path}${run.length > 1 ? '' : 'h.1'}`});
-      const area = drawn('path', {class: 'area', d: `M${run[0][0]} ${y(0)}L${path}L${run[run.length - 1][0]} ${y(0)}Z`});
+      const line = createSvg('path', {class: `line ${this.lines[index][2]}`, d: `M${path}${run.length > 1 ? '' : 'h.1'}`});
+      const area = createSvg('path', {class: 'area', d: `M${run[0][0]} ${y(0)}L${path}L${run[run.length - 1][0]} ${y(0)}Z`});
       return index || run.length < 2 ? [line] : [area, line];
     });
   }
 
   // Write the figures beside the title: those at the pointer, or else the last ones.
   say(series, highest, pointed) {
-    const said = this.lines.map(([column, name, colour], i) => {
+    const figures = this.lines.map(([column, name, colour], i) => {
       const value = pointed ? pointed[this.columns.indexOf(column)] : series[i].length ? series[i][series[i].length - 1][1] : null;
-      return {name, colour, text: shown(value, this.as)};
+      return {name, colour, text: format(value, this.as)};
     });
-    this.key.replaceChildren(...said.map(({name, colour, text}) => {
-      const entry = made('span');
-      entry.append(made('i', '', colour), `${name} `, made('b', text));
+    this.key.replaceChildren(...figures.map(({name, colour, text}) => {
+      const entry = create('span');
+      entry.append(create('i', '', colour), `${name} `, create('b', text));
       return entry;
     }));
-    if (pointed) this.key.append(made('span', `at ${clock(pointed[0])}`));
-    const now = said.map(({name, text}) => said.length > 1 ? `${name} ${text}` : text).join(', ');
-    this.svg.setAttribute('aria-label', `${this.title}, last ${FORMATS.seconds(this.spanS)}: now ${now}; highest ${shown(highest, this.as)}`);
+    if (pointed) this.key.append(create('span', `at ${clock(pointed[0])}`));
+    const now = figures.map(({name, text}) => figures.length > 1 ? `${name} ${text}` : text).join(', ');
+    this.svg.setAttribute('aria-label', `${this.title}, last ${FORMATS.seconds(this.spanS)}: now ${now}; highest ${format(highest, this.as)}`);
   }
 
   point(event) {

@@ -1,4 +1,4 @@
-// Shared by both pages: formats of numbers, filling in the status, polling, and the notice when there is no answer.
+// Shared by both pages: formats numbers, fills in the status, polls, and says so when there is no answer.
 
 const ASK_EVERY_MS = 2000, ANSWER_MS = 8000, KEPT_S = 900;
 const NONE = '–';
@@ -25,7 +25,7 @@ const FORMATS = {
 };
 
 const byId = id => document.getElementById(id);
-const shown = (value, as = 'text') => value === null || value === undefined ? NONE : FORMATS[as](value);
+const format = (value, as = 'text') => value === null || value === undefined ? NONE : FORMATS[as](value);
 const at = (status, path) => path.split('.').reduce((value, name) => value?.[name], status);
 const clock = unixS => new Date(1000 * unixS).toLocaleTimeString('en-GB');
 
@@ -33,7 +33,7 @@ function put(element, text) {  // only if it changed, so that a reader's selecti
   if (element.textContent !== text) element.textContent = text;
 }
 
-function made(name, text = '', classes = '') {
+function create(name, text = '', classes = '') {
   const element = document.createElement(name);
   element.textContent = text;
   if (classes) element.className = classes;
@@ -45,7 +45,7 @@ function fill(status) {
   for (const element of document.querySelectorAll('[data-show]')) {
     const {show, as, most} = element.dataset, value = at(status, show);
     const beyond = most && value !== null && value !== undefined && value >= at(status, most);
-    put(element, (beyond ? '≥ ' : '') + shown(value, as));
+    put(element, (beyond ? '≥ ' : '') + format(value, as));
   }
 }
 
@@ -64,7 +64,7 @@ function fillTable(id, rows, none) {
     return line;
   }));
   if (!rows.length) {
-    const place = made('td', none, 'none');
+    const place = create('td', none, 'none');
     place.colSpan = 9;
     body.append(document.createElement('tr'));
     body.firstChild.append(place);
@@ -85,20 +85,20 @@ function notice(text, bad = false) {
   put(element, text);
 }
 
-// Show why the worker is not alive or not ready, if so.
+// If the worker is not alive or not ready, show why.
 function probes(status) {
   if (!status.live.ok) notice(`not alive: ${status.live.reason}`, true);
   else if (!status.ready.ok) notice(`not ready: ${status.ready.reason}`);
   else notice('');
 }
 
-// Rows of a chart: append new ones, drop old ones.
-function joined(kept, history, nowS) {
+// The rows of a chart with new ones appended and old ones dropped.
+function extend(kept, history, nowS) {
   const newest = kept.length ? kept[kept.length - 1][0] : 0;
   return kept.concat(history.rows.filter(row => row[0] > newest)).filter(row => row[0] > nowS - KEPT_S);
 }
 
-// The time that a chart shows: what there is, from a minute to all that is kept.
+// The time that a chart shows: that of its rows, but at least a minute and at most all that is kept.
 function spanOf(rows, nowS) {
   return Math.min(KEPT_S, Math.max(60, rows.length ? nowS - rows[0][0] : 0));
 }

@@ -18,15 +18,15 @@ function totals(statuses, ownerless) {
 }
 
 function rowOf({number, state, report_age_s, status}) {
-  const link = made('a', `${number}`);
+  const link = create('a', `${number}`);
   link.href = `process/${number}/`;
   link.setAttribute('aria-label', `process ${number}`);
-  const mark = made('span');
+  const mark = create('span');
   badge(mark, state === 'ready' && status ? status.state : state);
   return [
-    link, mark, shown(report_age_s, 'seconds'), shown(status?.rates?.articles_per_s, 'rate'), shown(status?.latency?.p50_s, 'seconds'),
-    shown(status?.latency?.p99_s, 'seconds'), shown(status?.oldest_age_s, 'seconds'), shown(status?.lag, 'count'),
-    shown(status?.in_flight?.articles, 'count'),
+    link, mark, format(report_age_s, 'seconds'), format(status?.rates?.articles_per_s, 'rate'), format(status?.latency?.p50_s, 'seconds'),
+    format(status?.latency?.p99_s, 'seconds'), format(status?.oldest_age_s, 'seconds'), format(status?.lag, 'count'),
+    format(status?.in_flight?.articles, 'count'),
   ];
 }
 
@@ -35,7 +35,7 @@ function chart({number, status}, nowS) {
   if (!chartOf.has(number)) chartOf.set(number, new Chart(byId('charts'), {
     title: `Process ${number}`, as: 'rate', lines: [['articles_per_s', 'articles', 'main']],
   }));
-  rowsOf.set(number, joined(rowsOf.get(number) ?? [], status.history, nowS));
+  rowsOf.set(number, extend(rowsOf.get(number) ?? [], status.history, nowS));
   chartOf.get(number).show(status.history.columns, rowsOf.get(number), nowS);
 }
 

@@ -33,9 +33,9 @@ function tables(status) {
   const tasks = status.tasks ?? [];
   byId('tasks-panel').hidden = !tasks.length;
   fillTable('tasks', tasks.map(({name, busy_share, ran, skipped, failed}) =>
-    [name, shown(busy_share, 'share'), ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
+    [name, format(busy_share, 'share'), ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
   fillTable('labels', (status.labels ?? []).map(({task, label, count, share, baseline}) =>
-    [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share), shown(baseline, 'share')]), 'none found yet');
+    [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share), format(baseline, 'share')]), 'none found yet');
   fillTable('dead', (status.dead_letters ?? []).map(({stage, error_type, count}) => [error_type, stage, FORMATS.count(count)]), 'none');
   fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, recovered}) =>
     [clock(unixS), recovered ? reason : `${reason}, not recovered`, FORMATS.seconds(duration_s)]), 'none');
@@ -43,8 +43,8 @@ function tables(status) {
 
 function gpus(status) {
   const entries = (status.gpus ?? []).flatMap(gpu => [
-    made('dt', 'GPU'),
-    made('dd', `${gpu.name}, ${gpu.utilization === null ? '' : `${FORMATS.share(gpu.utilization)} in use, `}${FORMATS.bytes(gpu.used_bytes)} of ${FORMATS.bytes(gpu.total_bytes)}`),
+    create('dt', 'GPU'),
+    create('dd', `${gpu.name}, ${gpu.utilization === null ? '' : `${FORMATS.share(gpu.utilization)} in use, `}${FORMATS.bytes(gpu.used_bytes)} of ${FORMATS.bytes(gpu.total_bytes)}`),
   ]);
   byId('gpus').replaceChildren(...entries);
 }
@@ -61,7 +61,7 @@ function about({model, worker, uptime_s}) {
 }
 
 function show(status) {
-  rows = joined(rows, status.history, status.now);
+  rows = extend(rows, status.history, status.now);
   status.rebalanced = Object.entries(status.rebalances ?? {}).map(([how, count]) => `${count} ${how}`).join(', ') || '0';
   status.registry_answers = registryText(status.registry);
   status.input_held_back = status.unstable_age_s ? `for ${FORMATS.seconds(status.unstable_age_s)} by a publisher's open transaction` : 'no';

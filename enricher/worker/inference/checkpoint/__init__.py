@@ -2,11 +2,9 @@
 
 folder.py        a Hugging Face folder: configuration, head, digest, and weights one at a time
 configuration.py config.json: what determines the graph, and the kind of the head (worker/heads)
-head.py          what only makes sense with some heads
-sharing.py       whether two checkpoints have the same encoder
+same_encoder.py  whether two checkpoints have the same encoder
 onnx_folder.py   a folder whose model is ONNX already
 families.py      what each encoder family calls its weights
 links.py         symbolic links that lead out of the folder are refused
-gate_report.py   the quality gate's report: its schema, reading and writing
-gate_figures.py  the figures in it, for each kind of head
+gate_report.py   the result in a report of the quality gate, as a worker reads it
 """

@@ -69,12 +69,11 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_encoder(folder: Path) -> tuple[EncoderConfig, type[Head]]:
-    """The configuration of a model that we build, and the kind of its head. Raises ModelError."""
+    """The configuration of a model whose graph we build, and the kind of its head. Raises ModelError."""
     values = read_config(folder)
     architecture = _architecture(values)
-    kind = _kind(
-        folder, str(values.get("model_type")), head_files(folder, architecture, values)
-    )  # others may lack the keys that are checked next
+    # First, because models that are not supported may lack the keys that are checked next.
+    kind = _kind(folder, str(values.get("model_type")), head_files(folder, architecture, values))
     try:
         config = EncoderConfig.model_validate({**values, "architectures": [architecture]})
     except ValidationError as error:
@@ -94,7 +93,7 @@ def read_encoder(folder: Path) -> tuple[EncoderConfig, type[Head]]:
 
 
 def head_files(folder: Path, architecture: str, config: Mapping[str, Any]) -> HeadFiles:
-    """The folder as its head is described by it, with these values of config.json."""
+    """The facts by which a kind of head recognises and describes its checkpoint. `config`: the values of config.json."""
     return HeadFiles(
         folder,
         architecture,
@@ -111,7 +110,7 @@ def _architecture(values: Mapping[str, Any]) -> str:
 
 
 def _kind(folder: Path, model_type: str, files: HeadFiles) -> type[Head]:
-    """The kind of the head. Raises ModelError if there is none that we build."""
+    """The kind of the head. Raises ModelError if the family or the head is not supported."""
     architecture = files.architecture
     if model_type not in FAMILIES:
         raise ModelError(

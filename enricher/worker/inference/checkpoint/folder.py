@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from enricher.errors import ModelError
-from enricher.worker.heads import HeadSpec
+from enricher.worker.heads import KINDS, HeadSpec
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, head_files, read_encoder
 from enricher.worker.inference.checkpoint.families import FAMILIES, Family
 
@@ -47,9 +47,8 @@ class Checkpoint:
     folder: Path
     config: EncoderConfig
     head: HeadSpec
-    """The facts about the head."""
     files: tuple[Path, ...]
-    """The configuration, the files with the weights, with their index if there is one, and those that describe pooling."""
+    """config.json, the weights and their index if there is one, and the files that describe pooling."""
     digest: str
     """sha256 (hex) over configuration, weights and tokenizer files: equal digests mean the same model."""
     _file_of: Mapping[str, Path] = field(default_factory=dict, repr=False)
@@ -80,7 +79,7 @@ class Checkpoint:
 
     @property
     def family(self) -> Family:
-        """The names of its weights; for an ONNX model of another family, where its positions begin."""
+        """The names of its weights. An ONNX model of an unknown family counts as BERT: only its first position matters."""
         return FAMILIES.get(self.config.model_type, FAMILIES["bert"])
 
     @property
@@ -122,6 +121,16 @@ class Checkpoint:
             f"{self.folder}: no weight {name!r} among {len(self._file_of)}. "
             f"Is this a complete {self.config.architectures[0]}?"
         )
+
+
+def require_ner(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint. Raises ModelError unless its head finds entities, for uses that make sense only then."""
+    if KINDS[checkpoint.head.kind].serves_alone:
+        return checkpoint
+    raise ModelError(
+        f"{checkpoint.folder}: its head is for {checkpoint.head.kind}, and token classification (ner) is needed here. "
+        f"Choose a ...ForTokenClassification checkpoint, or name this one in a task: [tasks.NAME] source = ..."
+    )
 
 
 def _weight_files(folder: Path, architecture: str) -> dict[str, Path]:

@@ -1,12 +1,9 @@
-"""The quality gate's report: its schema, reading and writing. The gate package measures and judges.
-
-gate_figures.py has the figures. A report on entities has `comparisons` and `compositions`, others have
-`classes` or `vectors`.
+"""The result of the quality gate on a model, as a worker reads it. `workshop/gate/report.py` has the whole report.
 
 A report is valid for the model, the variant, the graph builder, the int8 recipe and, on a GPU, the arithmetic that it
-names: which attention kernels run, and in which precision products are summed. What else it names is information for people,
-also the GPU and the version of ONNX Runtime: they change the order of sums and how a product is divided among cores, and not
-the precision of sums.
+names: which attention kernels run, and in which precision products are summed. The other facts in it, among them the GPU and
+the version of ONNX Runtime, are information for people: they change the order of sums and how a product is divided among
+cores, but not the precision of sums.
 """
 
 from __future__ import annotations
@@ -15,16 +12,20 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, ValidationError
-
-from enricher.worker.inference.checkpoint.gate_figures import ClassFigures, Comparison, Composition, Part, VectorFigures
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def _is_absent(value: object) -> bool:
-    """Left out where absent, so that reports from before these fields are the same bytes."""
+class Part(BaseModel):
+    """A part of a report."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def is_absent(value: object) -> bool:
+    """Whether to leave a field out, so that reports made before it existed stay the same bytes."""
     return value is None
 
 
@@ -39,7 +40,7 @@ class Binding(Part):
     )
     arithmetic: str | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="What changes the results of a session on a GPU; absent on processors.",
     )
     model_name: str
@@ -54,18 +55,16 @@ class Binding(Part):
     created_at: str = Field(description="UTC, ISO 8601.")
 
 
-class GateReport(Part):
-    """The whole report. A worker reads `passed`."""
+class GateResult(Part):
+    """The part of a report that a worker reads. The figures of the measurement are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
     schema_version: Literal[1] = 1
     passed: bool
     reasons: tuple[str, ...] = Field(description="Why it failed; after a pass, what was compared.")
     limit_points: float = Field(description="F1 points that may be lost.")
     bound_to: Binding
-    comparisons: tuple[Comparison, ...]
-    compositions: tuple[Composition, ...]
-    classes: ClassFigures | None = Field(default=None, exclude_if=_is_absent, description="Only of classification.")
-    vectors: VectorFigures | None = Field(default=None, exclude_if=_is_absent, description="Only of embeddings.")
 
     def counts_for(
         self,
@@ -75,7 +74,7 @@ class GateReport(Part):
         recipe_digest: str | None,
         arithmetic: str | None,
     ) -> bool:
-        """True if it was measured on this model, in this variant, built by this builder after this recipe, computed so."""
+        """Whether the report was measured on exactly this model, variant, builder, recipe and arithmetic."""
         bound = self.bound_to
         measured = (bound.model_digest, bound.variant, bound.builder_version, bound.recipe_digest, bound.arithmetic)
         return measured == (model_digest, variant, builder_version, recipe_digest, arithmetic)
@@ -86,15 +85,8 @@ def report_path(folder: Path, variant: str) -> Path:
     return folder / f"gate-{variant}.json"
 
 
-def read_reports(folders: list[Path], variant: str) -> Iterator[GateReport]:
-    """The readable reports of a variant in `folders`; broken ones and those with another schema are ignored."""
+def read_reports(folders: list[Path], variant: str) -> Iterator[GateResult]:
+    """The results in the reports of a variant in `folders`; ignores broken reports and those with another schema."""
     for folder in folders:
         with contextlib.suppress(OSError, ValidationError):
-            yield GateReport.model_validate_json(report_path(folder, variant).read_bytes())
-
-
-def write_report(folder: Path, report: GateReport) -> Path:
-    """Write the JSON file. Raises OSError if the folder cannot be written."""
-    path = report_path(folder, report.bound_to.variant)
-    path.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return path
+            yield GateResult.model_validate_json(report_path(folder, variant).read_bytes())

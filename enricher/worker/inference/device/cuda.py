@@ -1,4 +1,4 @@
-"""Whether ONNX Runtime can use CUDA here. Runs a tiny model to find out; whether to use it is decided elsewhere."""
+"""Whether ONNX Runtime can use CUDA here, proved by running a tiny model. `resolution.py` decides whether to use it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _PROBE_ERRORS: tuple[type[Exception], ...] = (ModelError, *SESSION_ERRORS)
 _working: set[int] = set()
-"""The GPUs on which a session has opened. A session on any other GPU would take its memory for nothing."""
+"""The GPUs on which the tiny model has run. Trying it on another one would only take memory there."""
 
 
 def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | None:
     """Why the GPU of that number cannot be used; None if it can. Without a number, any GPU that has worked counts.
 
     Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU.
-    It is the first thing that this process runs there, so `wait` holds for everything after it.
+    `wait` takes effect here, because this is the first thing that the process runs on the GPU.
     """
     if index in _working or (index is None and _working):
         return None
@@ -36,19 +36,19 @@ def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | Non
         return "this ONNX Runtime was built without it"
     if not driver.is_installed():
         return "there is no NVIDIA driver"
-    # It warns of each provider that is no plugin. Errors say why the provider does not load.
+    # Errors say why the provider does not load; the warnings are about providers that are not plugins.
     ort.set_default_logger_severity(3)
     printed = _preload_cuda_libraries()
     if wait == "block":
         driver.block_while_waiting(index or 0)
     try:
-        # A provider that does not load would be reported as nodes that are on the CPU, if that were refused.
+        # If nodes on the CPU were refused, the error would be about those, not about the provider that does not load.
         session = open_session(_probe_model(), "cuda", threads_per_run=1, device_id=index or 0, cpu_nodes=True)
         session.run(["y"], {"x": np.zeros(2, np.float32)})
     except _PROBE_ERRORS as error:
         return f"{error} {printed}".strip()
     _working.add(index or 0)
-    # Errors of CUDA come back as exceptions, and are printed besides.
+    # CUDA errors come back as exceptions; without this they are also printed.
     ort.set_default_logger_severity(4)
     return None
 

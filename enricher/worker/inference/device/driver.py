@@ -1,6 +1,6 @@
-"""Facts about a GPU from NVIDIA's driver, and how threads wait for it (CUDA driver API). Computes nothing there.
+"""Facts about a GPU from NVIDIA's driver, and how threads wait for it (CUDA driver API). Computes nothing on the GPU.
 
-A driver that is missing, lacks a function or refuses a call is no error here: the answer is then None.
+If the driver is missing, lacks a function or refuses a call, the answer is None; nothing is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, or the MIG slice of one: that has its own name and UUID, and the bus id of the GPU."""
+    """A GPU, or a MIG slice, which has its own name and UUID but the bus id of its GPU."""
 
     name: str
     pci_bus_id: str
@@ -40,7 +40,7 @@ def is_installed() -> bool:
 def gpu_count() -> int:
     """How many GPUs the driver shows to this process; 0 if unknown."""
     count = ctypes.c_int(0)
-    problem = _problem("cuInit", 0) or _problem("cuDeviceGetCount", ctypes.byref(count))
+    problem = _call("cuInit", 0) or _call("cuDeviceGetCount", ctypes.byref(count))
     return 0 if problem else count.value
 
 
@@ -50,41 +50,41 @@ def gpu(index: int) -> Gpu | None:
     name, bus_id = ctypes.create_string_buffer(_NAME_BYTES), ctypes.create_string_buffer(_BUS_ID_BYTES)
     if (
         device is None
-        or _problem("cuDeviceGetName", name, _NAME_BYTES, device)
-        or _problem("cuDeviceGetPCIBusId", bus_id, _BUS_ID_BYTES, device)
+        or _call("cuDeviceGetName", name, _NAME_BYTES, device)
+        or _call("cuDeviceGetPCIBusId", bus_id, _BUS_ID_BYTES, device)
     ):
         return None
     identity = (ctypes.c_ubyte * 16)()
-    unknown = _problem("cuDeviceGetUuid_v2", identity, device)
+    unknown = _call("cuDeviceGetUuid_v2", identity, device)
     known = None if unknown else str(uuid.UUID(bytes=bytes(identity)))
     return Gpu(name.value.decode(errors="replace"), bus_id.value.decode("ascii", "replace"), known)
 
 
 def free_bytes(index: int) -> int | None:
-    """The GPU's free memory; that of the slice with MIG. None also before this process has computed on it.
+    """Free memory of the GPU, or of the MIG slice. None if unknown, or before this process has computed on it.
 
-    Asking would then create a context, which takes a third of a second and memory.
+    Asking before that would create a context, which takes a third of a second and memory.
     """
     device = _device(index)
     flags, active = ctypes.c_uint(), ctypes.c_int()
     states = (ctypes.byref(flags), ctypes.byref(active))
-    if device is None or _problem("cuDevicePrimaryCtxGetState", device, *states) or not active.value:
+    if device is None or _call("cuDevicePrimaryCtxGetState", device, *states) or not active.value:
         return None
     context = ctypes.c_void_p()
-    if _problem("cuDevicePrimaryCtxRetain", ctypes.byref(context), device):
+    if _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device):
         return None
     try:
         return _free_bytes_of(context)
     finally:
-        _problem("cuDevicePrimaryCtxRelease_v2", device)
+        _call("cuDevicePrimaryCtxRelease_v2", device)
 
 
 def _free_bytes_of(context: ctypes.c_void_p) -> int | None:
-    if _problem("cuCtxPushCurrent_v2", context):
+    if _call("cuCtxPushCurrent_v2", context):
         return None
     free, total, popped = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_void_p()
-    problem = _problem("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    _problem("cuCtxPopCurrent_v2", ctypes.byref(popped))
+    problem = _call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    _call("cuCtxPopCurrent_v2", ctypes.byref(popped))
     return None if problem else free.value
 
 
@@ -92,24 +92,24 @@ def _free_bytes_of(context: ctypes.c_void_p) -> int | None:
 def block_while_waiting(index: int) -> None:
     """Let threads sleep until the GPU is done. Call it before anything else creates a context on that GPU.
 
-    By default they poll, each on a whole core, if there are fewer GPUs in use than cores; ONNX Runtime leaves that alone.
+    By default each polls on a whole core if fewer GPUs than cores are in use; ONNX Runtime does not change that.
     """
     device = _device(index)
     if device is None:
-        return  # whoever opens a session there reports it
-    if problem := _problem("cuDevicePrimaryCtxSetFlags_v2", device, _BLOCKING_SYNC):
+        return  # opening a session there reports the problem
+    if problem := _call("cuDevicePrimaryCtxSetFlags_v2", device, _BLOCKING_SYNC):
         _log.warning("threads that wait for the GPU take a whole core each: %s", problem)
 
 
 def _device(index: int) -> ctypes.c_int | None:
     """The driver's handle of a GPU."""
     device = ctypes.c_int()
-    problem = _problem("cuInit", 0) or _problem("cuDeviceGet", ctypes.byref(device), index)
+    problem = _call("cuInit", 0) or _call("cuDeviceGet", ctypes.byref(device), index)
     return None if problem else device
 
 
-def _problem(function: str, *arguments: Any) -> str | None:  # noqa: ANN401  as ctypes takes them
-    """Call a function of the driver. Returns why it did nothing; None if it succeeded."""
+def _call(function: str, *arguments: Any) -> str | None:  # noqa: ANN401  as ctypes takes them
+    """Call a function of the driver. Returns why it failed; None if it succeeded."""
     library = _library()
     if library is None:
         return "there is no NVIDIA driver"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _CUDA_ARITHMETIC = {
     # FlashAttention 1, CUTLASS 2, unfused 16 (AttentionBackend, attention_common.h): they sum in float32 on every GPU.
-    # TensorRT's kernels, which ONNX Runtime prefers before Ampere, sum in float16. Besides, packed attention creates them
-    # during the first run without a lock, so that two threads crash (packed_attention.cc), and they need a workspace of
+    # TensorRT's kernels, which ONNX Runtime prefers before Ampere, sum in float16. Packed attention also creates them
+    # during the first run without a lock, so that two threads crash (packed_attention.cc), and their workspace has the
     # padded size.
     "sdpa_kernel": "19",
     # The other precisions are measured against fp32, so it must be fp32.
@@ -32,7 +32,7 @@ _CUDA_OPTIONS = {
     "do_copy_in_default_stream": "1",
 }
 _GEMM_OPTIONS = "ORT_CUDA_GEMM_OPTIONS"
-"""The variable with which ONNX Runtime is told to sum products of float16 in float16 (cuda_common.h)."""
+"""The environment variable that makes ONNX Runtime sum products of float16 in float16 (cuda_common.h)."""
 _RESERVED_BYTES = 512 * 2**20
 """GPU memory that a session leaves: kernels and handles of cuBLAS and cuDNN are loaded late, outside the arena."""
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def arithmetic_of(runtime: Runtime) -> str | None:
-    """How sessions are told to compute on a GPU, as far as it changes results; None for other runtimes."""
+    """The options that change the results of sessions on a GPU, as text; None for other runtimes."""
     if runtime != "cuda":
         return None
     chosen = {**_CUDA_ARITHMETIC, _GEMM_OPTIONS: os.environ.get(_GEMM_OPTIONS) or "0"}
@@ -58,31 +58,28 @@ def open_session(
 ) -> Session:
     """Open a model. Raises ModelError if it does not open, or if another provider took a part of it.
 
-    `concurrency` matters to OpenVINO only, whose runs share their threads. `device_id` is the GPU, as CUDA counts. With
-    `cpu_nodes`, ONNX Runtime may run some nodes of a model for CUDA on the CPU.
+    `concurrency` matters only to OpenVINO, whose runs share their threads. `device_id` is CUDA's number of the GPU. With
+    `cpu_nodes`, ONNX Runtime may run some nodes of a CUDA model on the CPU.
     """
     try:
         if PROVIDERS[runtime] == OPENVINO:
             return OpenVinoSession(model, runtime, streams=concurrency, threads=concurrency * threads_per_run)
         options = _session_options(threads_per_run)
-        if runtime == "cuda":
-            return _cuda_session(model, options, device_id, cpu_nodes=cpu_nodes)
-        return _onnx_session(model, runtime, options)
+        if runtime != "cuda":
+            return _onnx_session(model, runtime, options)
+        if not cpu_nodes:
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        cuda_options = {**_CUDA_OPTIONS, "device_id": str(device_id), **_memory_limit(device_id)}
+        return _onnx_session(model, runtime, options, cuda_options)
     except SESSION_ERRORS as error:
         again = f" If {model.parent} is damaged, remove it: it is built again." if isinstance(model, Path) else ""
         raise ModelError(f"the model cannot be opened on {runtime}: {str(error).rstrip()}{again}") from error
 
 
-def _cuda_session(model: Path | bytes, options: ort.SessionOptions, device_id: int, *, cpu_nodes: bool) -> Session:
-    if not cpu_nodes:
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    return _onnx_session(model, "cuda", options, {**_CUDA_OPTIONS, "device_id": str(device_id), **_limit(device_id)})
+def _memory_limit(device_id: int) -> dict[str, str]:
+    """The option that bounds the arena by the memory that is free now, less a reserve; empty if that is unknown.
 
-
-def _limit(device_id: int) -> dict[str, str]:
-    """The option that bounds the arena by the memory that is free now, less a reserve; none if that is unknown.
-
-    Sessions and processes that share a GPU each leave the reserve when they open, and then compete for memory.
+    Sessions and processes that share a GPU each leave the reserve when they open, and compete for memory afterwards.
     """
     free = driver.free_bytes(device_id)
     if not free:
@@ -93,12 +90,15 @@ def _limit(device_id: int) -> dict[str, str]:
 
 
 def _onnx_session(
-    model: Path | bytes, runtime: Runtime, options: ort.SessionOptions, of_provider: dict[str, str] | None = None
+    model: Path | bytes,
+    runtime: Runtime,
+    options: ort.SessionOptions,
+    provider_options: dict[str, str] | None = None,
 ) -> Session:
     source = model if isinstance(model, bytes) else str(model)
-    # With its fallback ONNX Runtime prints why a provider does not work, and continues without it.
+    # With the fallback, ONNX Runtime would print why a provider does not work and continue without it.
     session = ort.InferenceSession(
-        source, options, providers=[(PROVIDERS[runtime], of_provider or {})], enable_fallback=False
+        source, options, providers=[(PROVIDERS[runtime], provider_options or {})], enable_fallback=False
     )
     if session.get_providers()[0] != PROVIDERS[runtime]:
         raise ModelError(f"ONNX Runtime fell back to {session.get_providers()[0]}.")

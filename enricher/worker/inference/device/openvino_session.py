@@ -1,12 +1,12 @@
-"""OpenVINO: whether it can run here, and a model opened on it, called like any other session.
+"""OpenVINO: whether it can run here, and a session on it.
 
 It is called through its own Python package. Intel's plugin provider for ONNX Runtime contains the same library, but
 version 1.8.1 accepts Intel processors only, and AMD processors with AVX512-BF16 gain as well: twice ONNX Runtime's float32
 rate on Zen 5. The library is loaded when it is first needed.
 
-OpenVINO keeps what it compiles for each shape, in each stream: a quarter to a third of a megabyte, for MiniLM and BERT-base
-alike. Lengths in multiples of 16 bound that: 172 shapes with windows of 128 tokens in batches of 1,024, which is 93 MiB for
-two streams once all shapes have occurred.
+OpenVINO keeps what it compiles for each shape, in each stream: a quarter to a third of a megabyte, both for MiniLM and for
+BERT-base. Lengths in multiples of 16 bound that: 172 shapes with windows of 128 tokens in batches of 1,024, which is 93 MiB
+for two streams once all shapes have occurred.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def capabilities() -> Sequence[str] | None:
     """The precisions that OpenVINO reports for this processor, such as FP32 and BF16; None if it does not load."""
     try:
         return [str(each) for each in _core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")]
-    except Exception:  # noqa: BLE001  whatever a foreign library raises here, it does not load
+    except Exception:  # noqa: BLE001  any error of a foreign library means that it does not load
         return None
 
 
-def _hint(runtime: Runtime) -> str:
-    """OpenVINO's name for the precision of whatever the graph does not quantise."""
+def _precision_hint(runtime: Runtime) -> str:
+    """OpenVINO's name for the precision of everything that the graph does not quantise."""
     if runtime == "openvino-fp32":
         return "f32"
     # int8 also runs on processors with VNNI and no bf16 (Cascade Lake, Ice Lake): all else is float32 there.
@@ -77,7 +77,7 @@ class OpenVinoSession:
             "CPU",
             {
                 # Set explicitly: the default depends on the processor.
-                "INFERENCE_PRECISION_HINT": _hint(runtime),
+                "INFERENCE_PRECISION_HINT": _precision_hint(runtime),
                 "NUM_STREAMS": streams,
                 "INFERENCE_NUM_THREADS": threads,
                 # Pinned streams fall to half their rate as soon as anything else runs on the machine.
@@ -107,12 +107,12 @@ class OpenVinoSession:
 @functools.cache
 def _core() -> Any:  # noqa: ANN401  its types are known only where it is installed
     # On import OpenVINO reports usage to its makers, and stores an identifier of the machine in HOME. Without its telemetry
-    # package it does neither, and everything else works.
+    # package it does neither; everything else works.
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
     from openvino import Core, Tensor, Type  # noqa: PLC0415  a fifth of a second, only where OpenVINO runs the model
 
     # OpenVINO builds its tables of NumPy's types at first use, in a thread that releases the GIL meanwhile. A second thread
-    # then waits for the tables while it holds the GIL, and both hang for ever (2026.4.1). So they are built here, by one.
+    # then waits for the tables while it holds the GIL, and both hang for ever (2026.4.1). So one thread builds them here.
     Type.i32.to_dtype()
     np.array(Tensor(np.zeros(1, np.int32)).data)
     return Core()

@@ -1,4 +1,4 @@
-"""The processor or GPU by name, and the features that decide how it multiplies."""
+"""The name of the processor or GPU, and the features that decide how the processor multiplies."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FEATURES = (
     "i8mm",
     "bf16",
 )
-"""The names that Linux has for them, x86 first, then Arm."""
+"""The features by their names in Linux, x86 first, then Arm."""
 INT8_FEATURES = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 """Without one of these, sums of uint8 x int8 saturate in 16 bits: wrong answers, and no faster."""
 _CPU_INFO = Path("/proc/cpuinfo")
 UNKNOWN_GPU = "an NVIDIA GPU"
-"""Its name where the driver does not give one."""
+"""The name of a GPU whose driver gives none."""
 
 
 def processor_name(device: Device, index: int = 0) -> str:
@@ -41,7 +41,7 @@ def processor_name(device: Device, index: int = 0) -> str:
 
 
 def processor_features() -> tuple[str, ...]:
-    """Those of FEATURES that the processor has; empty if the system does not say."""
+    """The processor's FEATURES; empty if the system does not list them."""
     flags = set((_value("flags", _CPU_INFO) or _value("Features", _CPU_INFO)).split())
     return tuple(feature for feature in FEATURES if feature in flags)
 

@@ -1,4 +1,4 @@
-"""Which device runs the model, from the name in the settings. What was asked for runs, or there is an error: no fallback."""
+"""Which device runs the model, from the name in the settings. A device that is named and does not work is an error."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 def resolve_device(asked: str, wait: GpuWait = "block") -> Device:
     """The kind of device to use: `auto` takes CUDA where it works, `cuda` raises ModelError where it does not.
 
-    The number of the GPU is `parse_device`'s. `wait` holds for all threads of this process, and only if nothing ran on that
-    GPU before. Raises SettingsError for an unknown name.
+    `parse_device` gives the number of the GPU. `wait` holds for all threads of this process, but only if nothing has run on
+    that GPU before. Raises SettingsError for an unknown name.
     """
     device = parse_device(asked)
     if device.kind == "cpu":

@@ -18,7 +18,7 @@ Runtime = Literal["cpu", "cuda", "openvino-int8", "openvino-bf16", "openvino-fp3
 """The runtime of a graph: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 
 OPENVINO = "OpenVINO"
-"""Its name in metrics and reports, beside the names of ONNX Runtime's execution providers."""
+"""OpenVINO's name in metrics and reports, where others have the name of their execution provider in ONNX Runtime."""
 PROVIDERS: dict[Runtime, str] = {
     "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
@@ -32,8 +32,8 @@ SESSION_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     MemoryError,
 )
-"""The errors of a session. ONNX Runtime's own errors share no base class. Failed allocations may raise either of the last
-two, and OpenVINO raises nothing else."""
+"""The errors of a session. ONNX Runtime's own errors share no base class. A failed allocation may raise either of the last
+two; OpenVINO raises only these two."""
 
 
 class Session(Protocol):

@@ -1,4 +1,4 @@
-"""Checkpoint weights -> ONNX graph, operator by operator. No export and no pattern matching can fail silently.
+"""Checkpoint weights -> ONNX graph, operator by operator: no exporter and no pattern matching, which can fail silently.
 
 The encoder is written once. A `Variant` supplies what differs between devices: the layout of tokens, how attention finds
 its windows, the type of the numbers. checkpoint/families.py knows the names of the weights.
@@ -32,7 +32,7 @@ BUILDER_VERSION = 2
 def build(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxWriter) -> onnx.ModelProto:
     """One encoder with a head for each checkpoint, in `variant`; each weight is written when it is reached.
 
-    The encoder is the first checkpoint's; that the others have the same one is up to the caller (checkpoint/sharing.py).
+    The encoder is the first checkpoint's; the caller makes sure that the others have the same one (same_encoder.py).
     A single NER head gives `logits`, `labels` and `scores`, whose shapes are the variant's token dimensions (`[batch,
     length]` when padded), and `[..., labels]` for the logits. Otherwise head `i` gives `head.{i}.logits`, `head.{i}.labels`
     and `head.{i}.scores` for NER, and `head.{i}.rows` for other kinds: `float32 [windows, values]`, logits or vectors that
@@ -113,13 +113,13 @@ class _Encoder:
         return self.variant.attention(self.writer, (query, key, value), heads=config.heads, output=output)
 
     def _output_bias(self, index: int) -> str:
-        """The output projection's bias, plus its projection of the value's bias."""
+        """Write the output projection's bias, with the projected bias of the value added (see `_attention`)."""
         family, width = self.checkpoint.family, self.checkpoint.config.hidden_size
-        value, output = (family.in_layer(index, part) for part in (family.layer.value, family.layer.attention_output))
+        value = family.in_layer(index, family.layer.value)
+        output = family.in_layer(index, family.layer.attention_output)
         projection = self.weights.read(f"{output}.weight", (width, width)).astype(np.float64)
-        folded = self.weights.read(f"{output}.bias", (width,)) + projection @ self.weights.read(
-            f"{value}.bias", (width,)
-        )
+        projected = projection @ self.weights.read(f"{value}.bias", (width,))
+        folded = self.weights.read(f"{output}.bias", (width,)) + projected
         return self.weights.write(f"{output}.bias", folded.astype(np.float32))
 
     def _position_table(self, width: int) -> Float32Array:

@@ -1,4 +1,4 @@
-"""Built graphs on disk: one folder per graph, named after everything that the graph depends on.
+"""Built graphs on disk: one folder per graph, named after everything that determines the graph.
 
 A graph is written to a temporary folder and renamed into place, so a graph that is found is complete, even if several
 processes build it at the same time.
@@ -31,11 +31,11 @@ ABANDONED_AFTER_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
-def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode: int = 0o600) -> Path:
-    """The path of the graph with that key. If it is missing, `write` writes it, with other files beside it.
+def cached_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode: int = 0o600) -> Path:
+    """The path of the graph with that key. If it is missing, `write` writes it and its weights into a new folder.
 
-    `mode` limits the permissions of its files and of folders that are made here.
-    Raises ModelError if the disk refuses it, and what `write` raises.
+    `mode` limits the permissions of files and folders that are made here. Raises ModelError if the disk refuses, and what
+    `write` raises.
     """
     wanted = cache_dir / key
     if (wanted / MODEL_FILE).is_file():
@@ -71,21 +71,21 @@ def _write(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def _give_mode(folder: Path, mode: int) -> None:
-    """A temporary folder is private; a graph is only as private as its model, because a pod may run as another user."""
+    """Let everybody read the graph who may read the model. A temporary folder is private; a pod may run as another user."""
     for path in folder.iterdir():
         path.chmod(path.stat().st_mode & mode)
     folder.chmod(_folder_mode(mode))
 
 
 def _folder_mode(mode: int) -> int:
-    """Whoever may read the files may search the folder."""
+    """The mode of a folder: everybody who may read its files can search it."""
     return 0o700 | (mode & 0o044) | (mode & 0o044) >> 2
 
 
 def _move_into_place(aside: Path, wanted: Path) -> Path:
-    """One rename. If another process was faster, its graph is used."""
+    """Rename the folder. If another process was faster, use its graph."""
     if not (wanted / MODEL_FILE).is_file():
-        # Graphs are moved here complete, so files of an incomplete one were deleted later, for example by a clean-up by age.
+        # Graphs are complete when they are moved here, so files of an incomplete one were deleted later, perhaps by age.
         shutil.rmtree(wanted, ignore_errors=True)
     try:
         aside.rename(wanted)
@@ -96,7 +96,7 @@ def _move_into_place(aside: Path, wanted: Path) -> Path:
 
 
 def _sweep(cache_dir: Path, *, before_s: float) -> None:
-    """Remove what killed processes left behind: a crash loop must not fill the disk."""
+    """Remove the unfinished builds of killed processes: a crash loop must not fill the disk."""
     for folder in cache_dir.glob(f"{ASIDE}*"):
         with contextlib.suppress(OSError):
             if folder.stat().st_mtime < before_s:

@@ -1,4 +1,4 @@
-"""The variants for each device, fastest first. Chooses none: that is the job of run/selection.py."""
+"""The variants for each device, fastest first. run/selection.py chooses one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def variants_for(device: Device) -> Sequence[Variant]:
-    """Every variant for `device`, fastest first, even those that do not run here.
+    """Every variant for `device`, fastest first, including those that do not run on this machine.
 
-    Measured by `scripts/bench-model`, and int8 by `scripts/int8-table`; int8 is unmeasured on AMX.
+    The order was measured by `scripts/bench-model`, and for int8 by `scripts/int8-table`; int8 is not measured on AMX.
     """
-    # The last is for models that are ONNX already, which only padded variants can run, and for what no packed one takes.
+    # The last one runs models that are ONNX already, which need a padded variant, and models that no packed variant takes.
     if device == "cuda":
         return (PackedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda"))
     return (OpenVinoInt8(), OpenVinoBfloat16(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())

@@ -1,9 +1,9 @@
-"""Models that are ONNX already, from any exporter: run unchanged, padded, between our inputs and outputs.
+"""Models that are ONNX already, from any exporter: run unchanged and padded, with nodes that adapt inputs and outputs.
 
 The folder has `model.onnx` (or `onnx/model.onnx`), config.json and a tokenizer, and no weights that we build a graph from.
-Its graph takes `input_ids`, `attention_mask` and maybe `token_type_ids`, all `[batch, length]`, and returns logits. Nodes
+Its graph takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, all `[batch, length]`, and returns logits. Nodes
 before it compute those from padded.py's `input_ids` and `lengths`, and nodes after it compute `labels` and `scores`, so
-every padded variant takes it like a graph of ours. checkpoint/onnx_folder.py opens such a folder.
+every padded variant can use it like one of our graphs. checkpoint/onnx_folder.py opens such a folder.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant
 
 INSIDE = "exported/"
-"""Prefix of every name inside the exported graph, so that none equals one of ours."""
+"""Prefix of every name inside the exported graph, so that none is equal to one of ours."""
 _AXES_ARE_AN_INPUT = {"ReduceSum": 13, "ReduceMax": 18}
-"""The axes are an input from this opset on, and an attribute before. The exporter chose the opset."""
+"""The opset from which the axes are an input; before, they are an attribute. The exporter chose the opset."""
 OLDEST_OPSET = 11
 
 
@@ -79,8 +79,8 @@ class _Wrapping:
         # Old exporters list the weights among the inputs, as defaults.
         weights = {each.name for each in self._graph.initializer}
         inner = {each.name.removeprefix(INSIDE): each for each in self._graph.input if each.name not in weights}
-        self._feed(inner)
-        self._answer()
+        self._add_inputs(inner)
+        self._add_outputs()
         nodes = [*self._before, *self._graph.node, *self._after]
         del self._graph.node[:], self._graph.input[:], self._graph.output[:]
         self._graph.node.extend(nodes)
@@ -92,8 +92,8 @@ class _Wrapping:
         }
         self._graph.output.extend(_value(name, *kind) for name, kind in dimensions.items())
 
-    def _feed(self, inner: dict[str, onnx.ValueInfoProto]) -> None:
-        """Ids in the exporter's type; the mask is `position < length`; every token has type 0."""
+    def _add_inputs(self, inner: dict[str, onnx.ValueInfoProto]) -> None:
+        """Compute the exporter's inputs: ids in its type, a mask of `position < length`, type 0 for every token."""
         self._require_inputs(inner)
         node, before = self._node, self._before
         length = node(
@@ -102,16 +102,18 @@ class _Wrapping:
         steps = [self._constant("zero", 0), length, self._constant("one", 1)]
         column = node(before, "Reshape", ["lengths", self._constant("column", [-1, 1])], "lengths.column")
         wide = node(before, "Cast", [column], "lengths.int64", to=TensorProto.INT64)
-        made = {
+        computed = {
             "input_ids": "input_ids",
             "attention_mask": node(before, "Less", [node(before, "Range", steps, "places"), wide], "mask"),
             "token_type_ids": node(before, "Sub", ["input_ids", "input_ids"], "types"),
         }
         for name, value in inner.items():
-            before.append(helper.make_node("Cast", [made[name]], [INSIDE + name], to=value.type.tensor_type.elem_type))
+            before.append(
+                helper.make_node("Cast", [computed[name]], [INSIDE + name], to=value.type.tensor_type.elem_type)
+            )
 
-    def _answer(self) -> None:
-        """Like builder.py, which says why `logits - logits` is added."""
+    def _add_outputs(self) -> None:
+        """The outputs of a single NER head, as in heads.py, which says why `logits - logits` is added."""
         node, after = self._node, self._after
         after.append(helper.make_node("Cast", [self._logits()], ["logits"], to=TensorProto.FLOAT))
         best = node(after, "ArgMax", ["logits"], "labels.int64", axis=-1, keepdims=0)

@@ -1,7 +1,7 @@
 """Heads: hidden states -> outputs of the graph, in float32 for every variant.
 
-A single NER head has outputs without a prefix: its graph is that of a worker without tasks. worker/heads says what a head
-reads and which layers it has, and checkpoint/families.py what its weights are called.
+A single NER head has outputs without a prefix, as in a worker without tasks. worker/heads says what a head reads and which
+layers it has; checkpoint/families.py says what its weights are called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant
 
 HALF_PRECISIONS = frozenset({"fp16"})
-"""Written as float16. OpenVINO makes bf16 from a float32 graph, and quantisation/qdq.py makes int8."""
+"""Precisions whose graph is written in float16. bf16 (by OpenVINO) and int8 (by qdq.py) are made from a float32 graph."""
 _ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 
 
@@ -68,11 +68,11 @@ class _Head:
         self._weights = Weights(checkpoint, writer, np.dtype(np.float32), prefix)
 
     def add(self, values: str) -> None:
-        """Its nodes over what it reads, and its outputs."""
+        """Add the head's nodes over the values that it reads, and its outputs."""
         head, rows = self._checkpoint.head, f"{self._prefix}rows"
         layers = KINDS[head.kind].layers
         if layers == "labels":
-            self._answers(self._linear(CLASSIFIER, values, "logits"))
+            self._add_labels(self._linear(CLASSIFIER, values, "logits"))
             return
         if layers == "classifier":
             self._linear(self._checkpoint.family.classes.output, self._dense(values), "rows")
@@ -95,10 +95,10 @@ class _Head:
             return self._writer.node("BiasGelu", [raw, bias], output, domain=MICROSOFT)
         return self._writer.node(_ACTIVATIONS[names.activation], [self._weights.add_bias(names.dense, raw)], output)
 
-    def _answers(self, logits: str) -> None:
-        """Label ids and their probabilities: `1 / sum(exp(logits - highest))`.
+    def _add_labels(self, logits: str) -> None:
+        """Add the label ids and their probabilities, `1 / sum(exp(logits - highest))`.
 
-        `logits - logits` adds zero to the sum unless a logit is NaN or infinite; then the score is NaN too.
+        `logits - logits` adds zero to the sum, unless a logit is NaN or infinite: then it makes the score NaN.
         """
         last = self._writer.constant("last_axis", np.array([-1], np.int64))
         best = self._node("ArgMax", [logits], "labels.int64", axis=-1, keepdims=0)

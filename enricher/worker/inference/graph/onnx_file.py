@@ -1,7 +1,7 @@
-"""Writes one ONNX graph: nodes in memory, weights straight into a file beside it, so only one weight is held at a time.
+"""Writes one ONNX graph: nodes in memory, weights into a second file at once, so that only one weight is held at a time.
 
 Knows nothing about encoders. Weights are outside the model file because protobuf is limited to 2 GB, and because ONNX
-Runtime then maps them instead of reading them.
+Runtime can then map them instead of reading them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPSET = 18
 MICROSOFT_OPSET = 1
 IR_VERSION = 10
-"""The version of ONNX 1.16, which every supported ONNX Runtime reads; `onnx` itself would write its newest."""
+"""The version of ONNX 1.16, which every supported ONNX Runtime reads. `onnx` would write its newest version."""
 MICROSOFT = "com.microsoft"
 """The domain of ONNX Runtime's fused operators (its ContribOperators.md)."""
 ALIGNMENT_BYTES = 64 * 1024
@@ -30,7 +30,7 @@ SMALLEST_ALIGNED_BYTES = 1024 * 1024
 
 
 class OnnxWriter:
-    """Collects inputs, nodes and outputs; `weight` writes to `data` immediately. A node has the name of its output."""
+    """Collects inputs, nodes and outputs; `weight` writes to `data` at once. Each node is named after its output."""
 
     def __init__(self, data: BinaryIO, data_name: str) -> None:
         self._data = data
@@ -56,11 +56,8 @@ class OnnxWriter:
 
     def weight(self, name: str, value: npt.NDArray[np.generic]) -> str:
         """Append a tensor, contiguous in memory, to the weights file."""
-        if value.nbytes >= SMALLEST_ALIGNED_BYTES:
-            self._data.write(bytes(-self._data.tell() % ALIGNMENT_BYTES))
         assert name not in self._tensors, f"weight {name} is written once"
-        self._tensors[name] = self._external(name, value, offset_bytes=self._data.tell(), length_bytes=value.nbytes)
-        self._data.write(value.data)
+        self._tensors[name] = append_weight(self._data, self._data_name, name, value)
         return name
 
     def node(self, operator: str, inputs: Sequence[str], output: str, *, domain: str = "", **attributes: Any) -> str:  # noqa: ANN401  as onnx.helper takes them
@@ -77,16 +74,15 @@ class OnnxWriter:
         helper.set_model_props(model, dict(metadata))
         return model
 
-    def _external(
-        self, name: str, value: npt.NDArray[np.generic], *, offset_bytes: int, length_bytes: int
-    ) -> TensorProto:
-        tensor = TensorProto(
-            name=name,
-            dims=value.shape,
-            data_type=helper.np_dtype_to_tensor_dtype(value.dtype),
-            data_location=TensorProto.EXTERNAL,
-        )
-        where = {"location": self._data_name, "offset": str(offset_bytes), "length": str(length_bytes)}
-        for key, text in where.items():
-            tensor.external_data.add(key=key, value=text)
-        return tensor
+
+def append_weight(data: BinaryIO, data_name: str, name: str, value: npt.NDArray[np.generic]) -> TensorProto:
+    """Append a tensor, contiguous in memory, to the weights file `data`. Returns the reference for the model file."""
+    if value.nbytes >= SMALLEST_ALIGNED_BYTES:
+        data.write(bytes(-data.tell() % ALIGNMENT_BYTES))
+    kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+    tensor = TensorProto(name=name, dims=value.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
+    where = {"location": data_name, "offset": str(data.tell()), "length": str(value.nbytes)}
+    for key, text in where.items():
+        tensor.external_data.add(key=key, value=text)
+    data.write(value.data)
+    return tensor

@@ -33,16 +33,16 @@ class OpenVinoFloat32(PaddedFloat32):
     runtime: Runtime = "openvino-fp32"
 
     def problem(self) -> str | None:
-        """OpenVINO is missing, or cannot compute in that precision on this processor."""
+        """Why not: OpenVINO is missing, or cannot compute in that precision on this processor."""
         return openvino_problem(self.precision)
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
-        """Like padded.py, with extra rows for padding, because a length may be rounded up beyond the table."""
+        """Like padded.py, with extra rows for padding, because rounding up may exceed the table."""
         ends = writer.constant("rows_for_padding", np.array([0, 0, LENGTH_STEP_TOKENS - 1, 0], np.int64))
         return PaddedFloat32.positions(self, writer, writer.node("Pad", [table, ends], "positions.padded"))
 
     def step_tokens(self, length_tokens: int) -> int:
-        """The multiple to which such a length is rounded up: few shapes, and little padding for short windows."""
+        """The step to which this length is rounded up: few shapes, and little padding of short windows."""
         return 4 if length_tokens < 64 else 8
 
     def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
@@ -71,7 +71,7 @@ class OpenVinoBfloat16(OpenVinoFloat32):
 
 @dataclass(frozen=True, slots=True)
 class OpenVinoInt8(OpenVinoBfloat16):
-    """Matrix products in int8, quantised by the model's recipe, and all else in bf16, or in fp32 where there are no units.
+    """Matrix products in int8, quantised by the model's recipe; everything else in bf16, or in fp32 without bf16 units.
 
     Scales are fixed when the model is prepared, so a window's labels do not depend on the other windows of its batch, as
     long as lengths are rounded like those of bf16 (scripts/tools/bench/model/README.md).
@@ -84,5 +84,5 @@ class OpenVinoInt8(OpenVinoBfloat16):
     runtime: Runtime = "openvino-int8"
 
     def problem(self) -> str | None:
-        """OpenVINO is missing, or the processor has no int8 products."""
+        """Why not: OpenVINO is missing, or the processor has no int8 products."""
         return openvino_problem("fp32") or int8_problem()

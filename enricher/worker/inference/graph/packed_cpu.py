@@ -1,4 +1,4 @@
-"""The float32 variant for ONNX Runtime's own CPU provider: no padding anywhere but inside attention.
+"""The float32 variant for ONNX Runtime's own CPU provider: padding only inside attention.
 
 Everything that works token by token (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all
 windows in a row. For attention they are gathered into windows, padded to the longest, and taken back afterwards, by index
@@ -58,7 +58,7 @@ class PackedFloat32(PaddedFloat32):
         return writer.node("Gather", [flat, "slots"], output)
 
     def first_tokens(self, writer: OnnxWriter, hidden: str) -> str:
-        """`rows` begins with them."""
+        """The tokens at the first place of each row of `rows`."""
         firsts = writer.node(
             "Gather", ["rows", writer.constant("first_place", np.array(0, np.int64))], "firsts", axis=1
         )

@@ -5,9 +5,9 @@ Inputs, all int32: `input_ids [tokens]`; `position_ids [tokens]`, counted from t
 end to end, first the positions of real tokens in order, then those of the padding. Outputs are `[tokens]`.
 
 Where a head reads means, tokens that a window owns are summed in pieces of `PIECE_TOKENS`, and pieces in windows, so that
-short windows beside a long one cost no memory. Inputs: `owned_tokens int32`, `owned float32 [pieces, PIECE_TOKENS]` (the
-tokens of each piece; one over the number that its window owns), `owned_pieces int32`, `real_pieces float32 [windows, most]`
-(the pieces of each window; 1 for each). What fills up a row is the window's own, with weight 0.
+short windows in a batch with a long one cost no memory. Inputs: `owned_tokens int32`, `owned float32 [pieces, PIECE_TOKENS]`
+(the tokens of each piece; one over the number that its window owns), `owned_pieces int32`, `real_pieces float32 [windows,
+most]` (the pieces of each window; 1 for each). Rows are filled up with places of the same window, with weight 0.
 
 Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key and value without a bias. Fused kernels take
 those as they are; a packed projection or a bias would be copied first. The operator reads the number of windows and
@@ -48,7 +48,7 @@ HEAD_STEP = 8
 LARGEST_HEAD = 256
 """FlashAttention takes no larger heads."""
 PIECE_TOKENS = 32
-"""Headlines are about as long; a longer piece would mostly be filled up with zeros."""
+"""About the length of a headline; longer pieces would mostly hold zeros."""
 
 _MEANS: tuple[tuple[str, str, Sequence[str | int]], ...] = (
     ("owned_tokens", "owned", ["pieces", PIECE_TOKENS]),
@@ -71,11 +71,11 @@ class PackedCudaFloat32:
     window_dimension = "windows"
 
     def problem(self) -> str | None:
-        """CUDA does not work here."""
+        """Why CUDA does not work here."""
         return _cuda_problem()
 
     def why_unsuited(self, config: EncoderConfig) -> str | None:
-        """No fused kernel takes its heads.
+        """Why not: no fused kernel takes attention heads of that size.
 
         The unfused one pads to `windows x longest`, and its scores take `windows x heads x longest^2` numbers twice, which
         no budget of tokens bounds: a long window among 400 short ones needs 13 GB where padded windows need 1.
@@ -163,7 +163,7 @@ class PackedFloat16(PackedCudaFloat32):
 
 @cache
 def _cuda_problem() -> str | None:
-    """Asked once per process, because it opens a session."""
+    """Cached, because finding out opens a session."""
     return cuda_problem()
 
 

@@ -1,4 +1,4 @@
-"""Writes a recipe into a built float32 graph: int8 weights, and uint8 values in front of the products that take them.
+"""Applies a recipe to a built float32 graph: int8 weights, and uint8 values in front of the products that take them.
 
 OpenVINO turns `QuantizeLinear -> DequantizeLinear -> MatMul` into an integer product. Values are divided by their gains in
 front of that, in one kernel with the rounding (after GELU inside the product's own), and the rows of the weight were
@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from enricher.errors import ModelError
-from enricher.worker.inference.graph.onnx_file import ALIGNMENT_BYTES, SMALLEST_ALIGNED_BYTES
+from enricher.worker.inference.graph.onnx_file import append_weight
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,7 +33,7 @@ HIGHEST_INT8 = 127
 def quantise(folder: Path, recipe: Recipe) -> None:
     """Replace the float32 graph in `folder`, and its weights, by int8 ones. Holds one weight in memory at a time.
 
-    Raises ModelError if the recipe is of another model or builder, and OSError if the folder cannot be written.
+    Raises ModelError if the recipe is for another model or builder, and OSError if the folder cannot be written.
     """
     (path,) = folder.glob("*.onnx")
     with tempfile.TemporaryDirectory(prefix="int8-", dir=folder) as name:
@@ -56,7 +56,7 @@ def write_int8(path: Path, folder: Path, recipe: Recipe) -> tuple[Path, Path]:
         mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         (folder / weights.name).open("wb") as new,
     ):
-        _Rewriting(model.graph, mapped, new, weights.name).rewrite(recipe)
+        _Rewriter(model.graph, mapped, new, weights.name).rewrite(recipe)
     (folder / path.name).write_bytes(model.SerializeToString())
     return folder / weights.name, folder / path.name
 
@@ -79,8 +79,8 @@ def rounded_weight(weight: Float32Array, scales: Float32Array) -> npt.NDArray[np
     return rounded
 
 
-class _Rewriting:
-    """One graph while its products are replaced; weights are copied from `mapped` to `data`."""
+class _Rewriter:
+    """Replaces the products of one graph; copies its weights from `mapped` to `data`."""
 
     def __init__(self, graph: onnx.GraphProto, mapped: mmap.mmap, data: BinaryIO, data_name: str) -> None:
         self._graph = graph
@@ -97,21 +97,27 @@ class _Rewriting:
         gains: dict[str, QuantisedInput] = {}
         for each in recipe.inputs:
             nodes = [products[f"{name}.weight"] for name in each.products]
-            value = self._activation(each, nodes[0].name)
+            value = self._quantise_value(each, nodes[0].name)
             for node in nodes:
                 gains[node.input[1]] = each
                 node.input[0] = value
         for tensor in self._graph.initializer:
             if tensor.name in gains:
-                self._weight(products[tensor.name], self._read(tensor), gains[tensor.name])
+                self._quantise_weight(products[tensor.name], self._read(tensor), gains[tensor.name])
+            elif _location(tensor) is None:
+                self._tensors.append(tensor)
             else:
-                self._copy(tensor)
+                self._append(tensor.name, self._read(tensor))
         self._replace_lists()
 
-    def _activation(self, quantised: QuantisedInput, before: str) -> str:
-        """The value, divided by its gains, as uint8 and back, in front of the first product that takes it."""
+    def _quantise_value(self, quantised: QuantisedInput, before: str) -> str:
+        """Add nodes before the node `before` that divide a value by its gains, and make it uint8 and float again.
+
+        Returns the name of the new value.
+        """
         scale, zero = activation_scale(quantised.low, quantised.high)
-        name, gains, value = f"{quantised.value}.uint8", quantised.gain_array(), quantised.value
+        gains = quantised.gain_array()
+        value, name = quantised.value, f"{quantised.value}.uint8"
         nodes = self._before.setdefault(before, [])
         if gains is not None:
             factors = self._constant(f"{name}.factors", np.reciprocal(gains))
@@ -122,11 +128,12 @@ class _Rewriting:
         nodes.append(helper.make_node("DequantizeLinear", [name, *constants], [f"{name}.read"], name=f"{name}.read"))
         return f"{name}.read"
 
-    def _weight(self, node: onnx.NodeProto, weight: Float32Array, quantised: QuantisedInput) -> None:
-        """int8 with a scale per output channel, and the operator that reads it."""
+    def _quantise_weight(self, node: onnx.NodeProto, weight: Float32Array, quantised: QuantisedInput) -> None:
+        """Write a product's weight as int8 with a scale per output channel, and add the node that makes it float again."""
         gains = quantised.gain_array()
         scaled = weight if gains is None else weight * gains[:, None]
-        name, scales = node.input[1], weight_scales(scaled)
+        scales = weight_scales(scaled)
+        name = node.input[1]
         self._append(f"{name}.int8", rounded_weight(scaled, scales))
         inputs = [f"{name}.int8", self._constant(f"{name}.scale", scales)]
         self._before.setdefault(node.name, []).append(
@@ -134,22 +141,8 @@ class _Rewriting:
         )
         node.input[1] = f"{name}.read"
 
-    def _copy(self, tensor: TensorProto) -> None:
-        if _location(tensor) is None:
-            self._tensors.append(tensor)
-        else:
-            self._append(tensor.name, self._read(tensor))
-
     def _append(self, name: str, value: npt.NDArray[np.generic]) -> None:
-        if value.nbytes >= SMALLEST_ALIGNED_BYTES:
-            self._data.write(bytes(-self._data.tell() % ALIGNMENT_BYTES))
-        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-        tensor = TensorProto(name=name, dims=value.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
-        where = {"location": self._data_name, "offset": str(self._data.tell()), "length": str(value.nbytes)}
-        for key, text in where.items():
-            tensor.external_data.add(key=key, value=text)
-        self._data.write(np.ascontiguousarray(value).data)
-        self._tensors.append(tensor)
+        self._tensors.append(append_weight(self._data, self._data_name, name, np.ascontiguousarray(value)))
 
     def _read(self, tensor: TensorProto) -> Float32Array:
         where = {entry.key: entry.value for entry in tensor.external_data}
@@ -190,7 +183,7 @@ def _check(path: Path, model: onnx.ModelProto, recipe: Recipe) -> None:
 
 
 def _location(tensor: TensorProto) -> str | None:
-    """The file that has the tensor's values; None if they are in the model file."""
+    """The name of the file with the tensor's values; None if they are in the model file."""
     if tensor.data_location != TensorProto.EXTERNAL:
         return None
     return {entry.key: str(entry.value) for entry in tensor.external_data}["location"]

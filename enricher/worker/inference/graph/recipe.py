@@ -1,4 +1,4 @@
-"""The recipe of an int8 graph: ranges and choices, no weights. Its schema, reading and writing.
+"""The recipe of an int8 graph: its schema, reading and writing. It has ranges and choices, but no weights.
 
 A recipe is valid for the model and the graph builder that it names. With them it determines the int8 graph completely.
 """
@@ -22,10 +22,10 @@ RECIPE_FILE = "int8.json"
 """Its name in a model's folder."""
 SCHEMA_VERSION: Literal[1] = 1
 STEPS_PER_OCTAVE = 8
-"""Gains are powers of 2 ** (1 / 8): a byte each, and what rounding to them costs cannot be measured."""
+"""Gains are powers of 2 ** (1 / 8): one byte each, and the loss by rounding to them is too small to measure."""
 SMALLEST_RANGE = 255 * float(np.finfo(np.float32).tiny)
 LARGEST_RANGE = 255 * float(np.finfo(np.float32).max)
-"""With others the scale, a 255th of the range in float32, would be 0 or infinite."""
+"""Outside these ranges the scale, a 255th of the range in float32, would be 0 or infinite."""
 
 
 class _Part(BaseModel):
@@ -90,7 +90,7 @@ class KeptProduct(_Part):
 
 
 class Measured(_Part):
-    """int8 against float32 on held-out calibration windows, which the ranges were not taken from."""
+    """int8 compared with float32 on held-out windows, from which no ranges were taken."""
 
     windows: int
     tokens: int
@@ -139,7 +139,7 @@ def encode_gains(steps: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> str:
 
 
 def six_digits(value: float) -> float:
-    """Six significant digits: what is behind them differs from processor to processor, and so would recipes."""
+    """Round to six significant digits: later digits differ from processor to processor, and recipes must not."""
     return float(f"{value:.6g}")
 
 
@@ -163,7 +163,7 @@ def read_recipe(folder: Path) -> Recipe | None:
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> Path:
-    """Write the recipe into a model's folder. Raises ModelError if the folder cannot be written."""
+    """Write the recipe into a model's folder. Raises ModelError."""
     path = recipe_path(folder)
     try:
         path.write_text(recipe.model_dump_json(indent=1) + "\n", encoding="utf-8")

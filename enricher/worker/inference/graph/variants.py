@@ -1,4 +1,4 @@
-"""The Protocol of a variant: one layout and precision, both in the graph and in the arrays that feed it.
+"""The Protocol of a variant: one layout and precision, for the graph and for the arrays that feed it.
 
 Each variant is a class in its own file (padded.py, ...); catalogue.py lists them by device, run/selection.py chooses one.
 builder.py and the engine know only this Protocol, so a new variant changes neither.
@@ -27,7 +27,7 @@ class Variant(Protocol):
 
     @property
     def name(self) -> str:
-        """Names its graph in the cache and its report, so no two variants share a name."""
+        """The unique name, also of its graph in the cache and of its gate report."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Variant(Protocol):
 
     @property
     def quantised(self) -> bool:
-        """True if its float32 graph becomes int8 after it is built, by the recipe in the model's folder."""
+        """True if its float32 graph is made int8 after it is built, by the recipe in the model's folder."""
         ...
 
     def problem(self) -> str | None:
@@ -74,7 +74,7 @@ class Variant(Protocol):
         ...
 
     def declare_inputs(self, writer: OnnxWriter, reads: frozenset[Reads] = TOKENS) -> None:
-        """Declare `input_ids`, the variant's other inputs and those for `reads`, and compute what all layers share."""
+        """Declare `input_ids`, the variant's other inputs and those for `reads`; add nodes that all layers share."""
         ...
 
     def positions(self, writer: OnnxWriter, table: str) -> str:

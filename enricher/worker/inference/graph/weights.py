@@ -1,4 +1,4 @@
-"""A checkpoint's weights as parts of a graph: read, checked against the configuration, written, and used by a node."""
+"""Puts a checkpoint's weights into a graph: reads and checks them, writes them, and adds the nodes that use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Nodes over the weights of one checkpoint. Every method that reads one raises ModelError if it does not fit."""
+    """Adds nodes that use weights of one checkpoint. Methods raise ModelError if a weight does not fit."""
 
     checkpoint: Checkpoint
     writer: OnnxWriter
@@ -27,7 +27,7 @@ class Weights:
     """Begins every name in the graph, so that no two heads share one."""
 
     def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
-        """PyTorch stores `[out, in]`; MatMul takes `[in, out]`."""
+        """Multiply by a module's weight, which PyTorch stores as `[out, in]` and MatMul takes as `[in, out]`."""
         transposed = np.ascontiguousarray(self.read(f"{name}.weight", (width_out, width_in)).T)
         inputs = [value, self.write(f"{name}.weight", transposed)]
         return self.writer.node("MatMul", inputs, f"{self.prefix}{name}.matmul")
@@ -46,20 +46,20 @@ class Weights:
         return self.writer.node("SkipLayerNormalization", inputs, f"{name}.normed", domain=MICROSOFT, epsilon=epsilon)
 
     def add_bias(self, name: str, value: str, *, output: str | None = None, width: int | None = None) -> str:
-        """`width`: that of the encoder unless given."""
+        """Add the bias of a module. `width`: the encoder's by default."""
         bias = self.bias(name, width or self.checkpoint.config.hidden_size)
         return self.writer.node("Add", [value, bias], f"{self.prefix}{output or f'{name}.biased'}")
 
     def bias(self, name: str, width: int) -> str:
-        """The bias of a module, written as it is."""
+        """Write the bias of a module. Returns its name in the graph."""
         return self.write(f"{name}.bias", self.read(f"{name}.bias", (width,)))
 
     def weight(self, name: str, shape: tuple[int, ...]) -> str:
-        """The weight of a module, written as it is."""
+        """Write the weight of a module. Returns its name in the graph."""
         return self.write(f"{name}.weight", self.read(f"{name}.weight", shape))
 
     def write(self, name: str, value: Float32Array) -> str:
-        """The name of a tensor in the graph, in the graph's type. Raises ModelError if that cannot represent it."""
+        """Write a tensor in the graph's type. Returns its name. Raises ModelError if the type cannot represent it."""
         with np.errstate(over="ignore"):
             narrowed = value.astype(self.element, copy=False)
         if not np.isfinite(narrowed).all():
@@ -71,7 +71,7 @@ class Weights:
         return self.writer.weight(f"{self.prefix}{name}", narrowed)
 
     def read(self, name: str, shape: tuple[int, ...]) -> Float32Array:
-        """A tensor of the checkpoint. Raises ModelError if its shape is another."""
+        """Read a tensor of the checkpoint. Raises ModelError if it has another shape."""
         value = self.checkpoint.weight(name)
         if value.shape != shape:
             raise ModelError(f"{self.checkpoint.folder}: {name} is {value.shape}, not {shape} as config.json says.")

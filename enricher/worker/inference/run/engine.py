@@ -1,8 +1,8 @@
 """Batches of windows -> labels and scores, on one session that all threads share.
 
 A batch that fails is run again window by window, so that a bad window costs only its own article; a batch that runs out of
-memory is run in halves (memory.py). No error of ONNX Runtime leaves this file. The variant makes the arrays, and the worker
-pool has the threads.
+memory is run in halves (memory.py). No error of ONNX Runtime leaves this file. The variant makes the arrays; the worker pool
+owns the threads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,15 @@ import numpy as np
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
 from enricher.worker.inference.device.session import SESSION_ERRORS
-from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, join_parts, ran_out
-from enricher.worker.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names, without
+from enricher.worker.inference.run.head_outputs import NOT_FINITE, answers_of, fail_non_finite, leave_out, output_names
+from enricher.worker.inference.run.memory import (
+    OUT_OF_MEMORY,
+    Turns,
+    is_out_of_memory,
+    join_parts,
+    ran_out,
+    run_in_halves,
+)
 from enricher.worker.records import (
     Batch,
     BatchResult,
@@ -65,7 +72,7 @@ class OnnxEngine:
     """Runs batches. Up to `concurrency` threads may call `run` at once; each call blocks for the length of a run.
 
     `threads_per_run` is 1 on a CPU, because as many runs as cores, with one thread each, are faster and steadier than one
-    run over all cores. `pad_id` fills the space behind short windows; any id of the vocabulary will do.
+    run over all cores. `pad_id` fills up short windows; any id of the vocabulary will do.
     """
 
     def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, concurrency: int = 1) -> None:
@@ -94,9 +101,9 @@ class OnnxEngine:
         """
         began_s = time.monotonic()
         with self._turns.share():
-            result = self._in_halves(batch)
+            result = self._run_in_halves(batch)
         if result.failures:
-            result = self._again(result)
+            result = self._run_failed_alone(result)
             if any(map(_was_raised, result.failures)):
                 self._require_device()
         return replace(result, busy_s=time.monotonic() - began_s)
@@ -131,7 +138,7 @@ class OnnxEngine:
             self._attempt(self._padding(SHORT_TOKENS))
 
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
-        """Batches of padding for the warm-up, the largest first, because it determines how much memory is taken."""
+        """Batches of padding for the warm-up, the largest first, because the largest determines how much memory is taken."""
         longest = min(max(lengths_tokens, default=LONG_TOKENS), self._max_window_tokens)
         if not lengths_tokens or self._variant.runtime == "cpu":
             return [self._padding(length) for length in (longest, SHORT_TOKENS)]
@@ -140,7 +147,7 @@ class OnnxEngine:
         return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
 
     def _run_on_every_thread(self, pool: ThreadPoolExecutor, batch: Batch) -> None:
-        for result in pool.map(self._in_halves, repeat(batch, self._concurrency)):
+        for result in pool.map(self._run_in_halves, repeat(batch, self._concurrency)):
             if result.failures:
                 failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
                 raise ModelError(f"the model fails on a window of padding: {failure}")
@@ -148,20 +155,20 @@ class OnnxEngine:
                 asked, fits = len(batch.windows), result.fits_tokens
                 _log.warning("out of memory: a batch of %d windows does not fit, one of %d tokens does", asked, fits)
 
-    def _in_halves(self, batch: Batch) -> BatchResult:
+    def _run_in_halves(self, batch: Batch) -> BatchResult:
         """One run, or several if memory runs out; `fits_tokens` counts what the scheduler's budget counts."""
-        return in_halves(self._attempt, batch, _REAL_TOKENS if self._variant.packs else _PADDED_TOKENS)
+        return run_in_halves(self._attempt, batch, _REAL_TOKENS if self._variant.packs else _PADDED_TOKENS)
 
-    def _again(self, result: BatchResult) -> BatchResult:
-        """Run each failed window alone. One that was alone already would fail again, unless memory ran out."""
+    def _run_failed_alone(self, result: BatchResult) -> BatchResult:
+        """Run each failed window alone. A batch of one window would fail again, unless memory had run out."""
         batch, failures = result.batch, result.failures
         if len(batch.windows) == 1 and not ran_out(failures[0]):
             return result
-        runs = without(result.runs, (failure.window for failure in failures))
-        return join_parts(batch, [BatchResult(batch, runs), *map(self._alone, failures)], result.fits_tokens)
+        runs = leave_out(result.runs, (failure.window for failure in failures))
+        return join_parts(batch, [BatchResult(batch, runs), *map(self._run_alone, failures)], result.fits_tokens)
 
-    def _alone(self, failure: WindowFailure) -> BatchResult:
-        """Run one window; if memory had run out, without other runs beside it, so that a failure is the window's own."""
+    def _run_alone(self, failure: WindowFailure) -> BatchResult:
+        """Run one window again; if memory had run out, with no other run at the same time, so that it alone is to blame."""
         with self._turns.alone() if ran_out(failure) else self._turns.share():
             return self._attempt(Batch((failure.window,)))
 
@@ -177,7 +184,7 @@ class OnnxEngine:
                 batch, [], [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
             )
         starts = self._variant.starts(windows, feeds["input_ids"].shape)
-        return finite(batch, RunOutput(windows, starts, answers_of(outputs, self._heads)), self._models)
+        return fail_non_finite(batch, RunOutput(windows, starts, answers_of(outputs, self._heads)), self._models)
 
     def _feeds(self, windows: Sequence[Window]) -> Feeds:
         feeds = self._variant.feeds(windows, self._pad_id, self._reads)
@@ -191,14 +198,14 @@ class OnnxEngine:
         return feeds
 
     def _require_device(self) -> None:
-        """Raise ModelError unless a harmless window runs: only then were failures caused by their windows."""
+        """Raise ModelError unless a window of padding runs: if it does, the failures were caused by their windows."""
         with self._turns.alone():
             result = self._attempt(self._padding(SHORT_TOKENS))
         for each in filter(_was_raised, result.failures):
             raise ModelError(f"the device does not run the model any more: {each.error_type}: {each.message}")
 
     def _padding(self, length_tokens: int, count: int = 1) -> Batch:
-        """Windows of padding, of no article."""
+        """A batch of windows of padding, which belong to no article."""
         part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0))
         ids = np.full(length_tokens, self._pad_id, np.int32)
         return Batch((Window(part, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)

@@ -1,6 +1,6 @@
-"""Out of memory: recognised in what ONNX Runtime raises, and survived by running the batch in halves.
+"""Out of memory: recognises it in what ONNX Runtime raises, and runs such a batch in halves.
 
-Knows windows and results, not sessions: the caller passes in what runs a batch.
+Knows windows and results, not sessions: the caller passes a function that runs a batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TEXTS = (
     "bad_alloc",  # C++ on Linux and macOS
     "bad allocation",  # C++ on Windows
 )
-"""No error class means out of memory: Fail, RuntimeException and EPFail are raised, and only the text tells them apart."""
+"""No error class means out of memory: Fail, RuntimeException and EPFail are raised for it, so only the text tells."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -46,7 +46,7 @@ def ran_out(failure: WindowFailure) -> bool:
     return failure.error_type == OUT_OF_MEMORY
 
 
-def in_halves(attempt: Attempt, batch: Batch, tokens_of: Callable[[Batch], int]) -> BatchResult:
+def run_in_halves(attempt: Attempt, batch: Batch, tokens_of: Callable[[Batch], int]) -> BatchResult:
     """Run all windows at once; if memory runs out, in parts half as large, until a part fits or is a single window.
 
     The result's `fits_tokens` are the tokens of the largest part that fitted, as `tokens_of` counts them. It is None if
@@ -92,7 +92,7 @@ class Turns:
 
     @contextmanager
     def share(self) -> Iterator[None]:
-        """Run beside others. Blocks while a thread has the device alone or waits for it."""
+        """Run while others run. Blocks while a thread has the device alone, or waits to have it alone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
             self._running += 1
@@ -103,7 +103,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Run alone. Blocks until the runs in progress have ended; later ones wait."""
+        """Run alone. Blocks until the runs in progress have ended; later runs wait."""
         with self._changed:
             self._alone += 1
             self._changed.wait_for(lambda: not self._running)

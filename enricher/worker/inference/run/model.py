@@ -21,11 +21,10 @@ from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.device.session import PROVIDERS, Device
 from enricher.worker.inference.graph import external
 from enricher.worker.inference.graph.builder import BUILDER_VERSION, build
-from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
+from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, cached_graph
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.qdq import quantise
 from enricher.worker.inference.run.selection import (
-    Precision,
     check_command,
     choose_for,
     lost_without_report,
@@ -33,7 +32,7 @@ from enricher.worker.inference.run.selection import (
     recipe_for,
 )
 from enricher.worker.records import ModelCard
-from enricher.worker.runtime.devices import parse_device
+from enricher.worker.runtime.devices import Precision, parse_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,20 +56,20 @@ class PreparedModel:
 
     onnx_path: Path
     checkpoint: Checkpoint
-    """Whose encoder it is, and its first head."""
+    """The checkpoint that gives the encoder and the first head."""
     card: ModelCard
     device: Device
     variant: Variant
     reason: str = field(default="asked for", compare=False)
-    """Why this variant, in the words of selection.py."""
+    """Why this variant was chosen (selection.py)."""
     rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Faster variants that do not run: their names and the reasons."""
+    """Faster variants that are not used: each with the reason."""
     device_id: int = 0
     """The number of the GPU if `device` is `cuda`."""
     recipe_digest: str | None = None
     """The digest of the int8 recipe, if the variant is quantised."""
     others: tuple[Checkpoint, ...] = ()
-    """The other checkpoints whose heads are in the graph, behind the first one's."""
+    """The other checkpoints whose heads are in the graph, after the first one's."""
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
@@ -96,7 +95,7 @@ class PreparedModel:
             threads_per_run=threads_per_run,
             concurrency=concurrency,
             device_id=self.device_id,
-            # Exporters leave nodes that CUDA lacks, and in ours there are none.
+            # Exported graphs may have nodes that CUDA lacks; ours have none.
             cpu_nodes=isinstance(self.checkpoint, OnnxModel),
         )
 
@@ -105,7 +104,7 @@ def open_model(source: str | Path | None) -> Checkpoint:
     """Open a folder with a checkpoint or an ONNX model; None or EMBEDDED is the built-in one. Raises ModelError."""
     folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
     try:
-        if (folder / "config.json").is_file():  # else it is refused anyway, and might be large
+        if (folder / "config.json").is_file():  # any other folder is refused below, and may be too large to walk
             refuse_outside_links(folder)
         return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
     except OSError as error:
@@ -134,7 +133,7 @@ def prepare_pass(
     cache_dir: Path,
     gpu_wait: GpuWait = "block",
 ) -> PreparedModel:
-    """The same for checkpoints with one encoder, the first one's: one graph with every one's head."""
+    """Like `prepare`, for checkpoints with the same encoder: one graph with the heads of all of them."""
     chosen = resolve_device(device, gpu_wait)
     choice = choose_for(checkpoints, chosen, precision, cache_dir=cache_dir)
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
@@ -147,7 +146,7 @@ def prepare_pass(
         else:
             unproven.append(f"not {variant.name}: {why}")
     if unproven:
-        # One warning where fp32 serves only because reports or recipes are missing: the operator can make them.
+        # One warning if fp32 serves only because reports or recipes are missing, which the operator can make.
         _log.warning("%s. %s", "; ".join(unproven), lost_without_report(chosen))
     first, *others = checkpoints
     prepared = prepare_variant(first, choice.variant, chosen, cache_dir=cache_dir, others=others)
@@ -163,7 +162,7 @@ def prepare_variant(
     device_id: int = 0,
     others: Sequence[Checkpoint] = (),
 ) -> PreparedModel:
-    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve. `others`: more heads for it.
+    """The graph of `checkpoint` in `variant`, with the heads of `others`, even if no gate report allows it to serve.
 
     Raises ModelError, also if the variant is quantised and the model has no valid recipe.
     """
@@ -176,7 +175,7 @@ def prepare_variant(
     made_by = BUILDER_VERSION if recipe is None else f"{BUILDER_VERSION}.{recipe.digest[:16]}"
     key = f"{_joined_digest((checkpoint, *others))[:32]}-{variant.name}-{made_by}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
-    path = shipped if shipped.is_file() else _keep(cache_dir, key, (checkpoint, *others), variant, recipe)
+    path = shipped if shipped.is_file() else _build_in_cache(cache_dir, key, (checkpoint, *others), variant, recipe)
     return PreparedModel(
         path,
         checkpoint,
@@ -190,12 +189,12 @@ def prepare_variant(
 
 
 def _joined_digest(checkpoints: Sequence[Checkpoint]) -> str:
-    """The digest of one checkpoint; of several, a digest over theirs in order."""
+    """The digest of one checkpoint, or one digest over those of several, in order."""
     digests = [each.digest for each in checkpoints]
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def _keep(
+def _build_in_cache(
     cache_dir: Path, key: str, checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None
 ) -> Path:
     mode = 0o777
@@ -204,10 +203,10 @@ def _keep(
             mode &= shared_mode(checkpoint.files)
         except OSError as error:
             raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
-    return kept_graph(cache_dir, key, partial(_write, checkpoints, variant, recipe), mode=mode)
+    return cached_graph(cache_dir, key, partial(_write_graph, checkpoints, variant, recipe), mode=mode)
 
 
-def _write(checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None, path: Path) -> None:
+def _write_graph(checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None, path: Path) -> None:
     """Write the graph to `path` and its weights beside it."""
     checkpoint = checkpoints[0]
     try:

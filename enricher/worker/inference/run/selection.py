@@ -1,4 +1,4 @@
-"""Which variant runs a checkpoint here: the fastest that this machine runs and whose gate report passes.
+"""Which variant runs a checkpoint here: the fastest that runs on this machine and whose gate report passes.
 
 Only chooses: graph/catalogue.py lists the variants, `enricher model check` makes the reports, and `enricher model prepare`
 makes the recipes of int8.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.checkpoint.gate_report import GateReport
+    from enricher.worker.inference.checkpoint.gate_report import GateResult
     from enricher.worker.inference.device.session import Device
     from enricher.worker.inference.graph.recipe import Recipe
     from enricher.worker.inference.graph.variants import Variant
+    from enricher.worker.runtime.devices import Precision
 
-Precision = Literal["auto", "fp16", "bf16", "fp32", "int8"]
 _LOST_WITHOUT_REPORT: dict[Device, str] = {
     "cpu": "the worker runs in fp32, which is slower",
     "cuda": (
@@ -38,12 +38,13 @@ _LOST_WITHOUT_REPORT: dict[Device, str] = {
         "(calculated from peak rates, not measured on a GPU yet)"
     ),
 }
-"""Peak rates of an L4: 121 TFLOP/s in fp16 and 30 in fp32; of an H200: 989 and 67, of which 46 and 70 % can be expected."""
+"""Clauses that say what is lost. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4; 989 and 67 on an H200, of which
+46 and 70 % can be expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The variant that runs and the reason; `rejected`: the faster variants, each with the reason against it."""
+    """The variant that runs, and why. `rejected`: the faster variants, each with the reason against it."""
 
     variant: Variant
     reason: str
@@ -53,7 +54,7 @@ class Choice:
 def choose(checkpoint: Checkpoint, device: Device, precision: Precision, *, cache_dir: Path | None = None) -> Choice:
     """The variant for `checkpoint` on `device`. Raises ModelError if a named precision does not run or did not pass.
 
-    Reports are read from the checkpoint's folder and from its place in `cache_dir`.
+    Reports are read from the checkpoint's folder and from its folder in `cache_dir`.
     """
     return choose_for([checkpoint], device, precision, cache_dir=cache_dir)
 
@@ -61,9 +62,9 @@ def choose(checkpoint: Checkpoint, device: Device, precision: Precision, *, cach
 def choose_for(
     checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, *, cache_dir: Path | None = None
 ) -> Choice:
-    """The same for checkpoints whose heads share an encoder: a reduced variant serves only if each one's report passes."""
+    """Like `choose`, for checkpoints that share an encoder: a reduced variant serves only if the reports of all pass."""
     if precision != "auto":
-        return _by_name(checkpoints, device, precision, cache_dir)
+        return _choose_named(checkpoints, device, precision, cache_dir)
     rejected: list[tuple[Variant, str]] = []
     for variant in variants_for(device):
         obstacle = _obstacle(checkpoints, device, variant, cache_dir)
@@ -87,9 +88,9 @@ def _obstacle(
 
 
 def _permanent_obstacle(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
-    """Why the variant cannot serve these heads together on this machine, whatever reports say; None if it can."""
+    """Why no report could make the variant serve these heads together on this machine; None if one could."""
     problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
-    return why_unquantised(checkpoints, variant) or next(filter(None, problems), None)
+    return why_not_reduced(checkpoints, variant) or next(filter(None, problems), None)
 
 
 def _reasons_by_checkpoint(checkpoints: Sequence[Checkpoint], why: Callable[[Checkpoint], str | None]) -> str | None:
@@ -103,8 +104,11 @@ def _reasons_by_checkpoint(checkpoints: Sequence[Checkpoint], why: Callable[[Che
     return "; ".join(f"{whose[folder]}: {reason}" for folder, reason in reasons.items() if reason) or None
 
 
-def why_unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
-    """Why these heads have no int8: it is calibrated for one head that finds entities. None for other variants."""
+def why_not_reduced(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+    """Why no variant of this precision can serve these heads together; None if one can.
+
+    The quality gate does not compare every kind of head, and int8 is calibrated for a single head that finds entities.
+    """
     uncompared = [each.head.kind for each in checkpoints if not KINDS[each.head.kind].compares]
     if variant.reduced and uncompared:
         return f"models for {uncompared[0]} run in fp32, because the quality gate does not compare them"
@@ -132,7 +136,7 @@ def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_
 
 
 def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
-    """Why a reduced variant must not serve; None if the newest report passes, and for variants that need none."""
+    """Why a reduced variant must not serve: no recipe, no report, or a failed one. None if it may."""
     if not variant.reduced:
         return None
     if without_recipe := recipe_problem(checkpoint, variant):
@@ -140,13 +144,13 @@ def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir
     newest = newest_report(checkpoint, variant, cache_dir)
     if newest is None:
         others = any(read_reports(report_folders(checkpoint, cache_dir), variant.name))
-        also = f" of this {_what_is_bound(variant)}" if others else ""
+        also = f" of this {_binding_of(variant)}" if others else ""
         return f"there is no gate report{also} for {variant.name}; `{check_command(checkpoint, device, variant)}` makes one"
     return None if newest.passed else f"{variant.name} failed its gate: {'; '.join(newest.reasons)}"
 
 
 def recipe_for(checkpoint: Checkpoint, variant: Variant) -> Recipe | None:
-    """The recipe of a quantised variant, None for others. Raises ModelError if there is none for this model and builder."""
+    """The recipe of a quantised variant; None for others. Raises ModelError if none fits this model and builder."""
     if not variant.quantised:
         return None
     recipe = read_recipe(checkpoint.folder)
@@ -166,7 +170,7 @@ def recipe_for(checkpoint: Checkpoint, variant: Variant) -> Recipe | None:
 
 
 def recipe_problem(checkpoint: Checkpoint, variant: Variant) -> str | None:
-    """Why the model cannot be quantised as `variant` needs it; None if it can, and for variants that need no recipe."""
+    """Why there is no usable recipe for `variant`; None if there is one, and for variants that need none."""
     try:
         recipe_for(checkpoint, variant)
     except ModelError as error:
@@ -175,9 +179,9 @@ def recipe_problem(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 
 def missed_target(checkpoint: Checkpoint, variant: Variant) -> str | None:
-    """Why `auto` does not take a quantised variant whose calibration fell short; None if it did not, or has no recipe.
+    """Why `auto` does not take a quantised variant: its calibration missed the target. None if not, or without a recipe.
 
-    A precision that was named serves nevertheless if it passes its gate.
+    If the settings name the precision, it serves anyway once it passes its gate.
     """
     if recipe_problem(checkpoint, variant) is not None:
         return None
@@ -191,17 +195,17 @@ def prepare_command(checkpoint: Checkpoint) -> str:
 
 
 def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
-    """The model's place in the cache, for reports and tunings."""
+    """The folder in the cache for the model's reports and tunings."""
     return cache_dir / f"{checkpoint.digest[:32]}-reports"
 
 
 def report_folders(checkpoint: Checkpoint, cache_dir: Path | None) -> list[Path]:
-    """The places of a report: in the checkpoint's folder, and in its place in the cache."""
+    """The folders that may hold reports: the checkpoint's own, and its folder in the cache."""
     return [checkpoint.folder, *([] if cache_dir is None else [cache_folder(checkpoint, cache_dir)])]
 
 
 def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> str:
-    """The command that makes what a variant lacks: its report, with its recipe if that is missing too."""
+    """The command that makes the report of a variant, and its recipe if that is missing too."""
     if recipe_problem(checkpoint, variant):
         return prepare_command(checkpoint)
     on = " --device cuda" if device == "cuda" else ""
@@ -211,7 +215,7 @@ def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> s
 def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir: Path | None) -> list[str]:
     """The commands for the missing reports of reduced variants that run on this machine, fastest first.
 
-    None for a variant that cannot serve these heads together: a report of one of them would change nothing.
+    A variant that cannot serve these heads together has no command: reports would change nothing.
     """
     commands: list[str] = []
     for variant in variants_for(device):
@@ -225,7 +229,7 @@ def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir
 
 
 def lost_without_report(device: Device) -> str:
-    """A sentence about what it costs that fp32 serves only for lack of a gate report."""
+    """A sentence that says what is lost while fp32 serves because a gate report is missing."""
     return f"Until then {_LOST_WITHOUT_REPORT[device]}."
 
 
@@ -234,9 +238,10 @@ def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Var
     return variant_named(device, precision, lambda variant: problem_of(checkpoint, variant))
 
 
-def _by_name(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+def _choose_named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+    """The variant of a precision that is named. Raises ModelError if it does not run or must not serve."""
     variant = named_variant(checkpoints[0], device, precision)
-    if problem := why_unquantised(checkpoints, variant):
+    if problem := why_not_reduced(checkpoints, variant):
         raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")
     if problem := next(filter(None, (problem_of(each, variant) for each in checkpoints)), None):
         raise ModelError(f"precision {precision} does not run here: {problem}. Choose auto, or another machine.")
@@ -245,8 +250,8 @@ def _by_name(checkpoints: Sequence[Checkpoint], device: Device, precision: str, 
     return Choice(variant, f"precision {precision} was asked for", [])
 
 
-def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateReport | None:
-    """The newest report on this model, variant, builder, recipe and arithmetic."""
+def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateResult | None:
+    """The result of the newest report on this model, variant, builder, recipe and arithmetic."""
     try:
         recipe = recipe_for(checkpoint, variant)
     except ModelError:
@@ -258,7 +263,8 @@ def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | No
     return max(ours, key=lambda report: report.bound_to.created_at, default=None)
 
 
-def _what_is_bound(variant: Variant) -> str:
+def _binding_of(variant: Variant) -> str:
+    """The facts to which a report on the variant is bound, in words."""
     if variant.quantised:
         return "model, builder and recipe"
     return "model and builder" if arithmetic_of(variant.runtime) is None else "model, builder and arithmetic"

@@ -1,4 +1,4 @@
-"""The measurements of `enricher model tune`: the file, and whether it is valid here.
+"""The file with the measurements of `enricher model tune`, and whether it is valid here.
 
 A worker uses the recommendation as defaults if it was made for the same weights, variant, windows and kind of machine.
 """
@@ -49,7 +49,7 @@ class FreshnessRow(BaseModel):
 
 
 class Tuning(BaseModel):
-    """`tuning-<device>-<variant>.json`: what was measured, where, and what follows from it."""
+    """The file `tuning-<device>-<variant>.json`: what was measured, on which machine, and what is recommended."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,34 +82,6 @@ class Tuning(BaseModel):
         """One file per device and variant: `tuning-cpu-packed-fp32.json`."""
         return _file_name(self.device, self.variant)
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """The recommendation as environment variables."""
-        settings = {
-            "ENRICHER_MODEL__CONCURRENCY": str(self.concurrency),
-            "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
-            "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
-            "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
-        }
-        if self.early_overhead is not None:
-            settings["ENRICHER_BATCHING__EARLY_OVERHEAD"] = f"{self.early_overhead:g}"
-        return settings
-
-    @property
-    def early_batches(self) -> str:
-        """Whether early batches pay, in sentences; empty in files of older versions."""
-        if not self.freshness:
-            return ""
-        low, new_low, half, new_half = self.freshness
-        cost = new_half.thread_ms / half.thread_ms - 1
-        verdict = "Early batches pay here" if self.early_overhead else "Early batches do not pay here"
-        return (
-            f"{verdict} (simulated with these costs of a run, headlines that come at random). With early_overhead="
-            f"{new_low.early_overhead:g} instead of 0, half of them are done within {new_low.p50_ms:.1f} ms instead of "
-            f"{low.p50_ms:.1f} at {low.load:.0%} load, and within {new_half.p50_ms:.1f} ms instead of {half.p50_ms:.1f} at "
-            f"{half.load:.0%}, where each takes {cost:+.1%} of thread time."
-        )
-
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
     """Write the file. Raises OSError if the folder cannot be written."""
@@ -122,7 +94,7 @@ def write_tuning(folder: Path, tuning: Tuning) -> Path:
 def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]) -> Tuning | None:
     """The first valid tuning for `model` on this machine with windows of this length; None if there is none.
 
-    One that is not valid here, or cannot be read, is logged and skipped, because it is only advice.
+    A file that is not valid here or cannot be read is logged and skipped, because it is only advice.
     """
     for folder in folders:
         path = folder / _file_name(model.device, model.variant.name)
@@ -142,7 +114,7 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
 
 
 def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
-    """The differences between the machine and model of the tuning and ours."""
+    """The differences between the tuning and this process, in words."""
     here = {
         "model": model.checkpoint.digest,
         "processor": processor_name(model.device, model.device_id),
@@ -155,7 +127,7 @@ def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> li
         "number of cores": tuning.cores,
         "window length": tuning.window_tokens,
     }
-    # Two GPUs without a name may be different ones.
+    # GPUs whose names are unknown may be different ones.
     return [name for name, value in here.items() if tuned[name] != value or value == UNKNOWN_GPU]
 
 

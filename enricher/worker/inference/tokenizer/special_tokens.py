@@ -1,8 +1,8 @@
 """Makes every text ordinary text: no article can contain a special token.
 
-With `encode_special_tokens` the library does not look for `</s>` before it splits a text. A SentencePiece model
-(XLM-RoBERTa, CamemBERT) still finds it, because it is one of its pieces, and so does any model whose words may contain such
-a name. There the special tokens get names that nobody can guess; their ids stay.
+With `encode_special_tokens` the library does not look for `</s>` before it splits a text. But `</s>` is also a piece of
+SentencePiece models (XLM-RoBERTa, CamemBERT), which still find it, and so does any model whose words may contain such a
+name. For these models, the special tokens get names that nobody can guess; their ids stay.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def _may_come_from_text(backend: Tokenizer, names: Collection[str]) -> bool:
 
 
 def _rename(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
+    """The same tokenizer, in which these tokens have names that no text contains."""
     from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded already
 
     content = json.loads(backend.to_str())

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from enricher.worker.commands.console import data_console
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import GateReport
 from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
@@ -25,6 +24,7 @@ from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.records import Int32Array, Window
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.gate.quality_gate import Gate
+from enricher.workshop.gate.report import GateReport
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from tools.bench.int8.legs import EMBEDDED, SHAPE_NAMES, calibrated, checkpoint_of, variants, windows_to_calibrate
 from tools.bench.machine import processor

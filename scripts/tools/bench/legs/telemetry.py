@@ -17,7 +17,7 @@ from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import Batch, DeadLetter, Ticket
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.instruments import INSTRUMENTS
-from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
+from enricher.worker.telemetry.otlp import export_metrics, export_spans
 from enricher.worker.telemetry.prometheus import exposition
 from tools.bench.bench import Bench, Headers
 from tools.bench.legs.around import KnownLoad, known_load
@@ -69,7 +69,7 @@ def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
         stack.enter_context(patch.dict("os.environ", variables))
         tracing: Tracing | None = None
         if name in _TRACED:
-            tracing = stack.enter_context(exported_spans(worker_facts(settings)))
+            tracing = stack.enter_context(export_spans(worker_facts(settings)))
         work = work_off(
             bench,
             bench.model,
@@ -91,7 +91,7 @@ def _whole_s(work: Work) -> float:
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
     seen = observe(settings, tasks_of(settings, bench.model), worker)
-    with exported_metrics(seen, INSTRUMENTS), repeating(lambda: exposition(seen, ""), _EVERY_S):
+    with export_metrics(seen, INSTRUMENTS), repeating(lambda: exposition(seen, ""), _EVERY_S):
         yield
 
 
@@ -116,13 +116,13 @@ class _Uncounted(WatchedCounters):
 class _Untraced:
     """A tracing without any effect; it does not even propagate contexts."""
 
-    def arrived(self, tickets: Sequence[Ticket]) -> None:
+    def begin_articles(self, tickets: Sequence[Ticket]) -> None:
         """Do nothing."""
 
-    def submitted(self, batch: Batch) -> None:
+    def begin_batch(self, batch: Batch) -> None:
         """Do nothing."""
 
-    def completed(self, batch: Batch) -> None:
+    def end_batch(self, batch: Batch) -> None:
         """Do nothing."""
 
     def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:

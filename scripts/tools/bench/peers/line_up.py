@@ -12,7 +12,7 @@ from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.device.session import Device
-from enricher.worker.inference.run.selection import Precision
+from enricher.worker.runtime.devices import Precision
 from tools.bench.bench import Bench
 from tools.bench.peers.contenders import Peer
 from tools.bench.peers.djl import NotCompiled, djl_launcher

@@ -8,7 +8,7 @@ from typing import Any
 
 from enricher.worker.articles import decode_article
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.tokenizer.articles import ArticleTokenizer
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import TokenizedArticle
 from enricher.worker.rules.windowing import plan_windows
 from tools.bench.load import MIXES, articles

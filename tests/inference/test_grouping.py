@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.grouping import PassRequest, group_tasks, why_apart, windows_of
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.run.sharing import PassRequest, group_tasks, why_apart, windows_of
 from tools.bench.model.plain import export
 from tools.head_references.folders import REFERENCE, write_folder
 

@@ -1,4 +1,4 @@
-"""The settings of model, batching and worker: each field with unit, default and reason."""
+"""The settings of the worker itself: model, batching, dead letters, the loop, the health port and the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from platformdirs import user_cache_path
 from pydantic import AfterValidator, Field
 
 from enricher.errors import SettingsError
-from enricher.worker.runtime.devices import GpuWait, parse_device
+from enricher.worker.runtime.devices import GpuWait, Precision, parse_device
 from enricher.worker.settings.group import Group
 
 
@@ -41,7 +41,7 @@ class ModelSettings(Group):
         description="`auto`, `cpu`, `cuda`, or one of several GPUs in CUDA's order: `cuda:0`, `cuda:1`, ... `cuda` "
         "refuses to start without CUDA; `auto` uses it if it works.",
     )
-    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+    precision: Precision = Field(
         "auto", description="`auto`: the fastest that runs and passed its quality gate; only `fp32` needs no gate."
     )
     concurrency: int | None = Field(
@@ -53,7 +53,7 @@ class ModelSettings(Group):
     )
     gpu_wait: GpuWait = Field(
         "block",
-        description="How threads wait for a GPU. `block`: they sleep until it is done, and the tokenizer has their cores. "
+        description="How threads wait for a GPU. `block`: they sleep until it is done, so the tokenizer has their cores. "
         "`spin`: each polls on a whole core, which may save some microseconds per run. Has no effect on a CPU.",
     )
     cache_dir: Path = Field(
@@ -103,28 +103,28 @@ class BatchingSettings(Group):
         None,
         ge=0,
         le=10,
-        description="An idle thread of the device does not wait for a full batch: it takes what waits, once the fixed cost "
-        "of a run is at most this share of it. At half load; at low load almost anything goes at once, near capacity "
-        "nothing does. 0: batches always wait until they are full or `max_wait_ms` is over. Default: what was tuned, else "
-        "0.25 (0.04 on a GPU).",
+        description="At half load, an idle thread of the device takes a batch that is not full once the fixed cost of a run "
+        "is at most this share of the batch. At low load almost every batch goes at once; near capacity none does. 0: "
+        "batches always wait until they are full or `max_wait_ms` has passed. Default: what was tuned, else 0.25 (0.04 on "
+        "a GPU).",
     )
 
 
 class DeadLetterSettings(Group):
-    """How many dead letters show that the deployment is wrong, not the articles: the worker commits none beyond them."""
+    """Limits beyond which the worker commits no more dead letters, because the deployment is wrong and not the articles."""
 
     max_in_a_row: int = Field(
         300,
         ge=0,
         description="Dead letters in a row, over all partitions of a worker; it ends with exit code 12 before it commits "
-        "one more. Tombstones count as nothing. 0: no limit.",
+        "one more. Tombstones do not count. 0: no limit.",
     )
     max_ratio: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="The share that dead letters may have of the last `window_articles` articles; so, of fewer articles, at "
-        "most as many dead letters as of all of them. 0: no limit.",
+        description="The share that dead letters may have of the last `window_articles` articles. Of fewer articles, the "
+        "same number of dead letters is allowed. 0: no limit.",
     )
     window_articles: int = Field(
         1_000, ge=1, le=10_000, description="The articles, most recently published, of which `max_ratio` is a share."
@@ -140,8 +140,8 @@ class WorkerSettings(Group):
     max_in_flight_bytes: int = Field(
         256_000_000,
         ge=1_000_000,
-        description="Bytes of those articles. What they take beyond their records, such as `articles.metadata`, may be as "
-        "much again.",
+        description="Bytes of the records of those articles. What is kept beside them, such as `articles.metadata`, may "
+        "take as much again.",
     )
     waiting_share: float = Field(
         0.5,
@@ -155,7 +155,7 @@ class WorkerSettings(Group):
         0.0,
         ge=0,
         le=1_000_000,
-        description="Articles that each process reads per second, on average over some seconds. For replays beside live "
+        description="Articles that each process reads per second, on average over some seconds. For replays next to live "
         "workers. 0: no limit.",
     )
     backlog_batches: int = Field(32, ge=1, description="Tokens to hold for the model, as a number of full batches.")
@@ -193,7 +193,7 @@ class WorkerSettings(Group):
         250.0,
         gt=0,
         le=10_000,
-        description="Milliseconds of one wait while there is nothing to do; also bounds how fast it stops.",
+        description="Milliseconds of one wait while there is nothing to do; it also bounds how fast the worker stops.",
     )
     pause_after_s: float = Field(
         2.0,
@@ -226,7 +226,7 @@ class WorkerSettings(Group):
         3,
         ge=0,
         description="Processes that may end at one committed offset before the next one takes one article at a time, to "
-        "find the one that kills: it becomes a dead letter after two processes ended with it alone. 0: never.",
+        "find the one that kills them: it becomes a dead letter after two processes ended with it alone. 0: never.",
     )
     restart_pause_s: float = Field(
         1.0,
@@ -237,8 +237,46 @@ class WorkerSettings(Group):
     restart_stable_s: float = Field(
         60.0,
         ge=0,
-        description="Seconds for which a process must be ready to end its row of restarts.",
+        description="Seconds for which a process must be ready before its restarts in a row count from 0 again.",
     )
     max_restarts_in_a_row: int = Field(
         5, ge=0, description="Restarts of one process in a row before all processes end with its exit code."
+    )
+
+
+class HealthSettings(Group):
+    """The port for probes, metrics and the status page."""
+
+    enabled: bool = Field(
+        default=True, description="Serve /livez, /readyz, /startupz, /metrics and the status page over HTTP."
+    )
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on; in a pod `0.0.0.0`, because the kubelet and Prometheus connect from outside.",
+    )
+    port: int | None = Field(
+        None,
+        ge=1,
+        le=65_535,
+        description="Port to listen on. Default: 8080, or any free port if 8080 is taken; a port that is set must be "
+        "free.",
+    )
+    labels_baseline: Path | None = Field(
+        None,
+        description="File with the share that each label should have, written by `enricher labels --out`. The worker "
+        "exports them next to the labels that it finds, and an alert compares the two. Default: none, and no alert.",
+    )
+
+
+class LogSettings(Group):
+    """The format of the log on standard error."""
+
+    format: Literal["auto", "json", "text"] = Field(
+        "auto", description="`json`: one object per line; `text`: for people; `auto`: text on a terminal, else JSON."
+    )
+    repeats_per_minute: int = Field(
+        20,
+        ge=1,
+        description="Log lines of one kind per minute. Further lines are only counted, and the count is logged.",
     )

@@ -1,6 +1,6 @@
 """Input without Kafka: a file of JSON lines as one partition, whose offsets are its line numbers from 0.
 
-Blank lines have a number but no record, so offsets have gaps, as in Kafka. `articles.reader` reads the articles in them.
+Blank lines have a number but no record, so offsets have gaps, as in Kafka.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from enricher.errors import FatalError
 from enricher.worker.files.finite import FiniteSource
-from enricher.worker.files.lines import End, Line, LineReader, read_lines
+from enricher.worker.files.json_lines import End, Line, LineReader, read_lines
 from enricher.worker.records import Partition, RawRecord
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ _STDIN_FD = 0
 
 
 class LineSource(FiniteSource):
-    """Reads JSON lines from `path`, packed with gzip or not; `-` is standard input.
+    """Reads JSON lines from `path`, with or without gzip; `-` is standard input.
 
     At most `queue_lines` lines and `queue_bytes` bytes wait in memory, plus one line of at most `max_line_bytes`. One `poll`
-    returns no more than that either, so that the worker's own bound can count it.
+    returns no more than that, so that the worker can count it against its own bound.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class LineSource(FiniteSource):
     ) -> None:
         super().__init__(Partition(str(path), 0))
         self.total_bytes: int | None = None
-        """Size of the input as stored; None before `open` and for pipes."""
+        """The size of the input as stored; None before `open`, and for pipes."""
         self.bytes_read = 0
-        """Progress of `poll`, in the bytes that `total_bytes` counts."""
+        """How far `poll` has read, in the same bytes as `total_bytes`."""
         self._path = path
         self._max_line_bytes = max_line_bytes
         self._queue_lines = queue_lines
@@ -54,7 +54,7 @@ class LineSource(FiniteSource):
         """Open the input and start reading ahead. Raises FatalError if it cannot be opened."""
         assert self._reader is None, "a source is opened once"
         try:
-            # Not sys.stdin: the interpreter locks its buffer at exit, while the reader may still wait in it, and aborts.
+            # Not sys.stdin: at exit the interpreter locks its buffer, in which the reader may still wait, and aborts.
             stream = open(_STDIN_FD, "rb", closefd=False) if self._path == STDIN else self._path.open("rb")  # noqa: SIM115  the reader closes it
         except OSError as error:
             raise FatalError(f"cannot open {self._path}: {error.strerror}") from error
@@ -65,7 +65,7 @@ class LineSource(FiniteSource):
         self.total_bytes = self._reader.total_bytes
 
     def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
-        """The records of the input, then its end. Taken in the reader's thread; raises FatalError and nothing else."""
+        """The lines of the input, then its end. Runs in the reader's thread; may raise nothing but FatalError."""
         return read_lines(
             stream, str(self._path), max_line_bytes=self._max_line_bytes, gzipped=self._path.suffix == ".gz"
         )
@@ -86,6 +86,7 @@ class LineSource(FiniteSource):
             self._reader.stop()
 
     def _next(self, timeout_s: float) -> RawRecord | None:
+        """The next record; None if none arrives in time, and at the end of the input."""
         assert self._reader is not None, "open comes first"
         item = self._reader.get(timeout_s)
         if item is None:
@@ -94,8 +95,5 @@ class LineSource(FiniteSource):
         if isinstance(item, End):
             self._ended, self._position = True, item.lines
             return None
-        return self._record(item)
-
-    def _record(self, line: Line) -> RawRecord:
-        self._position = self._delivered_end = line.number + 1
-        return RawRecord(self.partition, line.number, key=None, value=line.value)
+        self._position = self._delivered_end = item.number + 1
+        return RawRecord(self.partition, item.number, key=None, value=item.value)

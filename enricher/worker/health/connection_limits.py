@@ -8,25 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MAX_WAITING = 256
-"""Waiting in all. Each takes a file descriptor and at most `MAX_HEAD_BYTES`; `select` on Windows handles 512 sockets."""
+"""All waiting connections. Each takes a file descriptor and at most `MAX_HEAD_BYTES`; `select` on Windows handles 512."""
 MAX_WAITING_OF_PEER = 128
 MAX_REQUESTS = 32
-"""Requests in all: a scraper and some people. Prometheus sends one request at a time."""
+"""All requests: those of a scraper and some people. Prometheus sends one request at a time."""
 MAX_REQUESTS_OF_PEER = 16
 """Per peer, so that a client that does not read its answers cannot use all slots."""
 MAX_PROBES = 8
-"""The connections that probes alone may use. Their answers fit into a socket's buffer, so no client can hold a slot for
-long."""
+"""Further requests, for probes alone. Their answers fit into a socket's buffer, so no client can hold a slot for long."""
 
 
 class Waiting:
-    """The tasks that wait for a request. A peer is an address without a port."""
+    """The tasks that wait for a request on their connection. A peer is an address without a port."""
 
     def __init__(self) -> None:
         self._peers: dict[asyncio.Task[object], str] = {}  # the oldest first
 
     @contextmanager
-    def counted(self, peer: str) -> Iterator[None]:
+    def admit(self, peer: str) -> Iterator[None]:
         """Count this task while the body waits. If there are too many, cancel the oldest of the peer that has most."""
         task, peers = asyncio.current_task(), Counter(self._peers.values())
         assert task is not None, "each connection has its own task"
@@ -54,17 +53,20 @@ class Slots:
         self._of_peer: Counter[str] = Counter()
 
     @contextmanager
-    def taken(self, peer: str, *, probe: bool) -> Iterator[bool]:
+    def take(self, peer: str, *, probe: bool) -> Iterator[bool]:
         """Take a slot for the body; False if none is left."""
         if probe:
             free = self._probes < MAX_PROBES
         else:
             free = self._of_peer.total() < MAX_REQUESTS and self._of_peer[peer] < MAX_REQUESTS_OF_PEER
-        self._count(peer, free, probe=probe)
+        if not free:
+            yield False
+            return
+        self._count(peer, 1, probe=probe)
         try:
-            yield free
+            yield True
         finally:
-            self._count(peer, -free, probe=probe)
+            self._count(peer, -1, probe=probe)
 
     def _count(self, peer: str, more: int, *, probe: bool) -> None:
         if probe:

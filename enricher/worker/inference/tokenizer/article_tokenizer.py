@@ -14,7 +14,7 @@ import numpy as np
 
 from enricher.errors import InvalidArticle
 from enricher.worker.inference.tokenizer.beginnings import encode_beginning, is_long
-from enricher.worker.inference.tokenizer.files import load_tokenizer, pad_id_of, specials_of
+from enricher.worker.inference.tokenizer.loading import load_tokenizer, pad_id_of, specials_of
 from enricher.worker.inference.tokenizer.special_tokens import text_only
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
 
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\S+")
 
 
 class EncodingSpans:
-    """The library's encoding of one text, asked token by token: arrays of all tokens would cost a tenth of tokenizing."""
+    """The library's encoding of one text, read token by token: arrays of all tokens would cost a tenth of tokenizing."""
 
     __slots__ = ("chars_of", "word_of")
 
@@ -56,7 +56,7 @@ class JoinedSpans:
         self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
 
     def word_of(self, token: int) -> int:
-        """The first of the words joined with the token's own. Each is searched for once."""
+        """The first of the words that are joined with the token's own."""
         own = self._own_word_of(token)
         found = self._joined.get(own)
         if found is None:
@@ -64,7 +64,7 @@ class JoinedSpans:
         return found
 
     def _first_joined(self, own: int, token: int) -> int:
-        """Walk back from a token of the word `own`."""
+        """Walk back from a token of the word `own`, while the word before shares a character."""
         while True:
             while token and (before := self._own_word_of(token - 1)) == own:
                 token -= 1
@@ -123,24 +123,24 @@ class ArticleTokenizer:
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; InvalidArticle for one that can never be tokenized. Blocks."""
         texts = [text for article in articles for text in (article.title, article.body)]
-        long = any(is_long(text, self._max_article_tokens) for text in texts)
-        encodings = [self._encode_beginning(text) for text in texts] if long else self._encode(texts)
+        if any(is_long(text, self._max_article_tokens) for text in texts):
+            encodings = [encode_beginning(text, self._max_article_tokens, self._encode_one) for text in texts]
+        else:
+            encodings = self._encode(texts)
         pairs = zip(articles, encodings[0::2], encodings[1::2], strict=True)
         return [self._article(article, title, body) for article, title, body in pairs]
 
-    def _encode(self, texts: Sequence[str]) -> Sequence[Encoding | None]:
-        """Tokens; None for a text that the library refuses. It refuses whole batches: then texts are tried one by one."""
+    def _encode(self, texts: Sequence[str]) -> list[Encoding | None]:
+        """Tokens; None for a text that the library refuses. It refuses whole batches, whose texts are then tried alone."""
         try:
-            encodings: Sequence[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
+            return [*self._backend.encode_batch(texts, add_special_tokens=False)]
         except BaseException as error:
-            if not _refusal(error):
+            if not _is_refusal(error):
                 raise
-        else:
-            return encodings
-        return [None] if len(texts) == 1 else [self._encode([text])[0] for text in texts]
+        return [None] if len(texts) == 1 else [self._encode_one(text) for text in texts]
 
-    def _encode_beginning(self, text: str) -> Encoding | None:
-        return encode_beginning(text, self._max_article_tokens, lambda part: self._encode([part])[0])
+    def _encode_one(self, text: str) -> Encoding | None:
+        return self._encode([text])[0]
 
     def _article(
         self, article: Article, title: Encoding | None, body: Encoding | None
@@ -154,7 +154,7 @@ class ArticleTokenizer:
         return TokenizedArticle(fields)
 
     def _cut(self, fields: Sequence[TokenizedField], length_tokens: int) -> TokenizedArticle | InvalidArticle:
-        """An article above the limit, cut after the last word that fits. The title comes first, so the body is cut first."""
+        """Cut an article that is above the limit after the last word that fits. The title comes first."""
         if self._too_long == "dead_letter":
             rule = f"at least {length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
             return InvalidArticle(rule, stage="tokenize")
@@ -170,7 +170,7 @@ class ArticleTokenizer:
 
 
 def _spans_for(backend: Tokenizer) -> Callable[[Encoding, str], TokenSpans]:
-    """How to read a tokenizer's encodings. BERT's normalizer, and none at all, never split a character into words."""
+    """How to read a tokenizer's encodings. Without a normalizer, or with BERT's, no character is split into words."""
     from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  slow, and loaded already
 
     if len(set(backend.encode("a b", add_special_tokens=False).word_ids)) == 1:
@@ -185,6 +185,6 @@ def _word_end(part: TokenizedField, limit: int) -> int:
     return bisect_left(range(limit), word_of(limit), key=word_of)
 
 
-def _refusal(error: BaseException) -> bool:
-    """True for what the library raises for a bad text: TypeError for lone surrogates, or its panic, a BaseException."""
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the library refused a text: TypeError for lone surrogates, or its panic, which is a BaseException."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -1,25 +1,22 @@
-"""The figures in a quality gate's report, for each kind of head: their schema only.
+"""The quality gate's report: its figures for each kind of head, and writing. The other files measure and judge.
 
-The first classes are shared; then those for entities, for classes, and for vectors.
+A report on entities has `comparisons` and `compositions`; one on classes has `classes`, one on vectors `vectors`.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-
-class Part(BaseModel):
-    """A part of a report."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+from enricher.worker.inference.checkpoint.gate_report import GateResult, Part, is_absent, report_path
 
 
 class Agreement(Part):
     """Entities by exact span: precision, recall and F1 between 0 and 1, and the counts behind them."""
 
-    model_config = ConfigDict(from_attributes=True)  # those of workshop/gate/scoring.py's Counts
+    model_config = ConfigDict(from_attributes=True)  # reads those of Counts in workshop/gate/scoring.py
 
     precision: float
     recall: float
@@ -164,3 +161,21 @@ class VectorFigures(Part):
     dimensions: int
     comparisons: tuple[VectorComparison, ...]
     compositions: tuple[VectorComposition, ...]
+
+
+class GateReport(GateResult):
+    """The whole report. A worker reads `passed`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    comparisons: tuple[Comparison, ...]
+    compositions: tuple[Composition, ...]
+    classes: ClassFigures | None = Field(default=None, exclude_if=is_absent, description="Only of classification.")
+    vectors: VectorFigures | None = Field(default=None, exclude_if=is_absent, description="Only of embeddings.")
+
+
+def write_report(folder: Path, report: GateReport) -> Path:
+    """Write the JSON file. Raises OSError if the folder cannot be written."""
+    path = report_path(folder, report.bound_to.variant)
+    path.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return path

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.worker.inference.checkpoint.sharing import first_difference
+from enricher.worker.inference.checkpoint.same_encoder import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.run.selection import Precision
+    from enricher.worker.runtime.devices import Precision
 
 
 @dataclass(frozen=True, slots=True)
 class PassRequest:
-    """The requests of a task to its pass: its checkpoint, how windows are cut, and the precision.
-
-    `windows`: the longest window and the overlap, in tokens; None if those of the others will do.
-    """
+    """The needs of a task. `windows`: the longest window and the overlap, in tokens; None if any will do."""
 
     checkpoint: Checkpoint
     windows: tuple[int, int] | None
@@ -31,7 +28,7 @@ class PassRequest:
 class Grouping:
     """`groups`: the indices of the tasks of each pass, both in the order of the tasks.
 
-    `reasons`: for each pass but the first, why its first task shares none of the earlier ones, in their order.
+    `reasons`: for each pass but the first, why its first task cannot join each of the earlier passes, in their order.
     """
 
     groups: Sequence[Sequence[int]]
@@ -39,20 +36,22 @@ class Grouping:
 
 
 def group_tasks(requests: Sequence[PassRequest]) -> Grouping:
-    """The passes that tasks with these requests need. Reads all weights where encoders look alike. Raises ModelError."""
+    """Group tasks into passes. Reads all weights of encoders whose configuration is the same. Raises ModelError."""
     groups: list[list[int]] = []
     reasons: list[list[str]] = []
     for index, request in enumerate(requests):
-        apart: list[str] = []
+        obstacles: list[str] = []
         for group in groups:
-            reason = _why_not_among([requests[each] for each in group], request)
+            members = [requests[each] for each in group]
+            # Encoders are the same in the whole group, so the first one stands for all.
+            reason = why_apart(replace(members[0], windows=windows_of(members)), request)
             if reason is None:
                 group.append(index)
                 break
-            apart.append(reason)
+            obstacles.append(reason)
         else:
             groups.append([index])
-            reasons.append(apart)
+            reasons.append(obstacles)
     return Grouping(groups, reasons)
 
 
@@ -66,19 +65,12 @@ def why_apart(first: PassRequest, second: PassRequest) -> str | None:
     if first.precision != second.precision:
         return f"precision {first.precision} there, {second.precision} here"
     if first.windows and second.windows and first.windows != second.windows:
-        there, here = (_window_text(each) for each in (first.windows, second.windows))
+        there, here = (
+            f"windows of {longest} tokens with an overlap of {overlap}"
+            for longest, overlap in (first.windows, second.windows)
+        )
         return f"{there} there, {here} here"
     if isinstance(first.checkpoint, OnnxModel) or isinstance(second.checkpoint, OnnxModel):
         return "a model that is ONNX already runs by itself"
     difference = first_difference(first.checkpoint, second.checkpoint)
     return None if difference is None else f"{difference} differs"
-
-
-def _window_text(windows: tuple[int, int]) -> str:
-    return f"windows of {windows[0]} tokens with an overlap of {windows[1]}"
-
-
-def _why_not_among(others: Sequence[PassRequest], request: PassRequest) -> str | None:
-    """Why a task cannot join a pass. Its encoder is compared with the first one's."""
-    first = PassRequest(others[0].checkpoint, windows_of(others), others[0].precision)
-    return why_apart(first, request)

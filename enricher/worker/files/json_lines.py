@@ -1,6 +1,6 @@
-"""Reads JSON lines, packed with gzip or not: `read_lines` in the caller's thread, `LineReader` ahead of its caller.
+"""Reads JSON lines, with or without gzip: `read_lines` in the caller's thread, `LineReader` ahead of its caller.
 
-Knows lines and bytes only; offsets and partitions belong to `source`. Never holds a whole file in memory.
+Knows only lines and bytes; `line_source` knows offsets and partitions. Never holds a whole file in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
 class Line:
     """A line that is not blank: its input, its number from 0, its bytes without the line end.
 
-    `end_bytes`: where it ends in the input, in packed bytes if the input is a packed file.
+    `end_bytes`: the position of its end in the input, in packed bytes if the input is a packed file.
     """
 
     source: str
@@ -48,8 +48,8 @@ class End:
 def read_lines(stream: BinaryIO, source: str, *, max_line_bytes: int, gzipped: bool = False) -> Iterator[Line | End]:
     """Yield every line of `stream` that is not blank, then the end. `source` names the input in messages.
 
-    Gzip is unpacked if the input begins like gzip; with `gzipped` it must. Raises FatalError if the input cannot be read,
-    or for a line longer than `max_line_bytes`: such an input is hardly JSON lines, and the line would be held in memory.
+    Gzip is unpacked if the input begins like gzip; with `gzipped` it must. Raises FatalError if the input cannot be read, or
+    for a line longer than `max_line_bytes`: such an input is probably not JSON lines, and the line would fill the memory.
     """
     try:
         if _begins_with(stream, PARQUET_MAGIC):
@@ -84,9 +84,9 @@ def _begins_with(stream: BinaryIO, magic: bytes) -> bool:
 
 
 class LineReader:
-    """Reads `lines` of `stream` ahead in a thread and closes the stream there: elsewhere that waits for a blocked read.
+    """Reads `lines` of `stream` ahead in a thread, which also closes it: any other thread would wait for a blocked read.
 
-    At most `queue_lines` lines and `queue_bytes` bytes wait to be taken, or one longer line; one more may wait behind them.
+    At most `queue_lines` lines and `queue_bytes` bytes wait to be taken, or one longer line; one more may wait after them.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class LineReader:
         self._bytes = 0
         self._stopped = False
         self._changed = threading.Condition()
-        # A daemon, because a read from a pipe cannot be cancelled.
+        # A daemon thread, because a read from a pipe cannot be cancelled.
         self._thread = threading.Thread(target=self._run, name="line-reader", daemon=True)
         self._thread.start()
 
     def get(self, timeout_s: float) -> Line | End | None:
-        """The next line, or the end once; None after `timeout_s` without either. Raises FatalError as `read_lines`."""
+        """The next line, or once the end; None if neither comes within `timeout_s`. Raises FatalError like `read_lines`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._items, timeout_s):
                 return None
@@ -118,7 +118,7 @@ class LineReader:
         return item
 
     def stop(self) -> None:
-        """Drop all lines, and let the thread end after its next one. Does not block."""
+        """Drop all lines, and let the thread end after the line that it reads. Does not block."""
         with self._changed:
             self._stopped = True
             self._items.clear()
@@ -138,15 +138,18 @@ class LineReader:
         """Wait for capacity, then append. False once the reader is stopped."""
         size = _size(item)
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._fits(size))
+            self._changed.wait_for(
+                lambda: (
+                    self._stopped
+                    or not self._items
+                    or (len(self._items) < self._max_lines and self._bytes + size <= self._max_bytes)
+                )
+            )
             if not self._stopped:
                 self._items.append(item)
                 self._bytes += size
                 self._changed.notify_all()
             return not self._stopped
-
-    def _fits(self, size: int) -> bool:
-        return not self._items or (len(self._items) < self._max_lines and self._bytes + size <= self._max_bytes)
 
 
 def _size(item: Line | End | FatalError) -> int:
@@ -154,6 +157,6 @@ def _size(item: Line | End | FatalError) -> int:
 
 
 def _total_bytes(stream: BufferedReader) -> int | None:
-    """Size of a file; None for pipes and terminals."""
+    """The size of a file; None for pipes and terminals."""
     status = os.fstat(stream.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None

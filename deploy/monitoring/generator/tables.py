@@ -1,11 +1,11 @@
-"""The tables of metrics and spans in Markdown: `python -m enricher.worker.telemetry.page metrics`, or `spans`."""
+"""The tables of metrics and spans in Markdown: `python -m deploy.monitoring.generator.tables metrics`, or `spans`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
 
-from enricher.worker.telemetry.index_instruments import EVERY_INSTRUMENT
+from deploy.monitoring.generator.exported import EVERY_INSTRUMENT
 from enricher.worker.telemetry.prometheus import prometheus_name
 from enricher.worker.telemetry.tracing import SPANS
 

@@ -1,20 +1,17 @@
-"""The instruments of `enricher index run`: what each reads of an indexer. `instruments` has those of the worker."""
+"""The instruments of `enricher index run`. `enricher/worker/telemetry/instruments.py` has those of the worker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from enricher.worker.stats.index_counts import INDEX_OUTCOMES, RETRY_REASONS, IndexCounts, IndexSnapshot
+from enricher.indexing.index_counts import INDEX_OUTCOMES, RETRY_REASONS, IndexCounts, IndexSnapshot
 from enricher.worker.telemetry import readings
 from enricher.worker.telemetry.instruments import (
     DESTINATION,
     ERROR_TYPE,
-    INSTRUMENTS,
     OUTCOME,
-    PARENT_INSTRUMENTS,
     PARTITION,
     PROCESS_INSTRUMENTS,
     STATE,
@@ -27,7 +24,7 @@ from enricher.worker.telemetry.readings import by, by_partition, one
 
 @dataclass(frozen=True, slots=True)
 class ObservedIndexer:
-    """An indexer that is built. `snapshot` does not block; any thread may call it."""
+    """Everything that instruments read of an indexer. `snapshot` does not block; any thread may call it."""
 
     worker: WorkerFacts
     counts: IndexCounts
@@ -71,8 +68,5 @@ INDEX_INSTRUMENTS: tuple[Instrument[ObservedIndexer], ...] = (
            lambda seen: readings.states_of(seen.snapshot().state), (STATE,)),
 )  # fmt: skip
 
-EVERY_INSTRUMENT: tuple[Instrument[Any], ...] = (*INSTRUMENTS, *PARENT_INSTRUMENTS, *INDEX_INSTRUMENTS)
-"""All that any process exports, in the order of the docs."""
-
-ALL_OF_AN_INDEXER: tuple[Instrument[ObservedIndexer], ...] = (*INDEX_INSTRUMENTS, *PROCESS_INSTRUMENTS)
-"""With those of its process, which every process has."""
+EXPORTED: tuple[Instrument[ObservedIndexer], ...] = (*INDEX_INSTRUMENTS, *PROCESS_INSTRUMENTS)
+"""The instruments that an indexer exports, with those that every process has."""

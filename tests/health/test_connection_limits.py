@@ -12,8 +12,8 @@ import pytest
 from health.looking import LOCALHOST, serving
 from support.patience import PATIENCE_S
 
-from enricher.worker.health import limits
-from enricher.worker.health.limits import Waiting
+from enricher.worker.health import connection_limits as limits
+from enricher.worker.health.connection_limits import Waiting
 from enricher.worker.health.routes import Reply, Request, line
 
 Arrive = Callable[[str], Awaitable[asyncio.Task[None]]]
@@ -24,7 +24,7 @@ def waits(play: Callable[[Arrive], Awaitable[None]]) -> None:
     waiting = Waiting()
 
     async def wait(peer: str) -> None:
-        with waiting.counted(peer):
+        with waiting.admit(peer):
             await asyncio.Event().wait()
 
     async def arrive(peer: str) -> asyncio.Task[None]:

@@ -1,8 +1,8 @@
 """Whether two checkpoints have the same encoder, so that one pass can serve the heads of both.
 
-What counts is what an article's hidden states depend on: the encoder's weights and configuration, and the tokenizer's
-files, bit by bit. Heads do not count, nor does a pooler, which belongs to a head, nor what the tokenizer's files say about
-padding, truncation and where they come from: windows are cut and padded by us.
+Two encoders are the same if everything that hidden states depend on is bit-identical: weights, configuration, and the
+tokenizer's files. Heads and poolers (which belong to a head) are ignored, and so is what the tokenizer's files say about
+padding, truncation and their own origin, because we cut and pad the windows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDLE_KEYS = {
         *("model_input_names", "pad_to_multiple_of", "pad_token_type_id", "padding_side", "processor_class"),
     },
 }
-"""The keys of the tokenizer's files on which no token depends. `model_max_length` is none: it limits windows."""
+"""The keys of the tokenizer's files on which no token depends. `model_max_length` is not one of them: it limits windows."""
 
 
 def first_difference(first: Checkpoint, second: Checkpoint) -> str | None:
@@ -66,8 +66,8 @@ def encoder_digest(checkpoint: Checkpoint) -> str:
         return checkpoint.digest
     whole = hashlib.sha256(repr(sorted(_configuration(checkpoint).items())).encode())
     for name in TOKENIZER_FILES:
-        said = json.dumps(_content(checkpoint.folder / name), sort_keys=True).encode()
-        whole.update(f"\n{name}\0{hashlib.sha256(said).hexdigest()}".encode())
+        content = json.dumps(_content(checkpoint.folder / name), sort_keys=True).encode()
+        whole.update(f"\n{name}\0{hashlib.sha256(content).hexdigest()}".encode())
     for name in encoder_weights(checkpoint):
         whole.update(f"\n{name}\0{hashlib.sha256(_bytes(checkpoint, name)).hexdigest()}".encode())
     return whole.hexdigest()
@@ -93,13 +93,13 @@ def _configuration(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def _bytes(checkpoint: Checkpoint, name: str) -> bytes:
-    """A weight, with its shape."""
+    """The shape and the float32 values of a weight."""
     value = np.ascontiguousarray(checkpoint.weight(name))
     return str(value.shape).encode() + value.tobytes()
 
 
 def _difference(first: Path, second: Path) -> str | None:
-    """The name of a file, with the key if it is one of a JSON object, in which two tokenizers differ."""
+    """The name of the file, and the key if both are JSON objects, in which two tokenizers differ; None if they do not."""
     if first.is_file() and second.is_file() and first.read_bytes() == second.read_bytes():
         return None
     ours, theirs = _content(first), _content(second)
@@ -127,6 +127,6 @@ def _content(path: Path) -> object:
 
 
 def _show(values: dict[str, object], key: str) -> str:
-    """A value, if it is short."""
+    """The value as JSON for a message, or `...` if it is long."""
     text = json.dumps(values[key], ensure_ascii=False) if key in values else "absent"
     return text if len(text) <= _SHOWN_CHARS else "..."

@@ -1,4 +1,4 @@
-"""The outputs of a run of the model: which ones a graph with some heads has, and what they say."""
+"""The outputs of a run of the model: their names for a graph with given heads, and what they mean."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from enricher.worker.records import HeadOutput, Window
 
 NOT_FINITE = "NotFinite"
-"""The `error_type` of a window about which a head gives NaN or infinite numbers. Other types are names of exceptions, or
+"""The `error_type` of a window for which a head gives NaN or infinite numbers. Other types are names of exceptions, or
 OUT_OF_MEMORY."""
 
 
 def output_names(heads: Sequence[HeadSpec]) -> list[str]:
-    """The outputs of a graph with these heads that a run needs: two for each `ner`, one for each other."""
+    """The outputs that a run of a graph with these heads needs: two for each `ner`, one for each other."""
     if len(heads) == 1 and _type_of(heads[0]) is TokenLabels:
         return [*TokenLabels.names]
     return [f"head.{index}.{name}" for index, head in enumerate(heads) for name in _type_of(head).names]
@@ -38,10 +38,11 @@ def _type_of(head: HeadSpec) -> type[HeadOutput]:
     return TokenLabels if head.reads == "tokens" else WindowRows
 
 
-def finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
-    """A head failed on the windows for which it has a number that is not finite.
+def fail_non_finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
+    """The result of a run; a head fails on the windows for which it gives a number that is not finite.
 
-    They are searched for only if there is one (maybe at padding). `models`: the name of each head's model, for messages.
+    Windows are searched only if there is such a number, which may also be at padding. `models`: the name of each head's
+    model, for messages.
     """
     if all(np.isfinite(head.numbers).all() for head in run.heads):
         return BatchResult(batch, [run])
@@ -55,17 +56,17 @@ def finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
             failures.append(WindowFailure(window, NOT_FINITE, message, failed))
         if len(failed) < len(models):
             good.append(index)
-    return BatchResult(batch, [chosen(run, good)] if good else [], failures)
+    return BatchResult(batch, [select(run, good)] if good else [], failures)
 
 
-def without(runs: Iterable[RunOutput], windows: Iterable[Window]) -> list[RunOutput]:
-    """The runs without what they say about these windows."""
+def leave_out(runs: Iterable[RunOutput], windows: Iterable[Window]) -> list[RunOutput]:
+    """The runs without their answers for these windows."""
     left_out = {id(window) for window in windows}
     kept = [(run, [i for i, window in enumerate(run.windows) if id(window) not in left_out]) for run in runs]
-    return [chosen(run, indices) for run, indices in kept if indices]
+    return [select(run, indices) for run, indices in kept if indices]
 
 
-def chosen(run: RunOutput, indices: Sequence[int]) -> RunOutput:
+def select(run: RunOutput, indices: Sequence[int]) -> RunOutput:
     """The answers of a run for some of its windows."""
     if len(indices) == len(run.windows):
         return run

@@ -1,4 +1,4 @@
-"""The counts of an indexer, and its state at one moment. Written by its loop; other threads read it meanwhile."""
+"""The counts of an indexer, and its state at one moment. Its loop writes them; other threads read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, Histogram
 from enricher.worker.stats.snapshot import WorkerState
 
 INDEX_OUTCOMES = ("written", "deleted", "older", "dead_letter")
-"""How a record ends. `older`: the index has a newer version already."""
+"""The outcomes of a record. `older`: the index already has a newer version."""
 RETRY_REASONS = ("busy", "too_large", "no_answer", "failed")
 """Why documents are sent again. `busy` is HTTP 429, `too_large` 413."""
 
@@ -30,18 +30,18 @@ class IndexCounts:
     bulk_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
     working_s: float = 0.0
-    """From the first record read to the last commit."""
+    """Seconds from the first record read to the last commit."""
     working_cpu_s: float = 0.0
-    """Processor time of the process in that time."""
+    """Processor time of the process during `working_s`."""
     _began: tuple[float, float] | None = None
 
     def count_read(self, records: int) -> None:
-        """So many were read."""
+        """Count records that were read."""
         self._began = self._began or (time.monotonic(), time.process_time())
         self.read += records
 
     def note_commit(self) -> None:
-        """All that was read is done."""
+        """Note that everything read so far is committed."""
         if self._began:
             self.working_s = time.monotonic() - self._began[0]
             self.working_cpu_s = time.process_time() - self._began[1]
@@ -62,9 +62,8 @@ class IndexSnapshot:
     documents: int
     """Documents read and not yet done."""
     size_bytes: int
-    """Memory of these, with their records."""
+    """Memory of these documents and their records."""
     most_documents: int
-    """Documents that a bulk request may have now."""
+    """The most documents that a bulk request may have now."""
     stuck_s: float
-    """Seconds for which the index has taken none of them; 0 while it does."""
-    stuck_reason: str
+    """Seconds for which the index has taken none of them; 0 while it takes some."""

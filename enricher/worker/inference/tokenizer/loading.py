@@ -1,0 +1,203 @@
+"""A checkpoint's files -> its fast tokenizer, checked against the model.
+
+A folder is refused if its tokenizer would read files that the checkpoint's digest does not cover. Values of its JSON files
+become arguments of classes of transformers, and some of these are paths, which are opened wherever they lead
+(`PreTrainedTokenizerBase._from_pretrained`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.configuration import read_object
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, VOCABULARY_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+
+OWN_FILE = "tokenizer.json"
+"""The file with the complete tokenizer, as the library `tokenizers` writes it. Other files only configure transformers."""
+_BERT_OPTIONS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""Options in tokenizer_config.json, and the attributes of BERT's normalizer that they set."""
+_WRITES_OWN_FILE = f"AutoTokenizer.from_pretrained(...).save_pretrained(...) writes a {OWN_FILE}."
+CASED_SHARE = 0.01
+"""A vocabulary is cased if a larger share has capitals: about a third of a cased one, only special tokens of another."""
+_CONFIGURATION, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
+_PLACES = frozenset({"gguf_file", "init_inputs", "merges", "merges_file", "tokenizer_object", "vocab", "vocab_file"})
+"""Keys that name files, or contain what should come from one."""
+_VERSIONS = "fast_tokenizer_files"
+"""The key that names several tokenizer.json, one for each version of transformers."""
+_IDLE = frozenset({
+    "_name_or_path", "added_tokens_file", "full_tokenizer_file", "name_or_path", "special_tokens_map_file", "tokenizer_file",
+})  # fmt: skip
+"""Keys that say where the tokenizer came from. transformers takes the folder's own files instead."""
+_TEXTS = frozenset({"added_tokens_decoder", "auto_map", "chat_template", "extra_special_tokens", "response_schema"})
+"""Keys with texts in which a slash means nothing. The code that `auto_map` names is never run."""
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers' own classes are untyped
+    """The checkpoint's fast tokenizer.
+
+    Raises ModelError if there is none, if it does not belong to the model, or if the digest does not cover all of its files.
+    """
+    if not any((checkpoint.folder / name).is_file() for name in VOCABULARY_FILES):
+        # transformers would make a tokenizer with an empty vocabulary, and every word would be [UNK].
+        raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} is required.")
+    own = (checkpoint.folder / OWN_FILE).is_file()
+    _refuse_named_files(checkpoint.folder, any_class=not own)
+    # Our threads call encode_batch; the library's own threads would compete with them and with the model's.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Without it, transformers warns at every start that PyTorch is missing, which is intended.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: PLC0415  half a second, and it reads the variables above
+
+    # A model's own class would take only the vocabulary from tokenizer.json, and the rest from its defaults: a cased BERT
+    # without a tokenizer_config.json would get lower-case text.
+    kind = PreTrainedTokenizerFast if own else AutoTokenizer
+    try:
+        tokenizer = kind.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+        if own:
+            _configure(tokenizer)
+        tokenizer("a")  # fails if its token for unknown words is missing
+    except Exception as error:
+        where = "" if own else f" There is no {OWN_FILE}; on a machine that loads this tokenizer, {_WRITES_OWN_FILE}"
+        raise ModelError(f"{checkpoint.folder}: its tokenizer cannot be loaded: {error}{where}") from error
+    _refuse_other_files(tokenizer, checkpoint.folder)
+    if not own:
+        _require_case(tokenizer, checkpoint.folder)
+    return _check(tokenizer, checkpoint)
+
+
+def _refuse_named_files(folder: Path, *, any_class: bool) -> None:
+    """Raise ModelError if one of the tokenizer's JSON files names a file, or may name one.
+
+    `any_class`: tokenizer_config.json chooses the class, any of whose arguments may be a path.
+    """
+    for key, value in _values(folder / _CONFIGURATION).items():
+        if key == _VERSIONS and set(_texts(value)) <= {"tokenizer.json"}:
+            continue
+        named = key in _PLACES or key == _VERSIONS or key.endswith(("_file", "_files"))
+        is_text = key in _TEXTS or key.endswith(("_token", "_tokens"))
+        unknown = any_class and not is_text and any("/" in text or "\\" in text for text in _texts(value))
+        if value and key not in _IDLE and (named or unknown):
+            raise _refusal(folder / _CONFIGURATION, key)
+    for key, value in _values(folder / _SPECIAL_TOKENS).items():
+        # Unlike the keys of the configuration, these override the folder's own files.
+        if value and not key.endswith(("_token", "_tokens")):
+            raise _refusal(folder / _SPECIAL_TOKENS, key)
+
+
+def _refuse_other_files(tokenizer: Any, folder: Path) -> None:  # noqa: ANN401  as above
+    """Raise ModelError if a loaded tokenizer was made from a file that the digest does not cover."""
+    for key, value in tokenizer.init_kwargs.items():
+        if not isinstance(value, str) or not key.endswith("_file") or not Path(value).is_file():
+            continue
+        if Path(value).parent != folder or Path(value).name not in TOKENIZER_FILES:
+            raise ModelError(
+                f"{folder}: the tokenizer is made from {Path(value).name}, and only {', '.join(TOKENIZER_FILES)} are read. "
+                f"AutoTokenizer.from_pretrained(...).save_pretrained(...) writes a tokenizer.json."
+            )
+
+
+def _values(path: Path) -> Mapping[str, Any]:
+    return read_object(path) if path.is_file() else {}
+
+
+def _texts(value: object) -> list[str]:
+    """The texts of a JSON value, at any depth, keys included."""
+    found, left = list[str](), [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, dict):
+            left += [*each, *each.values()]
+        elif isinstance(each, list):
+            left += each
+    return found
+
+
+def _refusal(path: Path, key: str) -> ModelError:
+    return ModelError(
+        f"{path}: {key!r} names a file, or may do so, which the tokenizer would read and the model's digest does not cover: "
+        f"remove the key. Everything that a tokenizer needs is in {', '.join(TOKENIZER_FILES)}."
+    )
+
+
+def _require_case(tokenizer: Any, folder: Path) -> None:  # noqa: ANN401  as above
+    """Raise ModelError if a cased vocabulary would get lower-case text, which is the default of transformers for BERT."""
+    path = folder / "tokenizer_config.json"
+    options = json.loads(path.read_bytes()) if path.is_file() else {}
+    if "do_lower_case" in options or not getattr(tokenizer.backend_tokenizer.normalizer, "lowercase", False):
+        return
+    tokens = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+    if sum(token != token.lower() for token in tokens) > CASED_SHARE * len(tokens):
+        raise ModelError(
+            f"{folder}: the vocabulary has words in upper case, and no file says whether text keeps its case: write "
+            f'"do_lower_case": false (or true) into tokenizer_config.json.'
+        )
+
+
+def _configure(tokenizer: Any) -> None:  # noqa: ANN401  as above
+    """Apply tokenizer_config.json, which overrides tokenizer.json in transformers too."""
+    from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  it comes with transformers
+    from tokenizers.pre_tokenizers import ByteLevel  # noqa: PLC0415  the same
+
+    backend, options = tokenizer.backend_tokenizer, tokenizer.init_kwargs
+    if isinstance(normalizer := backend.normalizer, BertNormalizer):
+        for option, attribute in _BERT_OPTIONS.items():
+            if option in options:
+                setattr(normalizer, attribute, options[option])
+    if isinstance(splitter := backend.pre_tokenizer, ByteLevel) and "add_prefix_space" in options:
+        splitter.add_prefix_space = options["add_prefix_space"]
+
+
+def _check(tokenizer: Any, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  as above
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"{checkpoint.folder}: {type(tokenizer).__name__} is not a fast tokenizer, and only those return spans. "
+            f"On a machine that loads it, {_WRITES_OWN_FILE}"
+        )
+    rows: int | None = checkpoint.config.vocab_size  # None: an ONNX model's config.json may lack it
+    if rows is not None and (needed := _embeddings_needed(tokenizer, rows)) > rows:
+        raise ModelError(
+            f"{checkpoint.folder}: the tokenizer has {needed} tokens and the model {rows} embeddings: "
+            f"they do not belong together."
+        )
+    return tokenizer
+
+
+def _embeddings_needed(tokenizer: Any, rows: int) -> int:  # noqa: ANN401  as above
+    """One for each token, except for special tokens beyond the last row: a class may add them, and no window has them."""
+    backend = tokenizer.backend_tokenizer
+    added = backend.get_added_tokens_decoder().items()
+    size = backend.get_vocab_size() - sum(token.special and number >= rows for number, token in added)
+    needed: int = max([size, *(number + 1 for number in tokenizer("a")["input_ids"])])
+    return needed
+
+
+def pad_id_of(tokenizer: Any, checkpoint: Checkpoint) -> int:  # noqa: ANN401  as above
+    """The id that pads short windows. It is masked, so 0 will do if neither the tokenizer's nor config.json's is usable."""
+    known = (tokenizer.pad_token_id, checkpoint.config.pad_token_id)
+    rows: int | None = checkpoint.config.vocab_size
+    return next((each for each in known if each is not None and (rows is None or 0 <= each < rows)), 0)
+
+
+def specials_of(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401  as above
+    """The ids that the tokenizer puts before and after a text."""
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+    plain = [index for index, is_special in enumerate(special) if not is_special]
+    if not plain:
+        raise ModelError("the tokenizer returns no token for the letter a; it cannot belong to this model")
+    return tuple(ids[: plain[0]]), tuple(ids[plain[-1] + 1 :])
