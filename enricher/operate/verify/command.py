@@ -90,21 +90,21 @@ def verify(
         tasks = load_tasks(settings)
         options = replace(options, recompute=recompute_with(settings, tasks), least_score=least_score_of(tasks))
     reports = {topic: _verify(config.of_lane(topic), options) for topic in config.inputs}
-    _print(_with_keys_compared(reports), config, as_json=as_json)
+    _print(_compare_keys(reports), config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
 
 
-def _with_keys_compared(reports: Mapping[str, Report]) -> dict[str, Report]:
+def _compare_keys(reports: Mapping[str, Report]) -> dict[str, Report]:
     """The reports, with a warning in each whose topic has keys of another."""
     topics_by_key = Counter(chain.from_iterable(report.keys for report in reports.values()))
 
-    def compared(report: Report) -> Report:
+    def compare(report: Report) -> Report:
         if not (shared := sum(topics_by_key[key] > 1 for key in report.keys)):
             return report
         warning = f"{shared:,} of {len(report.keys):,} keys also have records in another input topic. {ONE_TOPIC}"
         return replace(report, warnings=(*report.warnings, warning))
 
-    return {topic: compared(report) for topic, report in reports.items()}
+    return {topic: compare(report) for topic, report in reports.items()}
 
 
 def _print(reports: Mapping[str, Report], config: KafkaConfig, *, as_json: bool) -> None:
