@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from commands.cli_runner import run
 from kafka.harness import Sent, as_sent, publish, short_articles, transaction, worker
 from rich.console import Console
 from support.patience import PATIENCE_S, wait_until
-from support.topics import Topics
+from support.topics import PARTITIONS, Topics, make_topics
 from verify.pair import complete
 
 from enricher.operate.verify import Check, Place, Report
@@ -99,6 +100,27 @@ def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
     assert "partitioner=murmur2_random" in result.stdout
     missing = run("verify", "--input", "never-made", env=topics.environment)
     assert getattr(missing.exception, "exit_code", None) == 4
+
+
+@pytest.mark.broker
+def test_keys_in_two_input_topics_are_a_warning(topics: Topics) -> None:
+    """In the report of each topic; one that is verified alone has no other to compare."""
+    now = replace(topics, input=make_topics(topics.bootstrap_servers, PARTITIONS).input)
+    for each in (topics, now):
+        complete(each)
+    lanes = {"ENRICHER_KAFKA__INPUT_TOPICS": json.dumps({now.input: 0.8, topics.input: 0.2})}
+    environment = {
+        name: value for name, value in topics.environment.items() if not name.endswith("INPUT_TOPIC")
+    } | lanes
+    both = run("verify", "--json", env=environment)
+    assert both.exit_code == 0, both.output
+    warnings = {topic: report["warnings"][-1] for topic, report in json.loads(both.stdout).items()}
+    assert {topics.input, now.input} == warnings.keys()
+    for warning in warnings.values():
+        assert warning.startswith("14 of 14 keys also have records in another input topic. Between topics no order")
+    alone = run("verify", "--input", topics.input, env=environment)
+    assert alone.exit_code == 0, alone.output
+    assert "another input topic" not in alone.stdout
 
 
 def test_an_unknown_check_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

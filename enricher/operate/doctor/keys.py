@@ -9,7 +9,7 @@ from contextlib import closing
 from enricher.errors import BrokerError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.inspect.key_partitions import ADVICE, KeyPartitions
+from enricher.operate.inspect.key_partitions import ADVICE, ONE_TOPIC, KeyPartitions
 from enricher.operate.trials.rights import newest_records
 from enricher.worker.kafka.shared.client import KafkaConfig
 
@@ -46,11 +46,7 @@ def _in_one_topic(topics_by_key: Counter[int]) -> Finding:
     check, keys = "one input topic per key", len(topics_by_key)
     if several := sum(topics > 1 for topics in topics_by_key.values()):
         seen = f"{several:,} of {keys:,} keys have records in several input topics, among the newest records"
-        advice = (
-            "Between topics no order is kept, nor by versions: an old article or tombstone may come last. Publish all "
-            "records of a key to one of them (deploy/running.md)."
-        )
-        return _report.warn(check, seen, advice)
+        return _report.warn(check, seen, ONE_TOPIC)
     return _report.ok(check, f"holds for the {keys:,} keys of the newest records")
 
 

@@ -17,6 +17,10 @@ ADVICE = (
     "Give every producer of librdkafka (confluent-kafka) the property partitioner=murmur2_random; if the topic got more "
     "partitions, raise kafka.epoch (deploy/index-consumers.md)."
 )
+ONE_TOPIC = (
+    "Between topics no order is kept, nor by versions: an old article or tombstone may come last. Publish all records of a "
+    "key to one of them (deploy/running.md)."
+)
 
 _32_BITS = 0xFFFF_FFFF
 

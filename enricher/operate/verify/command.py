@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any
 
 import orjson
@@ -13,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from enricher.operate.inspect.key_partitions import ONE_TOPIC
 from enricher.operate.verify import EARLIER, Check, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
 from enricher.worker.build.kafka_clients import kafka_config
@@ -61,12 +64,13 @@ def verify(
     It checks what the group has committed, so workers may be running. Inputs that retention or compaction has removed
     count as gaps; a check that the topics can no longer answer is unknown, not failed. If the input topic was deleted and
     created again, outputs that name the id of the earlier topic are counted but not checked. Records are named by topic,
-    partition and offset; their text is never shown. Keys that have records in several partitions are a warning. Several
-    input topics are checked one after the other, each with its report; with --json they are an object by topic.
+    partition and offset; their text is never shown. Keys that have records in several partitions, or in several input
+    topics, are a warning. Several input topics are checked one after the other, each with its report; with --json they are
+    an object by topic.
 
     Exit code: 0 if no check failed, 8 if one did, 2 for settings, 3 for the model (`--recompute` only), 4 for the broker.
     It needs READ on the three topics and on the group. It holds 3 bytes per input in memory, 300 MB for 100 million, and
-    10 MB for keys.
+    10 MB for the keys of each input topic.
     """
     settings = load_settings()
     config = kafka_config(settings)
@@ -86,8 +90,21 @@ def verify(
         tasks = load_tasks(settings)
         options = replace(options, recompute=recompute_with(settings, tasks), least_score=least_score_of(tasks))
     reports = {topic: _verify(config.of_lane(topic), options) for topic in config.inputs}
-    _print(reports, config, as_json=as_json)
+    _print(_compare_keys(reports), config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
+
+
+def _compare_keys(reports: Mapping[str, Report]) -> dict[str, Report]:
+    """The reports, with a warning in each whose topic has keys of another."""
+    topics_by_key = Counter(chain.from_iterable(report.keys for report in reports.values()))
+
+    def compare(report: Report) -> Report:
+        if not (shared := sum(topics_by_key[key] > 1 for key in report.keys)):
+            return report
+        warning = f"{shared:,} of {len(report.keys):,} keys also have records in another input topic. {ONE_TOPIC}"
+        return replace(report, warnings=(*report.warnings, warning))
+
+    return {topic: compare(report) for topic, report in reports.items()}
 
 
 def _print(reports: Mapping[str, Report], config: KafkaConfig, *, as_json: bool) -> None:

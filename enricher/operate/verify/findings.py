@@ -5,7 +5,7 @@ No I/O. A check fails if something is certainly wrong, and is unknown if the log
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
@@ -110,11 +110,15 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The checks, and what else was counted (`facts`, by name). `warnings`: what breaks no promise, but others' work."""
+    """The checks, and what else was counted (`facts`, by name). `warnings`: what breaks no promise, but others' work.
+
+    `keys`: digests of the keys that were looked at, the same in every topic.
+    """
 
     checks: tuple[Check, ...]
     facts: Mapping[str, int]
     warnings: tuple[str, ...] = ()
+    keys: Collection[int] = ()
 
     @property
     def holds(self) -> bool:

@@ -9,7 +9,7 @@ an input at or above the second ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -73,6 +73,7 @@ class _Verification:
         self._topic_id: str | None = None
         self._facts: Counter[str] = Counter()
         self._warnings: list[str] = []
+        self._keys: Collection[int] = ()
         self._ledgers: dict[int, PartitionLedger] = {}
         self._outputs: dict[str, Outputs] = {}
         self._ranges: dict[str, Ranges] = {}
@@ -102,7 +103,7 @@ class _Verification:
         self._count_outputs()
         self._end()
         checks = tuple(check for check in self._checks if self._applies(check))
-        return Report(checks, self._facts, tuple(self._warnings))
+        return Report(checks, self._facts, tuple(self._warnings), self._keys)
 
     # ---- committed offsets
 
@@ -182,6 +183,7 @@ class _Verification:
         self._facts["inputs whose output may be deleted"] += judge.excused
 
     def _note_keys(self, keys: KeyPartitions) -> None:
+        self._keys = keys.digests
         self._facts["keys looked at"] = keys.keys
         self._facts["keys in several partitions"] = keys.in_several
         if keys.in_several:
