@@ -40,7 +40,7 @@ class Statistics:
     engine: EngineModel
     max_batch_tokens: int
     since_s: float
-    """Batches that start and articles that arrive before do not count: averages of the load settle first."""
+    """Batches that start and articles that arrive before do not count: the average of the load begins at 0."""
     best_tokens_per_s: float
     runs: int = 0
     real_tokens: int = 0

@@ -23,7 +23,7 @@ _BEFORE_S, _BETWEEN_S, _CYCLE_S, _AFTER_S = 6.0, 4.0, 20.0, 10.0
 """Time before the first worker joins; between events; for one to join and leave; after the last event."""
 _PHASE_S = 0.37
 """Each repetition waits this much longer, so that events meet different moments between two heartbeats."""
-_SETTLING_S = 2.0
+_CATCH_UP_S = 2.0
 """The time after an event that still belongs to it: a partition that moved late catches up."""
 
 
@@ -92,7 +92,7 @@ def join_and_leave(bench: Bench, crew: Crew) -> Sequence[Change]:
             _until(events[-1].ended_s + _BETWEEN_S + number * _PHASE_S)
         bench.say("waiting until all is visible")
         seen_s = client.hear()["seen_s"]
-    if events[-1].ended_s + _SETTLING_S > start_s + all_s:
+    if events[-1].ended_s + _CATCH_UP_S > start_s + all_s:
         raise TimeoutError("no articles arrived at the last event: the machine is too busy for this measurement")
     return [_seen(event, start_s, due_s, seen_s) for event in events]
 
@@ -116,7 +116,7 @@ def _join(bench: Bench, crew: Crew, newcomer: Child) -> _Event:
     first = _moments(newcomer.hear())
     crew.workers.append(newcomer)
     ended_s = crew.ready()
-    _until(ended_s + _SETTLING_S)
+    _until(ended_s + _CATCH_UP_S)
     *others, own = crew.command()
     return _Event("joins", began_s, ended_s, first + _moments(own), *_together(others))
 
@@ -128,7 +128,7 @@ def _leave(bench: Bench, crew: Crew) -> _Event:
     began_s = time.monotonic()
     leaving.leave()
     ended_s = crew.ready()
-    _until(ended_s + _SETTLING_S)
+    _until(ended_s + _CATCH_UP_S)
     return _Event("leaves", began_s, ended_s, _moments(leaving.hear()), *_together(crew.command()))
 
 
@@ -142,7 +142,7 @@ def _together(answers: Sequence[Mapping[str, Any]]) -> tuple[list[Moment], int]:
 
 
 def _seen(event: _Event, start_s: float, due_s: Sequence[float], seen_s: Sequence[float]) -> Change:
-    span = Span(event.began_s - start_s, event.ended_s - start_s + (0 if event.kind == "nothing" else _SETTLING_S))
+    span = Span(event.began_s - start_s, event.ended_s - start_s + (0 if event.kind == "nothing" else _CATCH_UP_S))
     waits_s = [seen - due for due, seen in zip(due_s, seen_s, strict=True) if span.begin_s <= due < span.end_s]
     # Article i went to partition i % PARTITIONS.
     partition_gaps_s = [longest_gap(seen_s[number::PARTITIONS], span) for number in range(PARTITIONS)]

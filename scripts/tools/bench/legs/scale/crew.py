@@ -27,7 +27,7 @@ _ASK_S = 0.1
 
 
 class Crew:
-    """`size` workers with their own topics, started in parallel; `ready` waits until the group has settled."""
+    """`size` workers with their own topics, started in parallel; `ready` waits until the group is stable."""
 
     def __init__(
         self,
