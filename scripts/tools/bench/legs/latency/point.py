@@ -153,9 +153,8 @@ class _BatchingMeter:
     def read(self) -> Batching:
         """Batches and tokens."""
         _, batches, real, padded = (now - before for now, before in zip(self._now(), self._before, strict=True))
-        return Batching(
-            batches, real, padded, 1000 * statistics.median(run.ended_s - run.began_s for run in self._runs)
-        )
+        run_ms = 1000 * statistics.median(run.ended_s - run.began_s for run in self._runs)
+        return Batching(padded / real, padded / batches, run_ms)
 
     def _now(self) -> tuple[int, int, int, int]:
         counters = self._counters
