@@ -17,6 +17,7 @@ from enricher.worker.inference.run.selection import Precision
 from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
+from tools.bench.repeating import Run, interleave
 from tools.kafka import Cluster
 from tools.only_task import load_model
 from tools.topics import Topics
@@ -90,6 +91,16 @@ class Bench:
         groups = {"kafka": kafka, **changes}
         updated = {group: getattr(settings, group).model_copy(update=dict(values)) for group, values in groups.items()}
         return settings.model_copy(update=updated)
+
+    def interleave(
+        self, contenders: Mapping[str, Callable[[], Run]], about: str = "", *, most: int | None = None
+    ) -> dict[str, list[Run]]:
+        """Let contenders take turns, as `repeating.interleave` does.
+
+        `about`: what each line of progress begins with. `most`: repetitions, however many were asked for.
+        """
+        repetitions = min(self.repetitions, most or self.repetitions)
+        return interleave(contenders, repetitions, lambda text: self.say(f"{about}: {text}" if about else text))
 
     @contextmanager
     def topics(

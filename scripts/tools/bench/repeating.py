@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from tools.bench.machine import Load
@@ -65,12 +64,12 @@ class Spread:
         """From at least one value."""
         return cls(statistics.median(values), min(values), max(values))
 
-    def as_dict(self) -> dict[str, float]:
-        """The figures as JSON."""
-        return asdict(self)
+    def __format__(self, spec: str) -> str:
+        median, low, high = (format(value, spec or ".3g") for value in (self.median, self.low, self.high))
+        return f"{median} ({low} to {high})"
 
     def __str__(self) -> str:
-        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+        return format(self)
 
 
 def spreads_of(runs: Mapping[Name, Sequence[object]], figures: Sequence[str]) -> dict[Name, dict[str, Spread]]:
@@ -97,11 +96,11 @@ def interleave(
     contenders: Mapping[str, Callable[[], Run]], repetitions: int, say: Callable[[str], None]
 ) -> dict[str, list[Run]]:
     """Do the same, and repeat what other processes disturb."""
-    undisturbed = {
-        name: partial(quiet, contender, repetitions, partial(_say_of, say, name))
-        for name, contender in contenders.items()
-    }
-    return in_turns(undisturbed, repetitions, say)
+
+    def undisturbed(name: str) -> Callable[[], Run]:
+        return lambda: quiet(contenders[name], repetitions, lambda text: say(f"{name}: {text}"))
+
+    return in_turns({name: undisturbed(name) for name in contenders}, repetitions, say)
 
 
 def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
@@ -153,7 +152,3 @@ def quiet(contender: Callable[[], Result], repetitions: int, say: Callable[[str]
         say(f"other processes took {run.others_cores:.2f} cores: repeating")
         run = min((run, contender()), key=lambda each: each.others_cores)
     return run
-
-
-def _say_of(say: Callable[[str], None], name: str, text: str) -> None:
-    say(f"{name}: {text}")

@@ -82,7 +82,7 @@ def outcome(runs: dict[str, list[LaneRun]], headlines: int, headlines_per_s: flo
         "headlines": headlines,
         "headlines_backlog_per_s": headlines_per_s,
         "backlog_articles": backlog,
-        **{who: {name: spread.as_dict() for name, spread in each.items()} for who, each in spreads.items()},
+        **spreads,
     }
     columns = ("", "p50 of headlines, ms", "p99, ms", "backlog, articles/s meanwhile")
     rows = [[who, *map(str, each.values())] for who, each in spreads.items()]

@@ -20,7 +20,7 @@ from tools.bench.peers.contenders import Peer, laps_of, run_ours, run_peer
 from tools.bench.peers.line_up import DTYPES, IN_PROCESS, OVER_HTTP, PIPELINE, LineUp, start
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerFailed
-from tools.bench.repeating import Run, bars, interleave, others, rates, ratios
+from tools.bench.repeating import Run, bars, others, rates, ratios
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
@@ -123,7 +123,7 @@ def _contest(bench: Bench, mix: Mix, line_up: LineUp, own: Mapping[str, Model]) 
         peer.name: partial(run_peer, bench, peer, ways[peer.name], laps_of(block, laps[peer.name]))
         for peer in line_up.peers
     }
-    runs = interleave(contenders, bench.repetitions, lambda text: bench.say(f"{mix}: {text}"))
+    runs = bench.interleave(contenders, mix)
     return {name: Standing(ways.get(name, {}), tried.get(name, ()), laps[name], each) for name, each in runs.items()}
 
 
@@ -161,8 +161,8 @@ def _figures(contest: Contest) -> dict[str, Any]:
     ours = contest[OURS]
     return {
         name: {
-            "articles_per_s": rates(each.runs).as_dict(),
-            "ours_over_this": ratios(ours.runs, each.runs).as_dict(),
+            "articles_per_s": rates(each.runs),
+            "ours_over_this": ratios(ours.runs, each.runs),
             "articles_per_run": each.laps * BLOCK,
             "same_entities_f1": _agreement(each, ours),
             "way": _without_url(each.way),

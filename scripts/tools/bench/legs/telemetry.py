@@ -24,7 +24,7 @@ from tools.bench.legs.around import KnownLoad, known_load
 from tools.bench.load import Mix
 from tools.bench.otlp_sink import otlp_sink
 from tools.bench.outcome import Claim, Outcome, Plot, Table
-from tools.bench.repeating import Run, Spread, bars, claim, interleave, us_each
+from tools.bench.repeating import Run, Spread, bars, claim, us_each
 from tools.bench.watching import WatchedCounters, Work, work_off
 from tools.only_task import tasks_of
 
@@ -54,7 +54,7 @@ def measure(bench: Bench) -> Outcome:
 
 def _measured(bench: Bench, load: KnownLoad) -> _Result:
     contenders = {name: partial(_worker, bench, load, name) for name in (OFF, METRICS, UNSAMPLED, SAMPLED)}
-    return _Result(load.mix, interleave(contenders, bench.repetitions, lambda text: bench.say(f"{load.mix}: {text}")))
+    return _Result(load.mix, bench.interleave(contenders, load.mix))
 
 
 def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
@@ -150,10 +150,7 @@ class _Result:
 
     def figures(self) -> dict[str, Any]:
         """The figures as JSON."""
-        return {
-            name: {"us_per_article": self.us(name).as_dict(), "share_of_throughput": self.share(name).as_dict()}
-            for name in self.runs
-        }
+        return {name: {"us_per_article": self.us(name), "share_of_throughput": self.share(name)} for name in self.runs}
 
     def claims(self) -> list[Claim]:
         """The aims: metrics, and traces that are not sampled."""
@@ -161,18 +158,14 @@ class _Result:
         said = []
         for name in (METRICS, UNSAMPLED):
             share = self.share(name)
-            text = f"{self.mix}: {name} cost {_percent(share)} of throughput with a stub engine (aim {AIM_SHARE:.0%})"
+            text = f"{self.mix}: {name} cost {share:.1%} of throughput with a stub engine (aim {AIM_SHARE:.0%})"
             said.append(claim(text, every, held=share.median <= AIM_SHARE))
         return said
 
 
-def _percent(share: Spread) -> str:
-    return f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
-
-
 def _table(results: Sequence[_Result]) -> Table:
     rows = [
-        (name, *(cell for result in results for cell in (str(result.us(name)), _percent(result.share(name)))))
+        (name, *(cell for result in results for cell in (str(result.us(name)), f"{result.share(name):.1%}")))
         for name in results[0].runs
     ]
     columns = ("", *(name for result in results for name in (f"{result.mix}, us of a core", "of throughput")))

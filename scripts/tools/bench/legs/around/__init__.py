@@ -19,7 +19,7 @@ from tools.bench.legs.around.report import GPU_BATCH_TOKENS, Result, outcome
 from tools.bench.load import Mix, articles
 from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave
+from tools.bench.repeating import Run
 from tools.bench.stages import REST, stage_times
 from tools.bench.stubs import KnownAnswers
 from tools.bench.watching import calls_of, work_off
@@ -84,8 +84,7 @@ def _measured(bench: Bench, load: KnownLoad) -> Result:
             _worker, bench, load, tokenizer=False, clocks=True, batch_tokens=GPU_BATCH_TOKENS
         ),
     }
-    runs = interleave(contenders, bench.repetitions, lambda text: bench.say(f"{load.mix}: {text}"))
-    return Result(load.mix, *runs.values())
+    return Result(load.mix, *bench.interleave(contenders, load.mix).values())
 
 
 # ---- the contenders

@@ -38,7 +38,7 @@ class FormatCosts:
         """The figures as JSON."""
         return {
             "entities_per_record": self.entities,
-            "encode_us": {name: spread.as_dict() for name, spread in self.us.items()},
+            "encode_us": dict(self.us),
             "record_bytes": dict(self.record_bytes),
         }
 

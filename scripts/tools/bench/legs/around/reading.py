@@ -81,9 +81,7 @@ class Reading:
 
     def figures(self) -> dict[str, Any]:
         """The figures as JSON."""
-        return {
-            name: {"us": self.cost_us(name).as_dict(), "over_json": self.ratio(name).as_dict()} for name in self.runs
-        }
+        return {name: {"us": self.cost_us(name), "over_json": self.ratio(name)} for name in self.runs}
 
     def claims(self) -> list[Claim]:
         """The aims of the ways that have one."""

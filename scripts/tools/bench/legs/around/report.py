@@ -86,12 +86,12 @@ class Result:
             "articles": self.worker[0].detail["work"].counters.records,
             "windows_per_article": self.per_article("windows"),
             "entities_per_article": self.per_article("entities"),
-            "beside_the_tokenizer_us": self.beside_us.as_dict(),
-            "beside_a_tokenizer_from_memory_us": us_each(self.without_tokenizer).as_dict(),
-            "beside_the_tokenizer_in_large_batches_us": us_each(self.large_batches).as_dict(),
-            "threads_us": {part: _thread_us(self.worker, part).as_dict() for part in _THREADS},
-            "tokenizer_over_bare": self.tokenizer_ratio.as_dict(),
-            "tokenizer_over_library_inside": self.conversion_ratio.as_dict(),
+            "beside_the_tokenizer_us": self.beside_us,
+            "beside_a_tokenizer_from_memory_us": us_each(self.without_tokenizer),
+            "beside_the_tokenizer_in_large_batches_us": us_each(self.large_batches),
+            "threads_us": {part: _thread_us(self.worker, part) for part in _THREADS},
+            "tokenizer_over_bare": self.tokenizer_ratio,
+            "tokenizer_over_library_inside": self.conversion_ratio,
             "stages_us": {stage: self.stage_us(stage) for stage in (*STAGES, REST)},
             "stages_in_large_batches_us": {
                 stage: self.stage_us(stage, large_batches=True) for stage in (*STAGES, REST)

@@ -16,7 +16,7 @@ from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, pro
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave, rates
+from tools.bench.repeating import Run, rates
 from tools.bench.watching import calls_of, work_off
 from tools.cutting import windows_of
 
@@ -39,7 +39,7 @@ def measure(bench: Bench) -> Outcome:
     for case in cases:
         contenders[f"{case.name}, bare"] = partial(_bare, case.model, case.batches, len(case.values))
         contenders[f"{case.name}, worker"] = partial(_worker, bench, case)
-    runs = interleave(contenders, bench.repetitions, bench.say)
+    runs = bench.interleave(contenders)
     results = [Result(case, runs[f"{case.name}, bare"], runs[f"{case.name}, worker"]) for case in cases]
     return Outcome(
         figures={result.case.name: result.figures() for result in results},
@@ -65,10 +65,10 @@ def _case(bench: Bench, name: str, model: Model) -> Case:
     sizes = _BATCH_TOKENS[model.prepared.device]
     rate = _bare(model, _batches(windows, sizes[1]), len(sample)).rate
     laps = max(1, round(rate * _CONTEST_S / len(sample)))
-    contest = interleave(
+    contest = bench.interleave(
         {str(size): partial(_bare, model, _batches(windows, size) * laps, len(sample) * laps) for size in sizes},
-        1 if bench.quick else 3,
-        lambda text: bench.say(f"{name}, bare, at batch size {text}"),
+        f"{name}, bare, tokens of a batch",
+        most=3,
     )
     best = max(contest, key=lambda size: rates(contest[size]).median)
     seconds = _QUICK_RUN_S if bench.quick else _RUN_S

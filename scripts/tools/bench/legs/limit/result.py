@@ -110,12 +110,12 @@ class Result:
             "articles": len(self.case.values),
             "bare_batch_tokens": self.case.batch_tokens,
             "worker_padding_share": worker.padding_share,
-            "bare_articles_per_s": rates(self.bare).as_dict(),
-            "worker_articles_per_s": rates(self.worker).as_dict(),
-            "efficiency": self.efficiency().as_dict(),
-            "efficiency_broker_apart": self.efficiency(without_broker=True).as_dict(),
-            "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True).as_dict(),
-            "broker_cores": self.broker_cores.as_dict(),
+            "bare_articles_per_s": rates(self.bare),
+            "worker_articles_per_s": rates(self.worker),
+            "efficiency": self.efficiency(),
+            "efficiency_broker_apart": self.efficiency(without_broker=True),
+            "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True),
+            "broker_cores": self.broker_cores,
             "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
             "thread_ms_per_article": {
                 who: {part: self.thread_ms(runs, part) for part in thread_parts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tools.bench.machine import Load, describe
@@ -90,7 +90,7 @@ def _figures(scale: Scale, cost: CommitCost) -> dict[str, Any]:
         "device_tokens_per_s": scale.device_tokens_per_s,
         "idle_broker_cores": scale.idle.broker_cores,
         "idle_workers_cores": scale.idle.own_cores,
-        "commit": asdict(cost),
+        "commit": cost,
     }
 
 

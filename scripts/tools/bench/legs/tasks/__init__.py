@@ -30,7 +30,7 @@ from tools.bench.legs.tasks.report import (
 from tools.bench.legs.tasks.waiting import simulated
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave
+from tools.bench.repeating import Run
 from tools.bench.simulator.lengths import recorded
 
 ABOUT = (
@@ -54,19 +54,12 @@ def measure(bench: Bench) -> Outcome:
         settings = contenders[PLAIN][0]
         counts = {mix: _count(bench, mix, RUN_S, contenders[PLAIN]) for mix in MIXES}
         runs: dict[str, dict[str, list[Run]]] = {
-            mix: interleave(
-                _backlogs(bench, mix, counts[mix], contenders), bench.repetitions, partial(_say, bench, mix)
-            )
-            for mix in MIXES
+            mix: bench.interleave(_backlogs(bench, mix, counts[mix], contenders), mix) for mix in MIXES
         }
-        crews = interleave(_crews(bench, sources, settings), bench.repetitions, bench.say)
+        crews = bench.interleave(_crews(bench, sources, settings))
     bench.say("simulating two tasks")
     waits = simulated(recorded(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
     return outcome(Results(runs, crews, waits))
-
-
-def _say(bench: Bench, mix: Mix, text: str) -> None:
-    bench.say(f"{mix}: {text}")
 
 
 def _count(bench: Bench, mix: Mix, seconds: float, contender: tuple[Settings, Tasks]) -> int:
