@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +16,7 @@ import typer
 from confluent_kafka import Producer
 from rich.console import Console
 
+from tools import enricher_command
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.load import articles
@@ -28,7 +26,6 @@ from tools.bench.printing import write_figures
 from tools.kafka.reader import Reader
 from tools.soak import hostile, scaler
 from tools.soak.samples import LIMIT, Growth, Sample
-from tools.topics import Topics
 from tools.waiting import wait_until
 
 BAD = b'{"id": 1}'
@@ -38,6 +35,7 @@ SAMPLE_EVERY_S = 2.0
 CATCH_UP_S = 60.0
 """How long the worker may lag after the last article."""
 HOSTILE = Path(__file__).parent / "results"
+_RUN = ("run", "--report-every-s", "60")
 POOL = 2_000
 """Number of different articles, published in turn with unique ids."""
 
@@ -64,9 +62,13 @@ def main(
         hostile.write(out or HOSTILE, rows, scaler_rows, share)
         sys.exit(0 if all([row.holds for row in rows] + [row.holds for row in scaler_rows]) else 1)
     bench = Bench(1, quick=False, say=console.print)
-    with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(topics) as worker:
-        group = Group(bench.cluster.bootstrap_servers, topics.group, topics.input)
-        samples = _samples(group, worker, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
+    with (
+        bench.closing,
+        bench.topics(articles("headlines", 1)) as topics,
+        enricher_command.running(*_RUN, variables=topics.variables("soak-0"), stderr=subprocess.DEVNULL) as worker,
+    ):
+        group, process = Group(bench.cluster.bootstrap_servers, topics.group, topics.input), psutil.Process(worker.pid)
+        samples = _samples(group, process, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
         wait_until(lambda: group.behind() == 0, CATCH_UP_S, 0.5)
         behind = group.behind()
     growth = Growth.of(samples)
@@ -84,23 +86,6 @@ def main(
 
 def _pool(mix: str) -> list[dict[str, Any]]:
     return [orjson.loads(value) for value in articles(mix, POOL)]  # type: ignore[arg-type]
-
-
-@contextmanager
-def _worker(topics: Topics) -> Iterator[psutil.Process]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "enricher", "run", "--report-every-s", "60"],
-        env=os.environ | topics.variables("soak-0"),
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield psutil.Process(process.pid)
-        process.terminate()
-        if code := process.wait(60):
-            raise SystemExit(f"the worker ended with code {code}")
-    finally:
-        process.kill()
-        process.wait()
 
 
 class Group:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +22,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from enricher.errors import NotEnriched
-from tools import markdown
+from tools import enricher_command, markdown
 from tools.bench.machine import describe
 from tools.bench.printing import write_figures
 from tools.kafka import Cluster
@@ -43,7 +41,6 @@ TIMEOUT_S = 2_400.0
 """Limit for the records of one attack; a million characters that are all tokens take about 10 s."""
 _LOOK_EVERY_S = 0.05
 """The system records the peak; only growth between the last look and the end is missed."""
-ENRICHER = (sys.executable, "-m", "enricher")
 Say = Callable[[str], None]
 _COLUMNS = (
     "attack", "refused by the broker", "taken", "enriched", "dead letters", "peak memory, MB", "seconds", "holds",
@@ -82,7 +79,7 @@ def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[S
                 rows.append(_through_kafka(attack, cluster.bootstrap_servers, share))
                 say(_line(rows[-1]))
         environment = Topics.fresh(cluster.bootstrap_servers, "hostile").variables("hostile")
-        _enricher(environment, "topics", "create", "--partitions", "2")
+        _make_topics(environment)
         scaler_rows = list(scaler.run(names, environment, say))
     for attack_on_file in file_attacks():
         if not names or attack_on_file.name in names:
@@ -133,13 +130,13 @@ def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
         "ENRICHER_DEAD_LETTERS__MAX_IN_A_ROW": "0",
         "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0",
     }
-    _enricher(environment, "topics", "create", "--partitions", "2")
+    _make_topics(environment)
     _configure(bootstrap_servers, topics.input, attack.topic)
     accepted, refused = _publish(bootstrap_servers, topics.input, attack, share)
     with _registry(attack) as settings:
         environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
         code, peak, seconds = measured(environment, "run", "--until-caught-up")
-    report = json.loads(_enricher(environment, "verify", "--json", may_fail=True) or "{}")
+    report = json.loads(enricher_command.answer_of("verify", "--json", variables=environment).stdout or "{}")
     facts: dict[str, int] = report.get("facts", {})
     doubled = [check for check in report.get("checks", ()) if check["state"] == "failed"]
     return Row(
@@ -198,12 +195,8 @@ def measured(environment: Mapping[str, str], *arguments: str) -> tuple[int, int,
     The peak is the process's own and that of its largest child, which compiles schemas.
     """
     began_s, own_bytes, child_bytes = time.monotonic(), 0, 0
-    process = subprocess.Popen(
-        [*ENRICHER, *arguments],
-        env=os.environ | environment,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+    silent = subprocess.DEVNULL
+    process = enricher_command.start(*arguments, variables=environment, stdout=silent, stderr=silent)
     psutil.Process(process.pid).rlimit(psutil.RLIMIT_DATA, (CEILING_BYTES, CEILING_BYTES))
     while process.poll() is None:
         own_bytes = max(own_bytes, peak_bytes(process.pid))
@@ -234,15 +227,8 @@ def peak_bytes(pid: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def _enricher(environment: Mapping[str, str], *arguments: str, may_fail: bool = False) -> str:
-    done = subprocess.run(
-        [*ENRICHER, *arguments],
-        env=os.environ | environment,
-        check=not may_fail,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
+def _make_topics(variables: Mapping[str, str]) -> None:
+    enricher_command.answer_of("topics", "create", "--partitions", "2", variables=variables).check_returncode()
 
 
 def _configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -18,6 +16,7 @@ import orjson
 import typer
 from confluent_kafka import Producer
 
+from tools import enricher_command
 from tools.bench.load import articles
 from tools.kafka import Cluster
 from tools.ports import free_ports
@@ -70,19 +69,9 @@ def _worker(cluster: Cluster, port: int, processes: int) -> Iterator[None]:
         "ENRICHER_KAFKA__INSTANCE": NAME,
         "ENRICHER_HEALTH__PORT": str(port),
     }
-    _enricher("topics", "create", environment=environment).wait()
-    process = _enricher("--quiet", "run", "--processes", str(processes), environment=environment)
-    try:
+    enricher_command.start("topics", "create", variables=environment).wait()
+    with enricher_command.running("--quiet", "run", "--processes", str(processes), variables=environment):
         yield
-        process.terminate()
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _enricher(*arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "enricher", *arguments], env=os.environ | environment)
 
 
 @contextmanager
