@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import orjson
 
-from tools import SCRIPTS
+from tools import python_path
 
 _LEAVE_S = 60.0
 """A stopping worker finishes what is on the device and leaves its group; a busy machine needs time for that."""
@@ -21,9 +21,15 @@ _LEAVE_S = 60.0
 
 def launched(module: str) -> subprocess.Popen[bytes]:
     """Start `python -m module`; its standard input and output are pipes."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, _search_path())])}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     command = [sys.executable, "-m", module]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def tell(message: object) -> None:
+    """Send one message to the parent, as a child: JSON, or a dataclass of it."""
+    sys.stdout.buffer.write(orjson.dumps(message) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 class Child:
@@ -47,6 +53,11 @@ class Child:
             raise self._ended(self._process.wait())
         message: dict[str, Any] = orjson.loads(line)
         return message
+
+    def ask(self, **command: object) -> dict[str, Any]:
+        """Send a command; returns the answer, as `hear`."""
+        self.say(command)
+        return self.hear()
 
     def require_running(self) -> None:
         """Raise RuntimeError if the child has ended."""
@@ -79,7 +90,3 @@ class Child:
                 self.leave()
         finally:
             self.kill()
-
-
-def _search_path() -> list[str]:
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)

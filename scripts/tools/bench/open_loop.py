@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import Message, Producer
 
-from tools.bench.telling import tell
+from tools.bench.child import tell
 from tools.closing import Closing
 from tools.following import Follower
 from tools.waiting import wait_until

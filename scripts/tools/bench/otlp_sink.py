@@ -1,12 +1,14 @@
-"""An OTLP receiver process that discards everything: `python -m tools.bench.otlp_sink` prints its port."""
+"""An OTLP receiver that discards everything, in a process of its own (see `Child`), which tells its port."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tools.bench.child import Child, tell
 
 
 class _Sink(BaseHTTPRequestHandler):
@@ -26,17 +28,12 @@ class _Sink(BaseHTTPRequestHandler):
 @contextmanager
 def otlp_sink() -> Iterator[str]:
     """Run the receiver; yields its address."""
-    process = subprocess.Popen([sys.executable, "-m", "tools.bench.otlp_sink"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
+    with Child("tools.bench.otlp_sink") as sink:
+        yield f"http://127.0.0.1:{sink.hear()['port']}"
 
 
 if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sink)
-    sys.stdout.write(f"{server.server_port}\n")
-    sys.stdout.flush()
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    tell({"port": server.server_port})
+    sys.stdin.buffer.read()

@@ -28,7 +28,7 @@ def main() -> None:
         return {"moments": moments.taken(), "recoveries": worker.counters.recoveries}
 
     with moments.noting():
-        stub_worker.main(_with_debug_lines, answer, waits=True, last=True)
+        stub_worker.main(_with_debug_lines, answer, waits=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import psutil
 
-from tools import SCRIPTS
+from tools import python_path
 from tools.closing import Closing
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Exit:
 def environment_of_workers() -> dict[str, str]:
     """Ours without the settings of a worker: those come by its standard input."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
-    return {**ours, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, [ours.get("PYTHONPATH")])])}
+    return {**ours, "PYTHONPATH": python_path()}
 
 
 def launched(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from enricher.worker.build.kafka import kafka_config
 from enricher.worker.settings import Settings
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
+from tools.chaos.crew import environment_of_workers
 from tools.chaos.faults import plan
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.scene import Scene, settings_of
@@ -194,10 +194,9 @@ def verified(names: Names) -> dict[str, Any]:
 
 def _verified(names: Names, topic: str) -> tuple[int, Any]:
     topics = ["--input", topic, "--output", names.output, "--dead-letters", names.dead_letters]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],
-        env={**environment, "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
+        env={**environment_of_workers(), "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
         stdout=subprocess.PIPE,
         check=False,
     )

@@ -46,7 +46,7 @@ def worker(bench: Bench) -> None:
         kafka = KafkaBench(1, bench.dry, lambda text: print(text, file=sys.stderr), closing)
         for size in SIZES[:1] if bench.dry else SIZES:
             with ExitStack() as fired:
-                crew = Crew(kafka, fired, size, module="tools.bench.real_worker", batch_tokens=None)
+                crew = Crew(kafka, fired, size, module="tools.bench.obeying", batch_tokens=None)
                 crew.ready()
                 _burst(bench, crew, size)
                 _verify(bench, crew)

@@ -102,9 +102,7 @@ def _hired(crew: Crew, count: int) -> list[Child]:
     newcomers = [crew.hire() for _ in range(count)]
     del crew.workers[-count:]
     for newcomer in newcomers:
-        newcomer.say({"tokens_per_s": DEVICE_TOKENS_PER_S})
-    for newcomer in newcomers:
-        newcomer.hear()
+        newcomer.ask(tokens_per_s=DEVICE_TOKENS_PER_S)
     return newcomers
 
 
@@ -112,8 +110,7 @@ def _join(bench: Bench, crew: Crew, newcomer: Child) -> _Event:
     bench.say("a worker joins")
     crew.command()  # forgets earlier moments
     began_s = time.monotonic()
-    newcomer.say({"join": True})
-    first = _moments(newcomer.hear())
+    first = _moments(newcomer.ask(join=True))
     crew.workers.append(newcomer)
     ended_s = crew.ready()
     _until(ended_s + _CATCH_UP_S)

@@ -89,7 +89,7 @@ class Crew:
         assert len(values) == _sum(after, "published") - _sum(before, "published"), "every article is published once"
         return Burst(
             articles=len(values),
-            seconds=max(report["last_commit_s"] for report in after) - began_s,
+            seconds=max(report["last_commit_s"] or 0.0 for report in after) - began_s,
             worker_cpu_s=_sum(after, "cpu_s") - _sum(before, "cpu_s"),
             broker_cpu_s=load.broker_cores * load.seconds,
             transactions=_sum(after, "transactions") - _sum(before, "transactions"),
