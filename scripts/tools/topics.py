@@ -1,4 +1,4 @@
-"""The three topics of a run and its consumer group, under names that nobody else has, and how topics are created."""
+"""The three topics of a run and its consumer group, under names that nobody else has. Creates and fills topics."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.waiting import wait_until
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 _ASK_S = 60.0
 
@@ -84,3 +87,14 @@ def make_topics(
         future.result(_ASK_S)
     if not wait_until(lambda: set(names) <= admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S, 0.02):
         raise TimeoutError(f"the brokers do not know their new topics after {_ASK_S:g} s")
+
+
+def publish(producer: Producer, topic: str, value: bytes | str | None, key: bytes | str, **more: Any) -> None:  # noqa: ANN401  as `produce` takes
+    """Give the client a record; blocks while its queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key, **more)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return

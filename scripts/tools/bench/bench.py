@@ -20,10 +20,9 @@ from tools.bench.policy import Policy
 from tools.bench.repeating import Run, interleave
 from tools.kafka import Cluster
 from tools.only_task import load_model
-from tools.topics import Topics
+from tools.topics import Topics, publish
 
 PARTITIONS = 8
-Headers = Sequence[tuple[str, bytes]]
 
 
 @dataclass
@@ -103,31 +102,24 @@ class Bench:
         return interleave(contenders, repetitions, lambda text: self.say(f"{about}: {text}" if about else text))
 
     @contextmanager
-    def topics(
-        self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS, headers: Headers = ()
-    ) -> Iterator[Topics]:
-        """Three topics for one run; `values` go to the input, keyed by id. Deleted afterwards."""
+    def topics(self, values: Sequence[bytes] = (), **more: object) -> Iterator[Topics]:
+        """Three topics for one run; `values` go to the input, as `publish` writes them. Deleted afterwards."""
         topics = Topics.fresh(self.cluster.bootstrap_servers, "bench")
-        topics.make(partitions)
+        topics.make(PARTITIONS)
         try:
-            self.publish(topics, values, headers)
+            self.publish(topics, values, **more)
             yield topics
         finally:
             topics.delete()
 
-    def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
-        """Write articles to the input topic, all with these headers, and wait until the broker has acknowledged them."""
+    def publish(self, topics: Topics, values: Sequence[bytes], *, evenly: bool = False, **more: object) -> None:
+        """Write articles to the input topic, keyed by id, and wait until the broker has acknowledged them.
+
+        `evenly`: to the partitions in turn, since hashed keys give some a few per cent more than others. `more`: what
+        `produce` takes for each.
+        """
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20})
-        for value in values:
-            key = orjson.loads(value)["id"].encode()
-            while not _taken(producer, topics.input, key, value, headers):
-                producer.poll(0.1)  # the client's queue is full: let it send
+        for number, value in enumerate(values):
+            place = {"partition": number % PARTITIONS} if evenly else {}
+            publish(producer, topics.input, value, orjson.loads(value)["id"], **place, **more)
         assert producer.flush(60) == 0, "the broker has not acknowledged all articles"
-
-
-def _taken(producer: Producer, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
-    try:
-        producer.produce(topic, value, key, headers=list(headers))
-    except BufferError:
-        return False
-    return True

@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from enricher.worker.build.building import kafka_worker
@@ -26,6 +27,8 @@ from enricher.worker.stats.counters import Counters
 from tools.bench.bench import Bench
 from tools.bench.machine import Load, cpu_s
 from tools.only_task import tasks_of
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,21 @@ class Work:
     def broker_s(self) -> float:
         """CPU time of the broker."""
         return self.counters.ended.broker_s - self.counters.began.broker_s
+
+
+def run_meanwhile(worker: Worker, watch: Callable[[], Seen]) -> Seen:
+    """Run the worker until `watch`, which another thread calls, has returned or raised. Returns its result."""
+
+    def watching() -> Seen:
+        try:
+            return watch()
+        finally:
+            worker.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(watching)
+        worker.run()
+        return seen.result()
 
 
 def work_off(

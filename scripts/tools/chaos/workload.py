@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from tools.closing import Closing
+from tools.topics import publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,13 +164,8 @@ class Workload(Closing):
             self._producer.poll(0)
 
     def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA, *, topic: str = "") -> None:
-        while True:
-            try:
-                producer.produce(topic or self._topic, article.value, article.key, partition, self._delivered)
-            except BufferError:
-                producer.poll(0.1)
-            else:
-                return
+        key, value = article.key, article.value
+        publish(producer, topic or self._topic, value, key, partition=partition, on_delivery=self._delivered)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -6,11 +6,10 @@ import logging
 import subprocess
 import sys
 import time
-from itertools import cycle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import psutil
 import typer
 from confluent_kafka import Producer
@@ -19,7 +18,7 @@ from rich.console import Console
 from tools import enricher_command
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
-from tools.bench.load import articles
+from tools.bench.load import articles, endless_load
 from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
 from tools.bench.printing import write_figures
@@ -28,16 +27,13 @@ from tools.soak import hostile, scaler
 from tools.soak.samples import LIMIT, Growth, Sample
 from tools.waiting import wait_until
 
-BAD = b'{"id": 1}'
-BAD_SHARE = 50
-"""One input in this many is invalid, so that dead letters are part of the load."""
+BAD_EVERY = 50
+"""One input in this many is invalid."""
 SAMPLE_EVERY_S = 2.0
 CATCH_UP_S = 60.0
 """How long the worker may lag after the last article."""
 HOSTILE = Path(__file__).parent / "results"
 _RUN = ("run", "--report-every-s", "60")
-POOL = 2_000
-"""Number of different articles, published in turn with unique ids."""
 
 
 def main(
@@ -68,7 +64,8 @@ def main(
         enricher_command.running(*_RUN, variables=topics.variables("soak-0"), stderr=subprocess.DEVNULL) as worker,
     ):
         group, process = Group(bench.cluster.bootstrap_servers, topics.group, topics.input), psutil.Process(worker.pid)
-        samples = _samples(group, process, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
+        load = endless_load(mix, bad_every=BAD_EVERY)  # type: ignore[arg-type]
+        samples = _samples(group, process, rate, load, 60 * warm_up_minutes, 60 * minutes, console)
         wait_until(lambda: group.behind() == 0, CATCH_UP_S, 0.5)
         behind = group.behind()
     growth = Growth.of(samples)
@@ -82,10 +79,6 @@ def main(
     if out:
         _write(out, samples, growth, {"minutes": minutes, "articles_per_s": rate, "mix": mix, "behind": behind})
     sys.exit(0 if growth.flat and not behind else 1)
-
-
-def _pool(mix: str) -> list[dict[str, Any]]:
-    return [orjson.loads(value) for value in articles(mix, POOL)]  # type: ignore[arg-type]
 
 
 class Group:
@@ -105,7 +98,7 @@ def _samples(
     group: Group,
     worker: psutil.Process,
     rate: float,
-    pool: list[dict[str, Any]],
+    load: Iterator[tuple[bytes, bytes]],
     warm_up_s: float,
     span_s: float,
     console: Console,
@@ -114,13 +107,11 @@ def _samples(
     producer = Producer({"bootstrap.servers": group.bootstrap_servers, "linger.ms": 20})
     console.print(f"warming up for {warm_up_s / 60:g} min, then {span_s / 60:g} min of samples")
     began_s, samples, next_look_s = time.monotonic(), list[Sample](), 0.0
-    for published, article in enumerate(cycle(pool)):
+    for published, (key, value) in enumerate(load):
         now_s = time.monotonic() - began_s
         if now_s > warm_up_s + span_s:
             break
-        bad = published % BAD_SHARE == 0
-        name = f"soak-{published}"
-        producer.produce(group.topic, BAD if bad else orjson.dumps(article | {"id": name}), name.encode())
+        producer.produce(group.topic, value, key)
         if now_s >= next_look_s:
             next_look_s = now_s + SAMPLE_EVERY_S
             if now_s >= warm_up_s:

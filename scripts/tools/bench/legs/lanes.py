@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from tools.bench.load import articles
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Table
 from tools.bench.repeating import in_turns, spreads_of
+from tools.bench.watching import run_meanwhile
 from tools.only_task import tasks_of
 from tools.topics import make_topics
 from tools.waiting import wait_until
@@ -97,7 +97,6 @@ def _run(bench: Bench, due_s: Sequence[float], backlog: int, *, lanes: bool) -> 
     with (
         bench.topics(articles("news", backlog)) as topics,
         Child("tools.bench.open_loop") as client,
-        ThreadPoolExecutor(1) as pool,
         Watchdog() as watchdog,
     ):
         settings, lane = bench.settings_for(topics), f"{topics.input}.now"
@@ -109,22 +108,17 @@ def _run(bench: Bench, due_s: Sequence[float], backlog: int, *, lanes: bool) -> 
         outputs = [topics.output, topics.dead_letters]
         source = lane if lanes else topics.input
         job = Job(topics.bootstrap_servers, source, outputs, PARTITIONS, values, [*due_s], warm_up=0, grace_s=_GRACE_S)
-        watching = pool.submit(_watched, worker, client, job)
-        worker.run()
-        return watching.result()
+        return run_meanwhile(worker, partial(_watched, worker, client, job))
 
 
 def _watched(worker: Worker, client: Child, job: Job) -> LaneRun:
-    try:
-        if not wait_until(lambda: worker.counters.published > 0, _BEGIN_S):
-            raise TimeoutError(f"the worker has published nothing within {_BEGIN_S:g} s")
-        client.say(job)
-        client.hear()
-        began_s, before = time.monotonic(), worker.counters.published
-        seen_s = client.hear()["seen_s"]
-        seconds, done = time.monotonic() - began_s, worker.counters.published - before
-    finally:
-        worker.stop()
+    if not wait_until(lambda: worker.counters.published > 0, _BEGIN_S):
+        raise TimeoutError(f"the worker has published nothing within {_BEGIN_S:g} s")
+    client.say(job)
+    client.hear()
+    began_s, before = time.monotonic(), worker.counters.published
+    seen_s = client.hear()["seen_s"]
+    seconds, done = time.monotonic() - began_s, worker.counters.published - before
     latencies_ms = [1000 * (at_s - due_s) for at_s, due_s in zip(seen_s, job.due_s, strict=True)]
     return LaneRun(latencies_ms, max(0, done - len(job.values)) / seconds)
 

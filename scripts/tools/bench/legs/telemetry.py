@@ -19,7 +19,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.otlp import exported_metrics, exported_spans
 from enricher.worker.telemetry.prometheus import exposition
-from tools.bench.bench import Bench, Headers
+from tools.bench.bench import Bench
 from tools.bench.legs.around import KnownLoad, known_load
 from tools.bench.load import Mix
 from tools.bench.otlp_sink import otlp_sink
@@ -59,7 +59,7 @@ def _measured(bench: Bench, load: KnownLoad) -> _Result:
 
 def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
     # All inputs carry a trace context: the client reads it whether or not it is used.
-    headers: Headers = [("traceparent", _TRACE + (b"01" if name == SAMPLED else b"00"))]
+    headers = [("traceparent", _TRACE + (b"01" if name == SAMPLED else b"00"))]
     with ExitStack() as stack:
         stack.enter_context(load.answers.in_place_of_the_model())
         topics = stack.enter_context(bench.topics(load.values, headers=headers))

@@ -22,7 +22,7 @@ from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
 from tools.bench.peers.contenders import order
 from tools.bench.timeline import Timeline
-from tools.bench.watching import calls_of
+from tools.bench.watching import calls_of, run_meanwhile
 from tools.only_task import tasks_of
 from tools.topics import Topics
 
@@ -84,23 +84,13 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
         calls_of(bench.model.engine, "run") as runs,
         bench.topics() as topics,
         Child("tools.bench.open_loop") as client,
-        ThreadPoolExecutor(1) as pool,
         Watchdog() as watchdog,
     ):
         settings = bench.settings_for(topics, **policy.changes)
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         batching = _BatchingMeter(worker.counters, runs)
         client.say(traffic.job(bench, topics, traced=traced))
-
-        def watch() -> _Seen:
-            try:
-                return _watched(bench, client, time.process_time, batching.begin)
-            finally:
-                worker.stop()
-
-        watching = pool.submit(watch)
-        worker.run()
-        seen = watching.result()
+        seen = run_meanwhile(worker, lambda: _watched(bench, client, time.process_time, batching.begin))
     stages = None
     if traced:
         every = stage_times(timeline, seen.client, traffic.due_s, seen.start_s)

@@ -15,6 +15,7 @@ from tools.bench.bench import Bench
 from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, processor_table, rates_table, thread_table
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
+from tools.bench.model.cases import in_order_of_arrival
 from tools.bench.outcome import Outcome
 from tools.bench.repeating import Run, rates
 from tools.bench.watching import calls_of, work_off
@@ -87,12 +88,7 @@ def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window
 
 def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
     """Batches of neighbours in length, as many as fit."""
-    batches, start = [], 0
-    while start < len(windows):
-        count = max(1, batch_tokens // windows[start].length_tokens)
-        batches.append(Batch(tuple(windows[start : start + count])))
-        start += count
-    return batches
+    return [Batch(tuple(batch)) for batch in in_order_of_arrival(windows, batch_tokens)]
 
 
 # ---- the contenders

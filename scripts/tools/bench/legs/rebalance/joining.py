@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from tools.bench.arrivals import poisson
-from tools.bench.bench import Bench
+from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
-from tools.bench.legs.scale.crew import PARTITIONS, Crew
+from tools.bench.legs.scale.crew import Crew
 from tools.bench.load import articles
 from tools.bench.moments import Moment
 from tools.bench.open_loop import Job
