@@ -11,30 +11,10 @@ from typing import Any
 from tools.bench.bench import Bench
 from tools.bench.outcome import Claim, Outcome
 from tools.bench.repeating import Spread, in_turns
+from tools.bench.simulator import freshness, report
 from tools.bench.simulator.cost import DEQUE, articles_of, contenders
-from tools.bench.simulator.freshness import (
-    cases,
-    freshness_claims,
-    freshness_plot,
-    freshness_table,
-)
-from tools.bench.simulator.freshness import (
-    figures as freshness_figures,
-)
 from tools.bench.simulator.lengths import recorded
-from tools.bench.simulator.report import (
-    CUT,
-    LOADS,
-    OTHER_CUT,
-    TABLE_LOADS,
-    Backlog,
-    Load,
-    backlog_table,
-    cost_table,
-    load_table,
-    padding_plot,
-    wait_plot,
-)
+from tools.bench.simulator.report import CUT, LOADS, OTHER_CUT, TABLE_LOADS, Backlog, Load
 from tools.bench.simulator.scenarios import (
     CPU,
     GPU,
@@ -73,19 +53,24 @@ def measure(bench: Bench) -> Outcome:
     bench.say("simulating loads")
     loads = [*_loads(cpu, mixes, backlogs), *_loads(gpu, mixes, backlogs), *_loads(gpu_one, mixes, backlogs)]
     bench.say("simulating early batches")
-    fresh = list(cases(mixes, quick=bench.quick))
+    fresh = list(freshness.cases(mixes, quick=bench.quick))
     bench.say("timing the scheduler")
     costs = {setting.name: _costs(setting, mixes, max(3, bench.repetitions)) for setting in (cpu, gpu)}
     return Outcome(
-        _figures(backlogs, loads, costs) | {"freshness": freshness_figures(fresh)},
-        [backlog_table(cpu, backlogs), load_table(loads), freshness_table(fresh), cost_table(costs)],
+        _figures(backlogs, loads, costs) | {"freshness": freshness.figures(fresh)},
         [
-            padding_plot(cpu, backlogs),
-            wait_plot(cpu, "headlines", loads),
-            wait_plot(gpu, "news", loads),
-            freshness_plot(fresh),
+            report.backlog_table(cpu, backlogs),
+            report.load_table(loads),
+            freshness.table(fresh),
+            report.cost_table(costs),
         ],
-        [*_padding_claims(backlogs), *_wait_claims(loads), *freshness_claims(fresh), _cost_claim(costs)],
+        [
+            report.padding_plot(cpu, backlogs),
+            report.wait_plot(cpu, "headlines", loads),
+            report.wait_plot(gpu, "news", loads),
+            freshness.plot(fresh),
+        ],
+        [*_padding_claims(backlogs), *_wait_claims(loads), *freshness.claims(fresh), _cost_claim(costs)],
     )
 
 

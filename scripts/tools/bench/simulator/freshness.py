@@ -90,7 +90,7 @@ def figures(rows: Rows) -> dict[str, Any]:
     }
 
 
-def freshness_table(rows: Rows) -> Table:
+def table(rows: Rows) -> Table:
     """Without and with early batches, side by side."""
     columns = ["device: articles, load", "p50 ms", "early", "p99 ms", "early", "padded / real", "early", "thread time"]
     cells = [
@@ -116,7 +116,7 @@ def _padding(setting: Setting, statistics: Statistics) -> str:
     return "-" if setting.model.packs else f"{statistics.padded_per_real:.3f}"
 
 
-def freshness_plot(rows: Rows, mix: str = "headlines") -> Plot:
+def plot(rows: Rows, mix: str = "headlines") -> Plot:
     """Median time by load, of one mix, on a CPU and a GPU."""
     shown = (SETTINGS[0].name, SETTINGS[-1].name)
     series = [
@@ -133,7 +133,7 @@ def freshness_plot(rows: Rows, mix: str = "headlines") -> Plot:
     return Plot("batching-freshness", title, "lines", "load, % of capacity", "p50, ms", series, log_y=True)
 
 
-def freshness_claims(rows: Rows) -> Iterator[Claim]:
+def claims(rows: Rows) -> Iterator[Claim]:
     """Early batches are fresher at low load, and cost next to nothing above."""
     for load in COST_LOADS:
         worst = max((case for case in rows if case.load == load), key=lambda case: case.cost)
