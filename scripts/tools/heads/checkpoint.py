@@ -25,8 +25,8 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "spec
 _NOT_ENCODER = ("classifier.", "bert.pooler.", "cls.", "qa_outputs.")
 _SMALL = 0.05
 """The pooler is tanh: with inputs this small it is linear up to 1 %."""
-_POOLER = "bert.pooler.dense.weight", "bert.pooler.dense.bias"
-_CLASSIFIER = "classifier.weight", "classifier.bias"
+POOLER = "bert.pooler.dense.weight", "bert.pooler.dense.bias"
+CLASSIFIER = "classifier.weight", "classifier.bias"
 Weights = dict[str, Any]
 
 
@@ -45,8 +45,8 @@ def fitted(
     kind = np.float16 if half else np.float32
     scale = rows.std(0) + 1e-6
     pooler = {
-        _POOLER[0]: np.diag(_SMALL / scale).astype(kind),
-        _POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
+        POOLER[0]: np.diag(_SMALL / scale).astype(kind),
+        POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
     }
     found = trained(_pooled(pooler, rows), classes, count, penalty=penalty)
     return pooler | _folded(found, kind)
@@ -54,20 +54,20 @@ def fitted(
 
 def logits(weights: Weights, rows: Float32Array) -> Float32Array:
     """What the head says about first-token states, `float32 [rows, classes]`."""
-    weight, bias = (weights[name].astype(np.float32) for name in _CLASSIFIER)
+    weight, bias = (weights[name].astype(np.float32) for name in CLASSIFIER)
     found: Float32Array = _pooled(weights, rows) @ weight.T + bias
     return found
 
 
 def _pooled(weights: Weights, rows: Float32Array) -> Float32Array:
-    weight, bias = (weights[name].astype(np.float32) for name in _POOLER)
+    weight, bias = (weights[name].astype(np.float32) for name in POOLER)
     found: Float32Array = np.tanh(rows @ weight.T + bias)
     return found
 
 
 def _folded(found: Regression, kind: type[np.floating[Any]]) -> Weights:
     weight = found.weight / found.scale
-    return {_CLASSIFIER[0]: weight.astype(kind), _CLASSIFIER[1]: (found.bias - weight @ found.mean).astype(kind)}
+    return {CLASSIFIER[0]: weight.astype(kind), CLASSIFIER[1]: (found.bias - weight @ found.mean).astype(kind)}
 
 
 def is_half(encoder: Checkpoint) -> bool:
@@ -77,12 +77,14 @@ def is_half(encoder: Checkpoint) -> bool:
         return bool(weights.get_tensor(names[0]).dtype == np.float16)
 
 
-def write_head(folder: Path, encoder: Checkpoint, weights: Weights, labels: Sequence[str]) -> None:
-    """Write the head without its encoder, whose digest it names."""
+def write_head(
+    folder: Path, encoder: Checkpoint, weights: Weights, labels: Sequence[str], *, several: bool = False
+) -> None:
+    """Write the head without its encoder, whose digest it names. `several`: any number of its labels may hold."""
     folder.mkdir(parents=True, exist_ok=True)
     config = orjson.loads((encoder.folder / CONFIG_FILE).read_bytes()) | {
         "architectures": ["BertForSequenceClassification"],
-        "problem_type": "single_label_classification",
+        "problem_type": f"{'multi' if several else 'single'}_label_classification",
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
         "_name_or_path": folder.name,
