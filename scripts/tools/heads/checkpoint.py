@@ -15,13 +15,12 @@ import orjson
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint
 from enricher.worker.inference.checkpoint.sharing import encoder_digest
 from enricher.worker.records import Float32Array
 from tools.heads.regression import Regression, trained
 
 HEAD_FILE, CONFIG_FILE, WEIGHTS_FILE = "head.safetensors", "config.json", "model.safetensors"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 _NOT_ENCODER = ("classifier.", "bert.pooler.", "cls.", "qa_outputs.")
 _SMALL = 0.05
 """The pooler is tanh: with inputs this small it is linear up to 1 %."""
