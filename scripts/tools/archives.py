@@ -47,13 +47,11 @@ class ArchiveLock:
 
     @classmethod
     def read(cls, path: Path) -> ArchiveLock:
-        """Read the lock."""
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
         return cls(**{**fields, "wanted": tuple(fields.get("wanted", ()))})
 
     @property
     def version(self) -> str:
-        """Version of the server."""
         return self.coordinates.split(":")[2]
 
     @property

@@ -51,7 +51,6 @@ class JavaServer(ABC):
 
     @property
     def url(self) -> str:
-        """The URL that a client takes."""
         return self.url_of(self.port)
 
     @property

@@ -40,7 +40,6 @@ class Topics:
 
     @property
     def all(self) -> tuple[str, str, str]:
-        """All three topics."""
         return self.input, self.output, self.dead_letters
 
     def kafka_settings(self, instance: str) -> dict[str, str]:

@@ -40,7 +40,6 @@ class Child:
         self._process = launched(module)
 
     def say(self, message: object) -> None:
-        """Send one message."""
         assert self._process.stdin, "the process was asked to end already"
         self._process.stdin.write(orjson.dumps(message) + b"\n")
         self._process.stdin.flush()
@@ -72,7 +71,6 @@ class Child:
             raise self._ended(code)
 
     def kill(self) -> None:
-        """Kill the child and wait for its end."""
         self._process.kill()
         self._process.wait()
 

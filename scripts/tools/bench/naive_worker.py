@@ -13,8 +13,6 @@ _CARD = {"name": "none", "digest": "", "precision": ""}
 
 
 def make(_options: Options) -> Enrich:
-    """Enrich with no entities."""
-
     def enrich(articles: list[Article]) -> list[bytes]:
         return [encoded(article, Found([], {"truncated": False}), _CARD) for article in articles]
 

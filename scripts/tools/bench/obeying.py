@@ -78,7 +78,6 @@ def run_obeying(
 
 
 def main() -> None:
-    """Run a worker with its real models."""
     settings = read_settings()
     run_obeying(settings, load_tasks(settings))
 

@@ -38,7 +38,6 @@ _POLL_S = 0.5
 
 
 def key_of(number: int) -> str:
-    """The key of article `number`."""
     return f"{_MARK}{number}"
 
 
@@ -95,7 +94,6 @@ class Reader(Closing):
             raise TimeoutError(f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s")
 
     def close(self) -> None:
-        """Stop reading."""
         self._follower.close()
 
     def _note(self, message: Message) -> None:

@@ -109,7 +109,6 @@ def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
 
 
 def rates(runs: Sequence[Run]) -> Spread:
-    """Spread of the rates."""
     return Spread.of([run.rate for run in runs])
 
 

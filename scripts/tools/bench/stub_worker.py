@@ -55,7 +55,6 @@ class StubEngine:
         )
 
     def padded_tokens(self, batch: Batch) -> int:
-        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:

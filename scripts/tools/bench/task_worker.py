@@ -10,7 +10,6 @@ from tools.bench.obeying import read_settings, run_obeying
 
 
 def main() -> None:
-    """Run the worker until it has caught up."""
     settings = read_settings()
     run_obeying(settings, load_tasks(settings), waits=True, until_caught_up=True)
 

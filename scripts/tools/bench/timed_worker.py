@@ -21,7 +21,6 @@ def _with_debug_lines(settings: Settings) -> Settings:
 
 
 def main() -> None:
-    """Run the worker until the input ends."""
     moments = Moments()
 
     def answer(worker: Worker) -> dict[str, Any]:

@@ -55,7 +55,6 @@ class WatchedCounters(Counters):
         self.began = self.ended = Moment(0.0, 0.0, 0.0, 0.0)
 
     def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
-        """Record the first read."""
         if tickets and not self.read:
             self.began = Moment.now(self._broker_pids())
         super().count_read(tickets, now_s)
@@ -67,7 +66,6 @@ class WatchedCounters(Counters):
         now_s: float,
         substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
     ) -> None:
-        """Record the commit."""
         super().count_published(tickets, began_s, now_s, substitutes)
         self.ended = Moment.now(self._broker_pids())
 

@@ -52,12 +52,10 @@ class Outcome:
 
     @property
     def in_time(self) -> bool:
-        """Whether the group published again within the limit."""
         return self.recovered_s is not None and self.recovered_s <= self.limit_s
 
     @property
     def spun(self) -> bool:
-        """Whether a worker was in a busy loop."""
         return self.busiest_cores > SPIN_CORES
 
 

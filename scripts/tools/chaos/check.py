@@ -43,11 +43,9 @@ class Findings:
 
     @property
     def good(self) -> bool:
-        """Whether there is no violation."""
         return not self.counts
 
     def note(self, what: str, example: object) -> None:
-        """Count a violation."""
         self.counts[what] += 1
         if len(self.wrong.setdefault(what, [])) < _SHOWN:
             self.wrong[what].append(str(example))

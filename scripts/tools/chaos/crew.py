@@ -90,7 +90,6 @@ class Slot:
 
     @property
     def client_id(self) -> str:
-        """The client id of its Kafka clients."""
         return f"enricher-{self.name}"
 
     @property
@@ -109,7 +108,6 @@ class Slot:
         return float(times.user + times.system)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal if a process runs."""
         if process := self._process:
             process.send_signal(number)
 
@@ -131,7 +129,6 @@ class Slot:
             self._wait_for_end(_LEAVE_S)
 
     def wake(self) -> None:
-        """Allow the process to be started again."""
         self._resting = False
 
     def retire(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -223,15 +220,12 @@ class Crew(Closing):
         self._each(Slot.rest)
 
     def wake(self) -> None:
-        """Start all resting workers."""
         self._each(Slot.wake)
 
     def exits_since(self, at_s: float) -> list[Exit]:
-        """The exits since that time (monotonic)."""
         return [each for each in self.exits if each.at_s >= at_s]
 
     def close(self) -> None:
-        """End all workers, in parallel."""
         self._each(Slot.retire)
         self.slots.clear()
 

@@ -135,7 +135,6 @@ class Incarnation:
         self._columns[input_id.partition].seen[input_id.offset] = min(times, _MOST_TIMES)
 
     def answers_to(self, input_id: InputId) -> int:
-        """How many outputs this input has."""
         return self._columns[input_id.partition].answers[input_id.offset]
 
     def ends(self) -> Iterator[tuple[int, int, int, int]]:

@@ -106,12 +106,10 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether every check passed."""
         return self.exactly_once and not (self.late or self.spinning or self.surprising or self.broken)
 
     @property
     def kinds(self) -> int:
-        """How many different kinds of faults were injected."""
         return len({outcome.name for outcome in self.outcomes})
 
     @property

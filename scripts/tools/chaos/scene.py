@@ -92,26 +92,21 @@ class Scene(Closing):
 
     @property
     def partitions(self) -> int:
-        """How many partitions the input has now."""
         return self.topics.partitions
 
     # ---- who is where
 
     def leader_of(self, topic: str, partition: int) -> Node:
-        """The node that leads a partition now."""
         leader = self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions[partition].leader
         return next(node for node in self.cluster.nodes if node.node_id == leader)
 
     def group_coordinator(self) -> Node:
-        """The node that coordinates the workers' group now."""
         return self._coordinator("__consumer_offsets", self.names.group)
 
     def transaction_coordinator(self, worker: str) -> Node:
-        """The node that coordinates a worker's transactions now."""
         return self._coordinator("__transaction_state", self.transactional_id(worker))
 
     def transactional_id(self, worker: str) -> str:
-        """A worker's transactional id."""
         return f"{self.names.group}/{worker}"
 
     def _coordinator(self, topic: str, key: str) -> Node:
@@ -141,7 +136,6 @@ class Scene(Closing):
         return all(committed >= 0 for committed, _ in self._reader.committed_and_ends(self.names.input).values())
 
     def ends(self) -> Mapping[int, int]:
-        """The end of each input partition."""
         return {number: end for number, (_, end) in self._reader.committed_and_ends(self.names.input).items()}
 
     def behind(self, ends: Mapping[int, int]) -> list[int]:

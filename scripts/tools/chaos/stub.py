@@ -63,7 +63,6 @@ class _Words:
         return token
 
     def chars_of(self, token: int) -> tuple[int, int]:
-        """Half-open range of characters."""
         return self.spans[token]
 
 
@@ -75,7 +74,6 @@ class StubTokenizer:
     max_window_tokens = WINDOW_TOKENS
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
-        """Answer as the real one does."""
         return [TokenizedArticle(tuple(_field(article, name) for name in _FIELDS)) for article in articles]
 
 
@@ -100,7 +98,6 @@ class StubEngine:
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
-        """Answer as the real one does."""
         hang_s, self.hang_s = self.hang_s, 0.0
         time.sleep(_RUN_S + hang_s)
         windows = batch.windows
@@ -112,7 +109,6 @@ class StubEngine:
         return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
 
     def padded_tokens(self, batch: Batch) -> int:
-        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:

@@ -52,7 +52,6 @@ class RatingEngine:
         self.lose = threading.Event()
 
     def run(self, batch: Batch) -> BatchResult:
-        """Answer as the real one does."""
         hang_s, self.hang_s = self.hang_s, 0.0
         time.sleep(_RUN_S + hang_s)
         bad = [window for window in batch.windows if (_owned(window) % BAD_EVERY == BAD_HASH).any()]
@@ -62,7 +61,6 @@ class RatingEngine:
         return BatchResult(batch, [RunOutput(good, [0] * len(good), [WindowRows(rows)])] if good else [], failures)
 
     def padded_tokens(self, batch: Batch) -> int:
-        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:
@@ -79,7 +77,6 @@ def _row(window: Window) -> list[float]:
 
 
 def two_tasks(settings: Settings, engine: StubEngine, rating: RatingEngine) -> Tasks:
-    """Entities and ratings."""
     entities = TaskCard("ner", "ner", CARD)
     ratings = TaskCard("rating", "classification", RATING_CARD, pooling="max")
     model = Model(

@@ -37,7 +37,6 @@ class Names(Topics):
 
     @property
     def inputs(self) -> list[str]:
-        """The input topics."""
         return [self.input, *([self.lane] if self.lane else [])]
 
 
@@ -59,7 +58,6 @@ class TopicKeeper:
         """The deleted input topics, oldest first."""
 
     def make_all(self) -> None:
-        """Create all topics."""
         self._make(*dict.fromkeys((*self._names.all, *self._names.inputs)))
 
     def add_partition(self) -> None:
@@ -73,7 +71,6 @@ class TopicKeeper:
             self._grow(topic, self.partitions + 1)
 
     def add_input_partition(self) -> None:
-        """Add one partition to the input."""
         self.partitions += 1
         self._grow(self._names.input, self.partitions)
 
@@ -115,7 +112,6 @@ class TopicKeeper:
         incarnation.committed = {partition: offset for partition, (offset, _) in committed.items()}
 
     def delete_input(self) -> None:
-        """Delete the input topic and wait until its name is free."""
         topic = self._names.input
         self._admin.delete_topics([topic], operation_timeout=_ASK_S)[topic].result(_ASK_S)
         assert wait_until(lambda: topic not in self._admin.list_topics(timeout=_ASK_S).topics, _ASK_S), (

@@ -58,15 +58,12 @@ class Workload(Closing):
         return not len(self._producer)
 
     def pause(self) -> None:
-        """Publish nothing until `resume`."""
         self._running.clear()
 
     def resume(self) -> None:
-        """Start or continue publishing."""
         self._running.set()
 
     def poison(self, count: int) -> None:
-        """Publish `count` inputs that are no valid articles."""
         for _ in range(count):
             self._send(self._producer, self._articles.poison(self._next()))
 
@@ -83,7 +80,6 @@ class Workload(Closing):
         self.flush()
 
     def large_poison(self, sizes_bytes: Sequence[int]) -> None:
-        """Publish invalid inputs of these sizes."""
         for size_bytes in sizes_bytes:
             self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
 
@@ -126,7 +122,6 @@ class Workload(Closing):
             raise RuntimeError(f"{left} inputs were not acknowledged, {len(self.failed)} failed: {self.failed[:1]}")
 
     def close(self) -> None:
-        """Stop publishing."""
         self._over.set()
         self._thread.join()
 

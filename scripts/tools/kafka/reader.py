@@ -71,7 +71,6 @@ class Reader:
             consumer.close()
 
     def count(self, topic: str, isolation: str) -> int:
-        """How many records the topic has."""
         return sum(1 for _ in self.records(topic, isolation))
 
     def committed_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:

@@ -40,18 +40,15 @@ class Registry(JavaServer):
 
     @staticmethod
     def url_of(port: int) -> str:
-        """The registry's URL on this port of loopback."""
         return f"http://{HOST}:{port}{_API}"
 
     @staticmethod
     def port_in(folder: Path) -> int:
-        """The port in the settings that were written into its folder."""
         lines = (folder / SERVER_PROPERTIES).read_text(encoding="utf-8").splitlines()
         return int(next(line.partition("=")[2] for line in lines if line.startswith("quarkus.http.port=")))
 
     @staticmethod
     def answers(url: str) -> bool:
-        """Whether a registry answers there within two seconds."""
         return status_of(f"{url}/subjects") == HTTPStatus.OK
 
     def _fetch(self) -> None:

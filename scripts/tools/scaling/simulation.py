@@ -47,11 +47,9 @@ class Outcome:
 
     @property
     def changes(self) -> int:
-        """How often the number of workers changed."""
         return int(np.count_nonzero(np.diff(self.replicas)))
 
     def as_json(self, target_age_s: float) -> dict[str, float | int | str]:
-        """The figures as JSON."""
         quantiles = {name: self.topic.age_quantile_s(share) for name, share in _QUANTILES.items()}
         return {
             "metric": self.name,

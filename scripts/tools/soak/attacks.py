@@ -37,7 +37,6 @@ class Attack:
     good: int = 0
 
     def values(self, share: float) -> Iterator[bytes]:
-        """The values of this share of the records."""
         for number in range(max(1, round(self.count * share))):
             yield self.value if isinstance(self.value, bytes) else self.value(number)
 
@@ -66,7 +65,6 @@ _AS_USUAL = {"compression.type": "producer"}
 
 
 def article(body: str) -> bytes:
-    """An article with this text."""
     return orjson.dumps({"id": "hostile", "body": body})
 
 
@@ -199,5 +197,4 @@ def _kept(attack: Attack) -> Attack:
 
 
 def file_attacks() -> list[FileAttack]:
-    """Attacks on `enricher enrich`."""
     return [FileAttack("file", "enrich FILE.gz: 100 lines of 66 MB in 6.6 MB", 100, article("a" * 66 * MB))]

@@ -89,7 +89,6 @@ def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[S
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The results as a Markdown table."""
     cells = [
         [
             row.what,
@@ -104,7 +103,6 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def write(folder: Path, rows: Sequence[Row], scaler_rows: Sequence[ScalerRow], share: float) -> None:
-    """Write the tables, and the figures as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hostile.md").write_text(f"{table(rows)}\n\n{scaler.table(scaler_rows)}\n", "utf-8")
     figures = {

@@ -100,7 +100,6 @@ def run(names: Sequence[str], environment: dict[str, str], say: Callable[[str], 
 
 
 def table(rows: Sequence[ScalerRow]) -> str:
-    """The results as a Markdown table."""
     cells = [
         [
             row.what,

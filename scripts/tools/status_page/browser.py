@@ -120,7 +120,6 @@ class Browser(Closing):
         return base64.b64decode(shot["data"])
 
     def close(self) -> None:
-        """End the browser and remove its files."""
         self._process.kill()
         self._process.wait()
         self._reader.join(WAIT_S)

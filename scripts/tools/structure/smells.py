@@ -19,7 +19,6 @@ _USUAL_NAMES = {"__init__.py", "__main__.py", "command.py"}
 
 
 def parse(files: Iterable[Path], root: Path) -> Parsed:
-    """Read and parse the files."""
     return {path.relative_to(root).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(files)}
 
 

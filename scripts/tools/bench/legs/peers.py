@@ -64,7 +64,6 @@ Contests = dict[Mix, Contest]
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
     checkpoint = bench.model.prepared.checkpoint
     if not isinstance(checkpoint, Checkpoint):
         why = "not measured: the peers run a checkpoint, that is a folder with weights, and this is an ONNX model"

@@ -42,7 +42,6 @@ _MIXES: tuple[Mix, ...] = ("headlines", "news")
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
     results = [_measured(bench, known_load(bench, mix)) for mix in _MIXES]
     return Outcome(
         figures={result.mix: result.figures() for result in results},
@@ -108,7 +107,6 @@ class _Uncounted(WatchedCounters):
         now_s: float,
         substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
     ) -> None:
-        """Count the records and record the time."""
         super().count_published((), began_s, now_s, substitutes)
         self.records += len(tickets)
 
@@ -126,7 +124,6 @@ class _Untraced:
         """Do nothing."""
 
     def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:
-        """Do nothing."""
         del tickets
         return nullcontext({})
 
@@ -149,7 +146,6 @@ class _Result:
         return Spread.of([1 - run.rate / off.rate for run, off in pairs])
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         return {name: {"us_per_article": self.us(name), "share_of_throughput": self.share(name)} for name in self.runs}
 
     def claims(self) -> list[Claim]:

@@ -40,7 +40,6 @@ def asking(client: httpx.Client, card: Mapping[str, str]) -> Callable[[Article],
 
 
 def main(folder: Path) -> None:
-    """Execute orders until standard input ends."""
     card = model_card(folder / "model.onnx", "fp32")
 
     def make(options: Options) -> Enrich:

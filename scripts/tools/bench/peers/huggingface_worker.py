@@ -20,7 +20,6 @@ from tools.bench.peers.transfer import Enrich
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, dtype: str) -> None:
-    """Execute orders until standard input ends."""
     ner = pipeline(
         "token-classification",
         model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, dtype)),

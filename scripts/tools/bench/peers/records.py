@@ -45,7 +45,6 @@ def text_of(article: Article) -> str:
 
 
 def encoded(article: Article, found: Found, model: Mapping[str, str]) -> bytes:
-    """The enriched record of an article."""
     metadata = {name: article[name] for name in _METADATA if article.get(name) is not None}
     return orjson.dumps(
         {

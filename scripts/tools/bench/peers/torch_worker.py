@@ -58,7 +58,6 @@ class TorchModel(WindowModel):
         self._labels, self._device = labels, device
 
     def label(self, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Run the model; see the base class."""
         with torch.inference_mode():
             tensors = (torch.from_numpy(feeds[name]).to(self._device) for name in ("input_ids", "attention_mask"))
             labels, scores = self._labels(*tensors)
@@ -76,7 +75,6 @@ def loaded(folder: Path, device: str, dtype: str, kind: str) -> _Function:
 
 
 def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
-    """Execute orders until standard input ends."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
     card, labels = model_card(folder / "model.safetensors", dtype), loaded(folder, device, dtype, kind)
 

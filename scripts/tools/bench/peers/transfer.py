@@ -97,7 +97,6 @@ def _checked(messages: list[Message]) -> list[Message]:
 def _commit(
     route: Route, consumer: Consumer, producer: Producer, messages: Sequence[Message], records: Sequence[bytes]
 ) -> None:
-    """Write records and offsets in one transaction."""
     producer.begin_transaction()
     for message, record in zip(messages, records, strict=True):
         producer.produce(route.output_topic, record, message.key())

@@ -10,7 +10,6 @@ from enricher.workshop.simulator import Arrival
 
 
 def evenly(per_s: float) -> Iterator[float]:
-    """Evenly spaced times."""
     return (number / per_s for number in count())
 
 

@@ -77,7 +77,6 @@ def cases(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> Iterator[Case]:
 
 
 def figures(rows: Rows) -> dict[str, Any]:
-    """Figures for machines."""
     return {
         f"{case.setting.name} / {case.mix} / {case.load:.0%} / {name}": {
             "p50_s": statistics.latency_s(0.5),

@@ -48,7 +48,6 @@ class Setting:
     """How often each article runs: with two, a worker has two tasks whose encoders differ."""
 
     def scheduler(self, order: str) -> Scheduler:
-        """A scheduler of this order with this device's rules."""
         made = ArrivalScheduler if self.model.packs and order == OURS else ORDERS[order]
         if self.passes == 1:
             return made(self.rules)
@@ -73,7 +72,6 @@ class _EvenPasses(PassScheduler):
     """Splits the windows of an article, which come once for each pass."""
 
     def add(self, windows: Sequence[Window]) -> None:
-        """Queue the windows of one article."""
         count = len(windows) // len(self._queues)
         for index, queue in enumerate(self._queues):
             queue.add(windows[index * count : (index + 1) * count])

@@ -61,7 +61,6 @@ class Statistics:
     """The same for the windows that wait now."""
 
     def admitted(self, windows: Sequence[Window]) -> None:
-        """Note an article."""
         now_s = windows[0].arrived_s
         self.arrived_s.append(now_s)
         self.done_s.append(now_s)
@@ -93,12 +92,10 @@ class Statistics:
 
     @property
     def padded_per_real(self) -> float:
-        """Padded tokens per real token."""
         return self.padded_tokens / self.real_tokens
 
     @property
     def computed_per_real(self) -> float:
-        """Computed tokens per real token."""
         return self.computed_tokens / self.real_tokens
 
     @property
@@ -120,7 +117,6 @@ class Statistics:
         return range(bisect_left(self.arrived_s, self.since_s), len(self.arrived_s))
 
     def wait_s(self, quantile: float) -> float:
-        """Quantile of the waits."""
         return float(np.quantile(self.waits_s, quantile))
 
     def own_wait_s(self, quantile: float) -> float:

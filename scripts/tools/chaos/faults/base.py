@@ -85,11 +85,9 @@ class Fault(ABC):
             self.scene.wait_until_whole(_WHOLE_S)
 
     def some_worker(self) -> str:
-        """Draw the name of a worker."""
         return self.chosen.choice(sorted(self.scene.crew.slots))
 
     def slot(self, name: str) -> Slot:
-        """The slot of a worker."""
         return self.scene.crew.slots[name]
 
     def of_worker(self, name: str, *apis: Api) -> Match:

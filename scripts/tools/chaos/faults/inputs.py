@@ -29,7 +29,6 @@ class PartitionsAdded(Fault):
         return scene.partitions < _MOST_PARTITIONS
 
     def apply(self) -> None:
-        """Add the partitions."""
         self.scene.topics.add_partition()
         self.about = f"{self.scene.partitions} now"
 
@@ -41,7 +40,6 @@ class PartitionsAddedAfterEnd(PartitionsAdded):
     _burst = 200
 
     def apply(self) -> None:
-        """Add the partitions and publish to the new one at once."""
         scene = self.scene
         self.restart_with("end")
         scene.workload.pause()
@@ -53,7 +51,6 @@ class PartitionsAddedAfterEnd(PartitionsAdded):
         self.about += f", with {self._burst} in the new one"
 
     def heal(self) -> None:
-        """Resume publishing."""
         self.scene.workload.resume()
 
 
@@ -72,7 +69,6 @@ class OutputPartitionsAdded(Fault):
         return scene.partitions < _MOST_PARTITIONS
 
     def choose(self) -> None:
-        """Draw how long the counts differ, and how slow transactions are."""
         self.lasts_s, self.slow_s = self.chosen.uniform(3.0, 6.0), self.chosen.uniform(0.2, 0.4)
 
     def shorten(self) -> None:
@@ -80,14 +76,12 @@ class OutputPartitionsAdded(Fault):
         self.lasts_s = 3.0
 
     def apply(self) -> None:
-        """Add output partitions and make transactions slow."""
         self.scene.topics.add_output_partition()
         self.slow = Delay(Match({Api.END_TXN}), self.slow_s)
         self.scene.proxy.apply(self.slow)
         self.about = f"{self.scene.partitions + 1} of the outputs, {self.lasts_s:.1f} s before the input's"
 
     def heal(self) -> None:
-        """Add the input partition."""
         self.scene.proxy.lift(self.slow)
         self.scene.topics.add_input_partition()
 
@@ -100,7 +94,6 @@ class RefusedLetter(Fault):
     """Bytes beyond the limit: letters that fit, letters too large only with their headers, letters that never fit."""
 
     def choose(self) -> None:
-        """Draw the order, and how long the limit stays."""
         self.sizes_bytes = [
             _LETTER_LIMIT_BYTES + beyond for beyond in self.chosen.sample(self._around, len(self._around))
         ]
@@ -112,12 +105,10 @@ class RefusedLetter(Fault):
         self.lasts_s = 4.0
 
     def apply(self) -> None:
-        """Limit the topic's message size and publish the inputs."""
         self.scene.topics.limit_dead_letters(_LETTER_LIMIT_BYTES)
         self.scene.workload.large_poison(self.sizes_bytes)
 
     def heal(self) -> None:
-        """Remove the limit."""
         self.scene.topics.limit_dead_letters(None)
 
 
@@ -149,7 +140,6 @@ class OutputLimitLowered(Fault):
         self.scene.workload.burst(self._burst, self.filled)
 
     def heal(self) -> None:
-        """Remove the limit."""
         self.scene.topics.limit_outputs(None)
 
 
@@ -159,12 +149,10 @@ class PoisonMessages(Fault):
     name = "poison messages"
 
     def choose(self) -> None:
-        """Draw how many."""
         self.count = self.chosen.randrange(50, 300)
         self.about = f"{self.count} in a row"
 
     def apply(self) -> None:
-        """Publish the inputs."""
         self.scene.workload.poison(self.count)
 
 
@@ -174,12 +162,10 @@ class TransactionalInput(Fault):
     name = "input in transactions, some aborted"
 
     def choose(self) -> None:
-        """Draw the size of each transaction, and whether it is committed."""
         chosen = self.chosen
         self.transactions = [(chosen.randrange(1, 60), chosen.random() < 0.6) for _ in range(5)]
         self.about = ", ".join(f"{count} {'committed' if commit else 'aborted'}" for count, commit in self.transactions)
 
     def apply(self) -> None:
-        """Publish the inputs."""
         for count, commit in self.transactions:
             self.scene.workload.in_transaction(count, commit=commit)

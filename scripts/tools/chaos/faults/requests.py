@@ -25,7 +25,6 @@ class _LateRequest(Fault):
     api: ClassVar[Api]
 
     def choose(self) -> None:
-        """Draw the worker, which request, and for how long."""
         self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
         self.hang_up = self.chosen.random() < 0.75
         self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
@@ -36,14 +35,12 @@ class _LateRequest(Fault):
         self.hang_up = True
 
     def apply(self) -> None:
-        """Hold the request."""
         how = "sent again meanwhile" if self.hang_up else "no connection lost"
         self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
         self.hold = Hold(self.of_worker(self.worker, self.api), self.nth, hang_up=self.hang_up)
         self.catch(self.hold)
 
     def heal(self) -> None:
-        """Release the request."""
         self.scene.proxy.lift(self.hold)
 
 
@@ -119,7 +116,6 @@ class LateInitProducerId(_LateRequest):
         self.nth = 1
 
     def apply(self) -> None:
-        """Hold the request."""
         slow = Delay(self.of_worker(self.worker, Api.END_TXN), self._slow_s)
         self.scene.proxy.apply(slow)
         super().apply()
@@ -144,11 +140,9 @@ class OffsetFetchWrong(Fault):
         self.worker = self.some_worker()
 
     def shorten(self) -> None:
-        """Use the quickest variant."""
         self.times, self.how = 1, signal.SIGTERM
 
     def apply(self) -> None:
-        """Answer the next request with the error, and cause an assignment."""
         match = self.of_worker(self.worker, Api.OFFSET_FETCH)
         self.rule = WrongOffsets(match, self.error, self.times)
         self.scene.proxy.apply(self.rule)
@@ -164,7 +158,6 @@ class OffsetFetchWrong(Fault):
             self.about += ", which did not come"
 
     def heal(self) -> None:
-        """Lift the rule."""
         self.scene.proxy.lift(self.rule)
 
 
@@ -174,21 +167,17 @@ class EndTxnReplyDropped(Fault):
     name = "EndTxn reply dropped"
 
     def choose(self) -> None:
-        """Draw the worker, and which request."""
         self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
         self.about = self.worker
 
     def apply(self) -> None:
-        """Drop the reply."""
         self.catch(self.make())
 
     def make(self) -> DropReply:
-        """The rule that drops the reply."""
         self.drop = DropReply(self.of_worker(self.worker, Api.END_TXN), self.nth)
         return self.drop
 
     def heal(self) -> None:
-        """Lift the rule."""
         self.scene.proxy.lift(self.drop)
 
 

@@ -29,7 +29,6 @@ _ICON = (
 
 
 def page(search: Search, found: Found) -> str:
-    """The whole document."""
     hits = (
         "".join(_hit(search, each) for each in found.hits) or '<p class="none">Nothing matches. Take a filter away?</p>'
     )

@@ -48,7 +48,6 @@ class KnownLoad:
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
     results = [_measured(bench, known_load(bench, mix)) for mix in _COUNTS]
     found = outcome(results, [reading.measured(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
     bench.say("encoding records in each format")

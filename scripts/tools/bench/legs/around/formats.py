@@ -35,7 +35,6 @@ class FormatCosts:
     record_bytes: Mapping[RecordFormat, float]
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         return {
             "entities_per_record": self.entities,
             "encode_us": dict(self.us),

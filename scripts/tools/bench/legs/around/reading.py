@@ -43,7 +43,6 @@ class Way:
 
 
 def ways_to_write() -> dict[str, Way]:
-    """Every way, by its name."""
     avro = avro_case()
     return {
         UNMAPPED: Way(orjson.dumps, _reader()),
@@ -80,7 +79,6 @@ class Reading:
         return ratios(self.runs[UNMAPPED], self.runs[name])
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         return {name: {"us": self.cost_us(name), "over_json": self.ratio(name)} for name in self.runs}
 
     def claims(self) -> list[Claim]:

@@ -20,7 +20,6 @@ GPU_BATCH_TOKENS = DEFAULT_BATCH_TOKENS["cuda"]
 
 
 def outcome(results: Sequence[Result], readings: Sequence[Reading]) -> Outcome:
-    """The outcome of the leg."""
     read = {each.mix: {"reading": each.figures()} for each in readings}
     return Outcome(
         figures={result.mix: result.figures() | read[result.mix] for result in results},
@@ -81,7 +80,6 @@ class Result:
         return float(getattr(counters, count) / counters.records)
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         return {
             "articles": self.worker[0].detail["work"].counters.records,
             "windows_per_article": self.per_article("windows"),
@@ -100,7 +98,6 @@ class Result:
         }
 
     def claims(self) -> list[Claim]:
-        """The aims of this leg."""
         windows, entities = self.per_article("windows"), self.per_article("entities")
         beside = (
             f"{self.mix}: {self.beside_us} us of one core per article beside model and tokenizer (aim {AIM_US:g}), "

@@ -97,7 +97,6 @@ class _Leg:
         )
 
     def results(self) -> Results:
-        """Everything together."""
         points, traced = ([Repeated(*each) for each in runs.items()] for runs in (self.points, self.traced))
         return Results(self.capacity, points, traced, dict(self.backlogs), self.bench.against)
 

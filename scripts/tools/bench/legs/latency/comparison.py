@@ -40,7 +40,6 @@ class Ratio:
 
     @property
     def held(self) -> bool:
-        """Whether the median keeps the aim."""
         assert self.aim is not None
         return self.spread.median >= self.aim if self.higher else self.spread.median <= self.aim
 
@@ -63,7 +62,6 @@ def claims_against(other: Policy, points: Sequence[Repeated], backlogs: Backlogs
 
 
 def figures_against(other: Policy, points: Sequence[Repeated], backlogs: Backlogs) -> dict[str, Any]:
-    """The figures as JSON."""
     found = [
         {"where": each.where, "what": each.what, "aim": each.aim, **asdict(each.spread)}
         for each in _ratios(other, points, backlogs)

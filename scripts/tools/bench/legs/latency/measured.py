@@ -97,12 +97,10 @@ class Repeated:
 
     @property
     def p50_ms(self) -> float:
-        """Median of all articles."""
         return percentile(self.latencies_ms, 0.5)
 
     @property
     def p90_ms(self) -> float:
-        """90th percentile of all articles."""
         return percentile(self.latencies_ms, 0.9)
 
     @property

@@ -62,7 +62,6 @@ class Traffic:
         return next(number for number, due_s in enumerate(self.due_s) if due_s >= WARM_UP_S)
 
     def job(self, bench: Bench, topics: Topics, *, traced: bool = False) -> Job:
-        """The same for the client."""
         return Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, self.values, self.due_s, traced=traced)
 
 
@@ -131,17 +130,14 @@ class _BatchingMeter:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was before."""
         self._runs.clear()
         self._before = self._now()
 
     @property
     def transactions(self) -> int:
-        """Committed ones."""
         return self._counters.transactions - self._before[0]
 
     def read(self) -> Batching:
-        """Batches and tokens."""
         _, batches, real, padded = (now - before for now, before in zip(self._now(), self._before, strict=True))
         run_ms = 1000 * statistics.median(run.ended_s - run.began_s for run in self._runs)
         return Batching(padded / real, padded / batches, run_ms)

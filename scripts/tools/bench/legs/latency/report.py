@@ -52,7 +52,6 @@ class Results:
 
 
 def outcome(results: Results) -> Outcome:
-    """The outcome of the leg."""
     tables = [_table(results), _cost_table(results.points)]
     claims = [claim for each in results.points for claim in _claims(each)]
     figures: dict[str, Any] = {

@@ -52,11 +52,9 @@ class StageTimes:
 
     @property
     def totals_ms(self) -> list[float]:
-        """The latency of each article."""
         return [sum(row) for row in self.rows]
 
     def p50_ms(self) -> list[float]:
-        """Median by stage."""
         return [percentile(column, 0.5) for column in zip(*self.rows, strict=True)]
 
     def mean_ms(self) -> list[float]:
@@ -69,7 +67,6 @@ class StageTimes:
         return _means(ordered[: max(1, round(SLOWEST * len(ordered)))])
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures as JSON."""
         by_stage = zip(STAGES, self.p50_ms(), self.mean_ms(), self.slowest_ms(), strict=True)
         stages = {name: {"p50_ms": p50, "mean_ms": mean, "slowest_ms": slow} for name, p50, mean, slow in by_stage}
         totals = self.totals_ms

@@ -34,7 +34,6 @@ _QUICK_RUN_S = 2.0
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
     cases = [_case(bench, name, model) for name, model in _models(bench).items()]
     contenders = {}
     for case in cases:

@@ -125,7 +125,6 @@ class Burst:
 
     @property
     def run(self) -> Run:
-        """The leg as a run, for interleaving."""
         detail: Mapping[str, Any] = {
             "articles_per_cpu_s": self.articles / self.worker_cpu_s,
             "worker_cores": self.worker_cpu_s / self.seconds,

@@ -53,7 +53,6 @@ def commit_cost(usually: Sequence[Run], often: Sequence[Run], idle_broker_cores:
 
 
 def outcome(scale: Scale) -> Outcome:
-    """The outcome of the leg."""
     cost = commit_cost(scale.waiting["1"], scale.waiting["often"], scale.idle.broker_cores)
     tables = [
         _throughput("Stub that answers at once: as far as the cores allow", scale.at_once),

@@ -38,7 +38,6 @@ class Results:
 
 
 def outcome(results: Results) -> Outcome:
-    """Figures, tables, a plot, and the aims."""
     figures: dict[str, Any] = {
         "articles_per_s": {mix: _rates(runs) for mix, runs in results.runs.items()},
         "articles_per_s_of_processes": _rates(results.crews),
