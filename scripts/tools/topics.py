@@ -20,7 +20,7 @@ _ASK_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Where a worker reads and writes: its brokers, topics and group. The topics need not exist."""
+    """The places where a worker reads and writes: its brokers, topics and group. The topics need not exist."""
 
     bootstrap_servers: str
     input: str

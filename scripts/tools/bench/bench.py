@@ -35,7 +35,7 @@ class Bench:
     say: Callable[[str], None]
     closing: ExitStack = field(default_factory=ExitStack)
     against: Policy | None = None
-    """What the leg `latency` measures in turn with the settings as they are."""
+    """Settings that the leg `latency` measures in turn with the present ones."""
     before: Path | None = None
     """A checkout of an older version, which the leg `tasks` measures in turn with this one."""
     _models: dict[str, Model] = field(default_factory=dict)

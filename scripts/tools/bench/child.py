@@ -49,7 +49,7 @@ class Child:
         assert self._process.stdout, "the pipe is made at the start"
         line = self._process.stdout.readline()
         if not line:
-            raise self._ended(self._process.wait())
+            raise self._end_error(self._process.wait())
         message: dict[str, Any] = orjson.loads(line)
         return message
 
@@ -61,20 +61,20 @@ class Child:
     def require_running(self) -> None:
         """Raise RuntimeError if the child has ended."""
         if (code := self._process.poll()) is not None:
-            raise self._ended(code)
+            raise self._end_error(code)
 
     def leave(self) -> None:
         """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         if code := self._process.wait(_LEAVE_S):
-            raise self._ended(code)
+            raise self._end_error(code)
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
 
-    def _ended(self, code: int) -> RuntimeError:
+    def _end_error(self, code: int) -> RuntimeError:
         return RuntimeError(f"{self._module} ended with code {code}; see its messages above")
 
     def __enter__(self) -> Self:

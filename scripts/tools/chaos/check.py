@@ -153,7 +153,7 @@ def _check_offsets(findings: Findings, reader: Reader, names: Names) -> None:
 
 
 def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[InputId, int]) -> None:
-    """What became visible during the run must have been visible once, and must still be there."""
+    """An output that became visible during the run must have been visible once, and must still be there."""
     for input_id, times in seen.items():
         if times != 1:
             findings.note("seen twice while it ran", input_id)

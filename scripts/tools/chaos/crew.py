@@ -163,11 +163,11 @@ class Slot:
             self._note(Exit(time.monotonic(), self.name, code))
             if self._over.wait(_RESTART_S):
                 return
-            while not self._spawned():
+            while not self._spawn_unless_resting():
                 if self._over.wait(_LOOK_S):
                     return
 
-    def _spawned(self) -> bool:
+    def _spawn_unless_resting(self) -> bool:
         """Start the process unless the slot rests; returns whether it did."""
         with self._starting:
             if not self._resting:

@@ -1,4 +1,4 @@
-"""What was published to the input topic and to deleted topics of the same name, in a few bytes per input.
+"""The inputs that were published to the input topic and to deleted topics of the same name, in a few bytes per input.
 
 A run of half an hour has some hundred thousand inputs; only digests of each key and expected value are kept.
 """

@@ -1,4 +1,4 @@
-"""What the proxy does to matching requests and replies: hold, drop, delay, silence, cut, or only watch.
+"""Rules for matching requests and replies in the proxy: hold, drop, delay, silence, cut, or only watch.
 
 Rules that change the content of replies are in `forgeries`.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What happens to a frame."""
+    """The fate of a frame."""
 
     PASS = "pass"  # noqa: S105  no password
     DROP = "drop"
@@ -40,7 +40,7 @@ class Direction(Enum):
 
 
 class Connection(Protocol):
-    """What a rule may do to the connection that a request came from."""
+    """The connection that a request came from, as far as a rule may touch it."""
 
     def hang_up(self) -> None:
         """Close the client's side; what the client has sent still reaches the broker."""

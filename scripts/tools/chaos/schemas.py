@@ -35,7 +35,7 @@ class Schemas(Closing):
 
     @property
     def url(self) -> str:
-        """What workers have as `registry.url`."""
+        """The workers' `registry.url`."""
         return self.proxy.url
 
     def renew(self) -> None:

@@ -54,7 +54,7 @@ class RatingEngine:
     def run(self, batch: Batch) -> BatchResult:
         hang_s, self.hang_s = self.hang_s, 0.0
         time.sleep(_RUN_S + hang_s)
-        bad = [window for window in batch.windows if (_owned(window) % BAD_EVERY == BAD_HASH).any()]
+        bad = [window for window in batch.windows if (_owned_ids(window) % BAD_EVERY == BAD_HASH).any()]
         failures = [WindowFailure(window, "Unrateable", "the model fails on this window") for window in bad]
         good = [window for window in batch.windows if window not in bad]
         rows = np.array([_row(window) for window in good], np.float32).reshape(len(good), len(RATINGS))
@@ -67,12 +67,12 @@ class RatingEngine:
         """No set-up per thread is needed."""
 
 
-def _owned(window: Window) -> Int32Array:
+def _owned_ids(window: Window) -> Int32Array:
     return window.ids[window.owned_tokens(0)]
 
 
 def _row(window: Window) -> list[float]:
-    found = set((_owned(window) % len(RATINGS)).tolist())
+    found = set((_owned_ids(window) % len(RATINGS)).tolist())
     return [STEEPNESS if rating in found else 0.0 for rating in range(len(RATINGS))]
 
 

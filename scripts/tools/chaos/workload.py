@@ -38,7 +38,7 @@ class Workload(Closing):
         self._lane = lane
         self._articles = articles
         self._rate_per_s = rate_per_s
-        self._producer = self._connected()
+        self._producer = self._connect()
         self._number = 0
         self._lock = threading.Lock()
         self._running = threading.Event()
@@ -96,7 +96,7 @@ class Workload(Closing):
 
     def reconnect(self) -> None:
         """Continue with a new producer, which has not cached a deleted topic. Only while paused and flushed."""
-        self._producer = self._connected()
+        self._producer = self._connect()
 
     def in_transaction(self, count: int, *, commit: bool) -> None:
         """Publish `count` articles in one transaction, which is committed or aborted. Blocks."""
@@ -125,7 +125,7 @@ class Workload(Closing):
         self._over.set()
         self._thread.join()
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         return Producer({**self._common("workload"), "enable.idempotence": True, "linger.ms": 20})
 
     def _common(self, name: str) -> dict[str, str | int]:
@@ -160,8 +160,8 @@ class Workload(Closing):
 
     def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA, *, topic: str = "") -> None:
         key, value = article.key, article.value
-        publish(producer, topic or self._topic, value, key, partition=partition, on_delivery=self._delivered)
+        publish(producer, topic or self._topic, value, key, partition=partition, on_delivery=self._note_delivery)
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self.failed.append(str(error))

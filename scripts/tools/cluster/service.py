@@ -39,7 +39,7 @@ _TOLD_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What `start` recorded about the running cluster."""
+    """Facts about the running cluster that `start` recorded."""
 
     kubeconfig: str
     api_server: str

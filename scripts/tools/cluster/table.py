@@ -123,7 +123,7 @@ def table() -> Mapping[str, Tool]:
     """All tools of `tools.toml` by name, most useful first."""
     document = tomllib.loads(TABLE_PATH.read_text(encoding="utf-8"))
     tools = [tool for entry in document["module"] for tool in _of_module(entry)]
-    tools += [_generated(entry) for entry in document["maven"]]
+    tools += [_generated_tool(entry) for entry in document["maven"]]
     return {tool.name: tool for tool in tools}
 
 
@@ -137,7 +137,7 @@ def _of_module(entry: dict[str, Any]) -> Iterator[Tool]:
         yield Files(version=module.version, module=module, **{**copied, "patterns": tuple(copied["patterns"])})
 
 
-def _generated(entry: dict[str, Any]) -> Generated:
+def _generated_tool(entry: dict[str, Any]) -> Generated:
     jars = tuple(Jar(**jar) for jar in entry.pop("jar"))
     lists = {name: tuple(entry[name]) for name in ("arguments", "classes")}
     return Generated(**{**entry, **lists}, jars=jars)

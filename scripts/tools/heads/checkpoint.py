@@ -47,24 +47,24 @@ def fitted(
         POOLER[0]: np.diag(_SMALL / scale).astype(kind),
         POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
     }
-    found = trained(_pooled(pooler, rows), classes, count, penalty=penalty)
-    return pooler | _folded(found, kind)
+    found = trained(_pool(pooler, rows), classes, count, penalty=penalty)
+    return pooler | _fold(found, kind)
 
 
 def logits(weights: Weights, rows: Float32Array) -> Float32Array:
-    """What the head says about first-token states, `float32 [rows, classes]`."""
+    """The head's logits for first-token states, `float32 [rows, classes]`."""
     weight, bias = (weights[name].astype(np.float32) for name in CLASSIFIER)
-    found: Float32Array = _pooled(weights, rows) @ weight.T + bias
+    found: Float32Array = _pool(weights, rows) @ weight.T + bias
     return found
 
 
-def _pooled(weights: Weights, rows: Float32Array) -> Float32Array:
+def _pool(weights: Weights, rows: Float32Array) -> Float32Array:
     weight, bias = (weights[name].astype(np.float32) for name in POOLER)
     found: Float32Array = np.tanh(rows @ weight.T + bias)
     return found
 
 
-def _folded(found: Regression, kind: type[np.floating[Any]]) -> Weights:
+def _fold(found: Regression, kind: type[np.floating[Any]]) -> Weights:
     weight = found.weight / found.scale
     return {CLASSIFIER[0]: weight.astype(kind), CLASSIFIER[1]: (found.bias - weight @ found.mean).astype(kind)}
 

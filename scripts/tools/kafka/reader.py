@@ -77,7 +77,7 @@ class Reader:
         """Committed offset (below 0 if none) and end offset, by partition."""
         with closing(Consumer(self._common)) as consumer:
             asked = [TopicPartition(topic, number) for number in self._partitions(consumer, topic)]
-            committed = self._committed(consumer, asked)
+            committed = self._committed_offsets(consumer, asked)
             return {each.partition: (each.offset, self._end(consumer, each)) for each in committed}
 
     def stable_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -89,7 +89,7 @@ class Reader:
             asked = [TopicPartition(topic, number) for number in self._partitions(stable, topic)]
             return {each.partition: (self._end(stable, each), self._end(every, each)) for each in asked}
 
-    def _committed(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    def _committed_offsets(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
         """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
         committed: list[TopicPartition] = []
 

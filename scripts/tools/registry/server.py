@@ -12,7 +12,7 @@ from tools.registry.errors import RegistryError
 
 LOCK_PATH = Path(__file__).with_name("registry.lock.toml")
 _API = "/apis/ccompat/v7"
-"""Where the server answers as Confluent's registry does."""
+"""The path at which the server answers as Confluent's registry does."""
 _SERVER_PROPERTIES = """\
 quarkus.http.host={host}
 quarkus.http.port={port}

@@ -94,7 +94,7 @@ def run(names: Sequence[str], environment: dict[str, str], say: Callable[[str], 
     for kind, (what, _) in KINDS.items():
         name = f"scaler-{kind}"
         if not names or name in names:
-            row = _measured(name, kind, what, environment)
+            row = _measure(name, kind, what, environment)
             say(f"{name}: {row.peak_bytes / 1e6:.0f} MB, {row.answered} of {PROBES} probes answered")
             yield row
 
@@ -114,7 +114,7 @@ def table(rows: Sequence[ScalerRow]) -> str:
     )
 
 
-def _measured(name: str, kind: str, what: str, environment: dict[str, str]) -> ScalerRow:
+def _measure(name: str, kind: str, what: str, environment: dict[str, str]) -> ScalerRow:
     from tools.soak.hostile import peak_bytes  # noqa: PLC0415  which imports this module
 
     with enricher_command.start("scaler", "--port", "0", variables=environment, stderr=subprocess.PIPE) as scaler:

@@ -148,7 +148,7 @@ def _padding_claims(backlogs: Sequence[Backlog]) -> Iterator[Claim]:
 
 
 def _wait_claims(loads: Sequence[Load]) -> Iterator[Claim]:
-    """What the scheduler adds to the wait for earlier work. Bursts are excluded: a burst waits for itself."""
+    """The wait that the scheduler adds to that for earlier work. Bursts are excluded: a burst waits for itself."""
     for setting, load in product((CPU, GPU), TABLE_LOADS):
         cases = [
             each

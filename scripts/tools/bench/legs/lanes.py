@@ -108,10 +108,10 @@ def _run(bench: Bench, due_s: Sequence[float], backlog: int, *, lanes: bool) -> 
         outputs = [topics.output, topics.dead_letters]
         source = lane if lanes else topics.input
         job = Job(topics.bootstrap_servers, source, outputs, PARTITIONS, values, [*due_s], warm_up=0, grace_s=_GRACE_S)
-        return run_meanwhile(worker, partial(_watched, worker, client, job))
+        return run_meanwhile(worker, partial(_watch, worker, client, job))
 
 
-def _watched(worker: Worker, client: Child, job: Job) -> LaneRun:
+def _watch(worker: Worker, client: Child, job: Job) -> LaneRun:
     if not wait_until(lambda: worker.counters.published > 0, _BEGIN_S):
         raise TimeoutError(f"the worker has published nothing within {_BEGIN_S:g} s")
     client.say(job)

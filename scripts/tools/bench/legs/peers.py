@@ -131,7 +131,7 @@ def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list
     ways = peer.ways[:1] if bench.quick else peer.ways
     rows = []
     for way in ways:
-        bench.say(f"{mix}: {peer.name}: trying {_said(way)}")
+        bench.say(f"{mix}: {peer.name}: trying {_text_of(way)}")
         if mix == MIXES[0]:
             run_peer(bench, peer, way, block[:2])
         rows.append((way, run_peer(bench, peer, way, block).rate))
@@ -141,7 +141,7 @@ def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list
 # ---- report
 
 
-def _said(way: Options) -> str:
+def _text_of(way: Options) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in way.items() if name != "url" and value)
 
 
@@ -181,7 +181,7 @@ def _table(mix: Mix, contest: Contest, missing: Mapping[str, str], ours_name: st
     rows = [
         (
             ours_name if name == OURS else name,
-            _said(each.way),
+            _text_of(each.way),
             f"{rates(each.runs)}",
             f"{ratios(ours.runs, each.runs)}",
             f"{_agreement(each, ours):.3f}",

@@ -69,8 +69,8 @@ def measure(bench: Bench) -> Outcome:
     size_bytes = _publish(topics, count)
     with OpenSearch() as server:
         contenders: dict[str, Callable[[], IndexRun]] = {
-            "index run": lambda: _measured(server, count, lambda name: _index_run(topics, server.url, name)),
-            "streaming_bulk": lambda: _measured(
+            "index run": lambda: _measure(server, count, lambda name: _index_run(topics, server.url, name)),
+            "streaming_bulk": lambda: _measure(
                 server, count, lambda name: _plain_loop(topics, server.url, name, count)
             ),
         }
@@ -103,7 +103,7 @@ def outcome(runs: dict[str, list[IndexRun]], count: int, size_bytes: float) -> O
     return Outcome(figures, [Table("Into the search index", columns, rows, note)])
 
 
-def _measured(server: OpenSearch, count: int, run: Callable[[str], dict[str, Any]]) -> IndexRun:
+def _measure(server: OpenSearch, count: int, run: Callable[[str], dict[str, Any]]) -> IndexRun:
     process = psutil.Process(server.pid)
     before = process.cpu_times()
     counts = run(f"bench-{uuid.uuid4().hex[:8]}")

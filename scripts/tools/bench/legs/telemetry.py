@@ -42,7 +42,7 @@ _MIXES: tuple[Mix, ...] = ("headlines", "news")
 
 
 def measure(bench: Bench) -> Outcome:
-    results = [_measured(bench, known_load(bench, mix)) for mix in _MIXES]
+    results = [_measure_mix(bench, known_load(bench, mix)) for mix in _MIXES]
     return Outcome(
         figures={result.mix: result.figures() for result in results},
         tables=[_table(results)],
@@ -51,7 +51,7 @@ def measure(bench: Bench) -> Outcome:
     )
 
 
-def _measured(bench: Bench, load: KnownLoad) -> _Result:
+def _measure_mix(bench: Bench, load: KnownLoad) -> _Result:
     contenders = {name: partial(_worker, bench, load, name) for name in (OFF, METRICS, UNSAMPLED, SAMPLED)}
     return _Result(load.mix, bench.interleave(contenders, load.mix))
 

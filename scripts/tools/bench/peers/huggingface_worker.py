@@ -34,14 +34,16 @@ def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, dty
     def make(options: Options) -> Enrich:
         def enrich(articles: list[Article]) -> list[bytes]:
             answers = ner([text_of(article) for article in articles], batch_size=options["batch_size"])
-            return [encoded(article, _found(answer), card) for article, answer in zip(articles, answers, strict=True)]
+            return [
+                encoded(article, _findings(answer), card) for article, answer in zip(articles, answers, strict=True)
+            ]
 
         return enrich
 
     obey(make)
 
 
-def _found(answer: list[dict[str, Any]]) -> Found:
+def _findings(answer: list[dict[str, Any]]) -> Found:
     """Convert the answer; the pipeline does not report numbers of tokens and windows."""
     spans = [Span(each["start"], each["end"], each["entity_group"], float(each["score"])) for each in answer]
     return Found(spans, {"truncated": False})

@@ -42,7 +42,7 @@ class WindowModel(ABC):
         by_text = self._windows.of(texts)
         batches = by_text if windows_per_run is None else _in_batches(by_text, windows_per_run)
         results = (row for rows in self._pool.map(self._run, batches) for row in rows)
-        return [self._found(windows, [next(results) for _ in windows]) for windows in by_text]
+        return [self._findings(windows, [next(results) for _ in windows]) for windows in by_text]
 
     def enrich(self, windows_per_run: int | None, card: Mapping[str, str]) -> Enrich:
         """The function that makes records of articles."""
@@ -65,7 +65,7 @@ class WindowModel(ABC):
         labels, scores = self.label(feeds)
         return list(zip(labels, scores, strict=True))
 
-    def _found(self, windows: Sequence[Encoding], results: Sequence[tuple[Array, Array]]) -> Found:
+    def _findings(self, windows: Sequence[Encoding], results: Sequence[tuple[Array, Array]]) -> Found:
         spans = self._windows.spans(windows, [labels for labels, _ in results], [scores for _, scores in results])
         return Found(spans, self._windows.coverage(windows))
 

@@ -17,7 +17,7 @@ from tools.bench.simulator.statistics import Statistics
 LOADS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 MIXES = ("headlines", "news")
 SINCE_S = 5.0
-"""By then the average of the load, which begins at 0, has reached the load."""
+"""The average of the load begins at 0 and has reached the load by then."""
 COST_AIM = 1.02
 COST_LOADS = (0.5, 0.9)
 Rows = Sequence["Case"]

@@ -1,4 +1,4 @@
-"""What the batching leg simulates: devices with their rules, backlogs, and articles at a share of capacity."""
+"""The scenarios of the batching leg: devices with their rules, backlogs, and articles at a share of capacity."""
 
 from __future__ import annotations
 

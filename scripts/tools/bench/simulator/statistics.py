@@ -1,4 +1,4 @@
-"""What came of a simulation: tokens, runs and waits."""
+"""The results of a simulation: tokens, runs and waits."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Fault(ABC):
         self.lasts_s = 0.0
         self.about = ""
         self.broken: list[str] = []
-        """What the fault demands of the group while it lasts, and did not get; complete after `heal`."""
+        """Demands on the group, while the fault lasts, that were not met; complete after `heal`."""
         self.choose()
 
     @classmethod

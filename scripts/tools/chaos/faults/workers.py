@@ -24,7 +24,7 @@ _PHASES = (
     Api.END_TXN,
     Api.HEARTBEAT,
 )
-"""What a worker is sending when the signal comes: every step of a transaction, or a heartbeat between transactions."""
+"""The requests in which the signal comes: every step of a transaction, or a heartbeat between transactions."""
 
 
 class _Signalled(Fault):

@@ -48,7 +48,7 @@ class KnownLoad:
 
 
 def measure(bench: Bench) -> Outcome:
-    results = [_measured(bench, known_load(bench, mix)) for mix in _COUNTS]
+    results = [_measure_mix(bench, known_load(bench, mix)) for mix in _COUNTS]
     found = outcome(results, [reading.measured(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
     bench.say("encoding records in each format")
     costs = [format_costs(bench.settings, bench.model, mix, bench.repetitions) for mix in _COUNTS]
@@ -72,7 +72,7 @@ def known_load(bench: Bench, mix: Mix) -> KnownLoad:
     return KnownLoad(mix, distinct * repeats, answers, [text for each in decoded for text in (each.title, each.body)])
 
 
-def _measured(bench: Bench, load: KnownLoad) -> Result:
+def _measure_mix(bench: Bench, load: KnownLoad) -> Result:
     contenders = {
         "bare tokenizer": partial(_bare_tokenizer, bench, load),
         "worker": partial(_worker, bench, load),

@@ -68,7 +68,7 @@ def format_table(costs: Sequence[FormatCosts]) -> Table:
 
 
 def _records(settings: Settings, model: Model, mix: Mix) -> list[EnrichedRecord]:
-    """What the model finds in distinct articles."""
+    """Records of distinct articles, with the entities that the model finds."""
     values = articles(mix, _DISTINCT)
     inputs = [RawRecord(Partition("articles", 0), number, None, value) for number, value in enumerate(values)]
     records = []

@@ -1,4 +1,4 @@
-"""What reading an article costs, by how it is written: CPU time of `ArticleReader.read` alone, in turns.
+"""The cost of reading an article, by how it is written: CPU time of `ArticleReader.read` alone, in turns.
 
 Another format is one more entry in `ways_to_write`.
 """

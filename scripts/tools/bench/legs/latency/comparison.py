@@ -25,7 +25,7 @@ _COSTS = {
     "padded per real token": "padded_per_real_token",
 }
 _SHOWN = {"p50": "p50_ms", **_COSTS, "transactions per second": "transactions_per_s"}
-"""What is compared, and its name among the values of a repetition."""
+"""The names of compared values, for readers and among the values of a repetition."""
 
 
 @dataclass(frozen=True, slots=True)

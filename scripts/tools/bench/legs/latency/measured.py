@@ -1,4 +1,4 @@
-"""What is known of one measuring point, and of its repetitions together. Plain data and arithmetic."""
+"""The results at one measuring point, and those of its repetitions together. Plain data and arithmetic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAIVE = "naive loop"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What is measured. `load`: share of the capacity, 0 to 1. `who`: a policy of the worker, or `NAIVE`."""
+    """One measuring point. `load`: share of the capacity, 0 to 1. `who`: a policy of the worker, or `NAIVE`."""
 
     mix: Mix
     load: float
@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """What the scheduler made of the articles; computed tokens include padding."""
+    """The scheduler's batches of these articles; computed tokens include padding."""
 
     padded_per_real_token: float
     tokens_per_batch: float
@@ -64,7 +64,7 @@ class Measured:
 
     @property
     def values(self) -> dict[str, float]:
-        """What is reported of every point and compared, with its unit in its name."""
+        """The values that are reported and compared, each with its unit in its name."""
         latencies_ms = self.latencies_ms
         return {
             "p50_ms": percentile(latencies_ms, 0.5),

@@ -67,7 +67,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the client reports, and the processor time meanwhile."""
+    """The client's report, and the processor time meanwhile."""
 
     start_s: float
     client: Mapping[str, Any]
@@ -89,12 +89,12 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         batching = _BatchingMeter(worker.counters, runs)
         client.say(traffic.job(bench, topics, traced=traced))
-        seen = run_meanwhile(worker, lambda: _watched(bench, client, time.process_time, batching.begin))
+        seen = run_meanwhile(worker, lambda: _watch(bench, client, time.process_time, batching.begin))
     stages = None
     if traced:
         every = stage_times(timeline, seen.client, traffic.due_s, seen.start_s)
         stages = StageTimes(every.rows[traffic.first_counted :])
-    return _measured(traffic, seen, batching.transactions, batching.read(), stages)
+    return _result(traffic, seen, batching.transactions, batching.read(), stages)
 
 
 def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measured:
@@ -103,14 +103,14 @@ def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measu
         job = traffic.job(bench, topics)
         client.say(job)
         done = pool.submit(process.ask, order(topics, {}, job.warm + len(traffic.values)))
-        seen = _watched(bench, client, lambda: cpu_s(process.pid))
+        seen = _watch(bench, client, lambda: cpu_s(process.pid))
         transferred = done.result()
     # The loop counts its warm-up too.
     transactions = transferred["transactions"] * len(traffic.values) / transferred["articles"]
-    return _measured(traffic, seen, transactions)
+    return _result(traffic, seen, transactions)
 
 
-def _watched(
+def _watch(
     bench: Bench, client: Child, worker_cpu_s: Callable[[], float], begin: Callable[[], None] = lambda: None
 ) -> _Seen:
     """Measure between the client's first and last article. `begin` is called at the first one."""
@@ -147,7 +147,7 @@ class _BatchingMeter:
         return counters.transactions, counters.batches, counters.real_tokens, counters.padded_tokens
 
 
-def _measured(
+def _result(
     traffic: Traffic,
     seen: _Seen,
     transactions: float,

@@ -1,4 +1,4 @@
-"""Where the time of one article goes, from when it was due to when a read_committed consumer has it. Pure functions.
+"""The time of one article by stage, from when it was due to when a read_committed consumer has it. Pure functions.
 
 The stages of an article are the differences of one chain of moments, so they sum to its latency. A moment that was seen
 before the one in front of it (a record is delivered before its acknowledgement) counts as simultaneous with that.

@@ -74,7 +74,7 @@ def longest_gap(times_s: Sequence[float], span: Span) -> float:
 
 def join_and_leave(bench: Bench, crew: Crew) -> Sequence[Change]:
     """Publish steadily to the crew while one more worker joins and leaves gracefully, once per repetition."""
-    newcomers = _hired(crew, bench.repetitions)
+    newcomers = _hire(crew, bench.repetitions)
     crew.command(join=True, tokens_per_s=DEVICE_TOKENS_PER_S)
     crew.ready()
     all_s = _BEFORE_S + bench.repetitions * (_CYCLE_S + bench.repetitions * _PHASE_S) + _AFTER_S
@@ -94,10 +94,10 @@ def join_and_leave(bench: Bench, crew: Crew) -> Sequence[Change]:
         seen_s = client.hear()["seen_s"]
     if events[-1].ended_s + _CATCH_UP_S > start_s + all_s:
         raise TimeoutError("no articles arrived at the last event: the machine is too busy for this measurement")
-    return [_seen(event, start_s, due_s, seen_s) for event in events]
+    return [_change_of(event, start_s, due_s, seen_s) for event in events]
 
 
-def _hired(crew: Crew, count: int) -> list[Child]:
+def _hire(crew: Crew, count: int) -> list[Child]:
     """Workers that have started and wait for the command to join. They are not counted among the crew's yet."""
     newcomers = [crew.hire() for _ in range(count)]
     del crew.workers[-count:]
@@ -138,7 +138,7 @@ def _together(answers: Sequence[Mapping[str, Any]]) -> tuple[list[Moment], int]:
     return moments, sum(answer["recoveries"] for answer in answers)
 
 
-def _seen(event: _Event, start_s: float, due_s: Sequence[float], seen_s: Sequence[float]) -> Change:
+def _change_of(event: _Event, start_s: float, due_s: Sequence[float], seen_s: Sequence[float]) -> Change:
     span = Span(event.began_s - start_s, event.ended_s - start_s + (0 if event.kind == "nothing" else _CATCH_UP_S))
     waits_s = [seen - due for due, seen in zip(due_s, seen_s, strict=True) if span.begin_s <= due < span.end_s]
     # Article i went to partition i % PARTITIONS.
