@@ -18,6 +18,7 @@ from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
 from tools.bench.repeating import Run, interleave
+from tools.changed_settings import change
 from tools.kafka import Cluster
 from tools.only_task import load_model
 from tools.topics import Topics, publish
@@ -54,11 +55,9 @@ class Bench:
     def model_in(self, precision: Precision) -> Model:
         """The same model in this precision; the configured one if that has it already. Raises ModelError."""
         if precision not in self._models:
-            wanted = self.settings.model.model_copy(update={"precision": precision})
             same = self.model.card.precision == precision
-            self._models[precision] = (
-                self.model if same else load_model(self.settings.model_copy(update={"model": wanted}))
-            )
+            other = change(self.settings, model={"precision": precision})
+            self._models[precision] = self.model if same else load_model(other)
         return self._models[precision]
 
     @cached_property
@@ -85,11 +84,8 @@ class Bench:
 
         `settings`: to begin with, instead of the worker's.
         """
-        settings = settings or self.settings
         kafka = topics.kafka_settings(f"bench-{uuid.uuid4().hex[:6]}")
-        groups = {"kafka": kafka, **changes}
-        updated = {group: getattr(settings, group).model_copy(update=dict(values)) for group, values in groups.items()}
-        return settings.model_copy(update=updated)
+        return change(settings or self.settings, **{"kafka": kafka, **changes})
 
     def interleave(
         self, contenders: Mapping[str, Callable[[], Run]], about: str = "", *, most: int | None = None

@@ -13,11 +13,11 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.settings import Settings
 from tools.bench import stub_worker
 from tools.bench.moments import DEBUG, Moments
+from tools.changed_settings import change
 
 
 def _with_debug_lines(settings: Settings) -> Settings:
-    kafka = settings.kafka.model_copy(update={"properties": {**settings.kafka.properties, **DEBUG}})
-    return settings.model_copy(update={"kafka": kafka})
+    return change(settings, kafka={"properties": {**settings.kafka.properties, **DEBUG}})
 
 
 def main() -> None:

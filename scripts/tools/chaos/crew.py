@@ -126,7 +126,9 @@ class Slot:
         deadline_s = time.monotonic() + _LEAVE_S
         while self.pid is not None:
             self.send(signal.SIGTERM if time.monotonic() < deadline_s else signal.SIGKILL)
-            self._wait_for_end(_LEAVE_S)
+            if self._process:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_LEAVE_S)
 
     def wake(self) -> None:
         self._resting = False
@@ -146,12 +148,6 @@ class Slot:
         assert self._process.stdin
         self._process.stdin.write(orjson.dumps(self._settings()) + b"\n")
         self._process.stdin.flush()
-
-    def _wait_for_end(self, timeout_s: float) -> None:
-        process = self._process
-        if process:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout_s)
 
     def _tend(self) -> None:
         while True:

@@ -128,7 +128,8 @@ class Incarnation:
 
     def answer(self, input_id: InputId) -> None:
         """Count one more output of this input."""
-        _count(self._columns[input_id.partition].answers, input_id.offset)
+        answers = self._columns[input_id.partition].answers
+        answers[input_id.offset] = min(answers[input_id.offset] + 1, _MOST_TIMES)
 
     def see(self, input_id: InputId, times: int) -> None:
         """Record how often a reader saw outputs of this input while the workers ran."""
@@ -169,7 +170,3 @@ class Ledger:
 
     def __getitem__(self, number: int) -> Incarnation:
         return self._incarnations[number]
-
-
-def _count(column: bytearray, offset: int) -> None:
-    column[offset] = min(column[offset] + 1, _MOST_TIMES)

@@ -19,6 +19,7 @@ from enricher.worker.records import (
     WindowRows,
 )
 from enricher.worker.settings import Settings, load_settings
+from tools.changed_settings import change
 from tools.cutting import windows_of
 from tools.heads.pooling import write_embedding
 
@@ -66,6 +67,5 @@ def _checkpoint(folder: Path) -> Checkpoint:
 
 
 def _settings(folder: Path) -> Settings:
-    settings = load_settings()
     chosen = {"source": str(folder), "precision": "fp32", "cache_dir": folder.parent / "cache"}
-    return settings.model_copy(update={"model": settings.model.model_copy(update=chosen)})
+    return change(load_settings(), model=chosen)

@@ -11,7 +11,6 @@ from typing import Any
 from enricher.worker.build.building import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
-from enricher.worker.settings import Settings
 from tools.bench.arrivals import percentile, poisson
 from tools.bench.backlog import count_for, run_backlog
 from tools.bench.bench import PARTITIONS, Bench
@@ -21,6 +20,7 @@ from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Table
 from tools.bench.repeating import in_turns, spreads_of
 from tools.bench.watching import run_meanwhile
+from tools.changed_settings import change
 from tools.only_task import tasks_of
 from tools.topics import make_topics
 from tools.waiting import wait_until
@@ -102,7 +102,8 @@ def _run(bench: Bench, due_s: Sequence[float], backlog: int, *, lanes: bool) -> 
         settings, lane = bench.settings_for(topics), f"{topics.input}.now"
         if lanes:
             make_topics(topics.bootstrap_servers, [lane], PARTITIONS)
-            settings = _with_lanes(settings, lane, topics.input)
+            shares = dict(zip((lane, topics.input), SHARES, strict=True))
+            settings = change(settings, kafka={"input_topics": shares})
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         values = [value.decode() for value in articles("headlines", len(due_s), seed=1)]
         outputs = [topics.output, topics.dead_letters]
@@ -121,8 +122,3 @@ def _watch(worker: Worker, client: Child, job: Job) -> LaneRun:
     seconds, done = time.monotonic() - began_s, worker.counters.published - before
     latencies_ms = [1000 * (at_s - due_s) for at_s, due_s in zip(seen_s, job.due_s, strict=True)]
     return LaneRun(latencies_ms, max(0, done - len(job.values)) / seconds)
-
-
-def _with_lanes(settings: Settings, now: str, later: str) -> Settings:
-    kafka = settings.kafka.model_copy(update={"input_topics": dict(zip((now, later), SHARES, strict=True))})
-    return settings.model_copy(update={"kafka": kafka})

@@ -25,7 +25,7 @@ from tools.bench.load import Mix
 from tools.bench.otlp_sink import otlp_sink
 from tools.bench.outcome import Claim, Outcome, Plot, Table
 from tools.bench.repeating import Run, Spread, bars, claim, us_each
-from tools.bench.watching import WatchedCounters, Work, work_off
+from tools.bench.watching import WatchedCounters, work_off
 from tools.only_task import tasks_of
 
 ABOUT = (
@@ -78,12 +78,7 @@ def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
             beside=nullcontext if name == OFF else partial(_looked_at, bench, settings),
         )
     assert work.counters.records == len(load.values), "every article has its record"
-    return Run(work.counters.records / _whole_s(work), work.load, {"work": work})
-
-
-def _whole_s(work: Work) -> float:
-    """CPU time of all threads."""
-    return work.loop_s + work.client_s + work.tokenizer_s
+    return Run(work.counters.records / (work.loop_s + work.client_s + work.tokenizer_s), work.load, {"work": work})
 
 
 @contextmanager

@@ -45,7 +45,8 @@ def measure(bench: Bench) -> Outcome:
         everyone = [*crews.values(), often]
         for crew in everyone:
             crew.ready()
-            _warm_up(bench, crew)
+            bench.say(f"warming up {len(crew.workers)} workers")
+            crew.burst(articles("news", WARM_UP))
         probe = crews[1].burst(articles("news", 4 * WARM_UP))
         count = round(probe.articles / probe.seconds * seconds)
         at_once = bench.interleave({str(n): _bursts(crew, count) for n, crew in crews.items()}, most=MOST_REPETITIONS)
@@ -56,12 +57,8 @@ def measure(bench: Bench) -> Outcome:
         count = round(WAITING_CORES * probe.articles / probe.worker_cpu_s * seconds)
         contenders = {str(n): _bursts(crew, n * count) for n, crew in crews.items()} | {"often": _bursts(often, count)}
         waiting = bench.interleave(contenders, most=MOST_REPETITIONS)
-    return outcome(Scale(at_once, waiting, idle, device_tokens_per_s, OFTEN_MS, _interval_ms(bench)))
-
-
-def _warm_up(bench: Bench, crew: Crew) -> None:
-    bench.say(f"warming up {len(crew.workers)} workers")
-    crew.burst(articles("news", WARM_UP))
+    usually_ms = bench.settings.worker.publish_interval_ms
+    return outcome(Scale(at_once, waiting, idle, device_tokens_per_s, OFTEN_MS, usually_ms))
 
 
 def _bursts(crew: Crew, count: int) -> Callable[[], Run]:
@@ -81,7 +78,3 @@ def _idle(bench: Bench) -> Load:
     meter = bench.meter()
     time.sleep(IDLE_S)
     return meter.read()
-
-
-def _interval_ms(bench: Bench) -> float:
-    return bench.settings.worker.publish_interval_ms
