@@ -24,7 +24,7 @@ from tools.kafka.reader import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tools.chaos.crew import Launch
@@ -117,7 +117,11 @@ class Scene(Closing):
 
     def wait_until_whole(self, timeout_s: float) -> bool:
         """Wait until every worker has committed once more; returns whether it did in time."""
-        watches = [Watch(Match({Api.END_TXN}, slot.client_id)) for slot in list(self.crew.slots.values())]
+        return self.wait_for_commits([slot.client_id for slot in list(self.crew.slots.values())], timeout_s)
+
+    def wait_for_commits(self, client_ids: Sequence[str], timeout_s: float) -> bool:
+        """Wait until each of these clients has ended a transaction; returns whether it did in time."""
+        watches = [Watch(Match({Api.END_TXN}, client_id)) for client_id in client_ids]
         for watch in watches:
             self.proxy.apply(watch)
         whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), timeout_s)

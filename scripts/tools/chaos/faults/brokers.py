@@ -77,11 +77,6 @@ class CoordinatorGoneWhileIdle(GroupCoordinatorKilled):
         self.away_s = self.chosen.uniform(4.0, 8.0)
         self.graceful = self.chosen.random() < 0.5
 
-    def shorten(self) -> None:
-        """Keep it long enough for the coordinator to leave the metadata."""
-        super().shorten()
-        self.away_s = 4.0
-
     def apply(self) -> None:
         """Let the workers become idle, end the coordinator, then publish again."""
         self.scene.workload.pause()

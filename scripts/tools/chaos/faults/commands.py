@@ -47,10 +47,6 @@ class CommandKilled(Fault):
         self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
         self.about = f"in {' and '.join(each.name for each in self.kills)}"
 
-    def shorten(self) -> None:
-        self.kills = self.kills[:1]
-        self.about = f"in {self.kills[0].name}"
-
     @abstractmethod
     def prepare(self) -> Sequence[str]:
         """Make the topics and what is in them; returns the options of the command."""

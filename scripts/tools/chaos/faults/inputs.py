@@ -71,18 +71,13 @@ class OutputPartitionsAdded(Fault):
     def choose(self) -> None:
         self.lasts_s, self.slow_s = self.chosen.uniform(3.0, 6.0), self.chosen.uniform(0.2, 0.4)
 
-    def shorten(self) -> None:
-        """Keep it long enough for new producers."""
-        self.lasts_s = 3.0
-
     def apply(self) -> None:
         self.scene.topics.add_output_partition()
-        self.slow = Delay(Match({Api.END_TXN}), self.slow_s)
-        self.scene.proxy.apply(self.slow)
+        self.inject(Delay(Match({Api.END_TXN}), self.slow_s))
         self.about = f"{self.scene.partitions + 1} of the outputs, {self.lasts_s:.1f} s before the input's"
 
     def heal(self) -> None:
-        self.scene.proxy.lift(self.slow)
+        super().heal()
         self.scene.topics.add_input_partition()
 
 
@@ -99,10 +94,6 @@ class RefusedLetter(Fault):
         ]
         self.lasts_s = self.chosen.uniform(5.0, 10.0)
         self.about = f"{len(self.sizes_bytes)} around {_LETTER_LIMIT_BYTES} bytes, {self.lasts_s:.1f} s"
-
-    def shorten(self) -> None:
-        """Keep it long enough for a few tries."""
-        self.lasts_s = 4.0
 
     def apply(self) -> None:
         self.scene.topics.limit_dead_letters(_LETTER_LIMIT_BYTES)
@@ -129,10 +120,6 @@ class OutputLimitLowered(Fault):
         self.about = (
             f"to {self.limit_bytes} bytes, {self.lasts_s:.1f} s, {self._burst} articles in partition {self.filled}"
         )
-
-    def shorten(self) -> None:
-        """Keep it long enough for a refused batch and what follows."""
-        self.lasts_s = 4.0
 
     def apply(self) -> None:
         """Limit the topic's message size and publish many articles at once."""

@@ -30,10 +30,7 @@ class _NetworkFault(Fault):
         """The rule that injects the fault."""
 
     def apply(self) -> None:
-        self.scene.proxy.apply(self.rule)
-
-    def heal(self) -> None:
-        self.scene.proxy.lift(self.rule)
+        self.inject(self.rule)
 
 
 class ConnectionsCut(_NetworkFault):
@@ -86,5 +83,5 @@ class RecordsDamaged(Fault):
         self.catch(self.damage)
 
     def heal(self) -> None:
-        self.scene.proxy.lift(self.damage)
+        super().heal()
         self.about += f", {self.damage.damaged} replies"

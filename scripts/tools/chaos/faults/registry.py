@@ -169,10 +169,6 @@ class UnknownIds(_OnePartition):
     name = "flood of unknown ids"
     _count = 1_500
 
-    def shorten(self) -> None:
-        super().shorten()
-        self._count = 150
-
     def disturb(self) -> None:
         self.about = f"{self._count} records"
         self.scene.workload.unknown(self._count, self.partition)

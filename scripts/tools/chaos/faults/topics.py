@@ -29,10 +29,6 @@ class TopicMadeAgain(Fault):
         self.absent_s = self.chosen.choice([0.0, self.chosen.uniform(3.0, 8.0)])
         self.filled = self.chosen.randrange(self.scene.partitions)
 
-    def shorten(self) -> None:
-        """Recreate at once, which is the harder case."""
-        self.absent_s = 0.0
-
     def apply(self) -> None:
         """Record the topic's contents while the workers read, publish more, and delete it before they are done."""
         scene = self.scene
@@ -93,10 +89,6 @@ class ForeignTransactionOpen(Fault):
         self.topic = self.chosen.choice([names.output, names.output, names.dead_letters])
         self.lasts_s = self.chosen.uniform(5.0, 12.0)
         self.about = f"in '{self.topic}', {self.lasts_s:.1f} s"
-
-    def shorten(self) -> None:
-        """The output topic, which has most outputs."""
-        self.topic, self.lasts_s = self.scene.names.output, 4.0
 
     def apply(self) -> None:
         """Open the transaction, let outputs follow, and restart the workers without their offsets."""

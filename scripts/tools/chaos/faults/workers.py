@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
-from tools.chaos.rules import Cut, Match, Watch
+from tools.chaos.rules import Cut, Watch
 from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, SESSION_S, TRANSACTION_S
 from tools.chaos.worker import TWO_PROCESSES
 from tools.waiting import wait_until
@@ -83,10 +83,6 @@ class WorkerPaused(_Signalled):
         self.lasts_s = self.chosen.uniform(TRANSACTION_S + 0.5, 12.0)
         self.about += f", {self.lasts_s:.1f} s"
 
-    def shorten(self) -> None:
-        """Keep it longer than the transaction timeout."""
-        self.lasts_s = TRANSACTION_S + 0.5
-
     def heal(self) -> None:
         self.slot(self.worker).send(signal.SIGCONT)
 
@@ -102,17 +98,9 @@ class BrokerAwayAtStart(Fault):
         self.lasts_s = self.chosen.uniform(14.0, 25.0)
         self.about = f"{self.worker}, {self.lasts_s:.1f} s"
 
-    def shorten(self) -> None:
-        """Keep it longer than a request may take."""
-        self.lasts_s = 12.0
-
     def apply(self) -> None:
-        self.cut = Cut(self.of_worker(self.worker))
-        self.scene.proxy.apply(self.cut)
+        self.inject(Cut(self.of_worker(self.worker)))
         self.slot(self.worker).send(signal.SIGKILL)
-
-    def heal(self) -> None:
-        self.scene.proxy.lift(self.cut)
 
 
 class RebalanceStorm(Fault):
@@ -125,9 +113,6 @@ class RebalanceStorm(Fault):
         numbers = (signal.SIGTERM, signal.SIGKILL)
         self.visits = [(self.chosen.uniform(2.0, 3.5), self.chosen.choice(numbers)) for _ in range(4)]
         self.about = ", ".join(f"{seconds:.1f} s {number.name}" for seconds, number in self.visits)
-
-    def shorten(self) -> None:
-        self.visits = [(2.0, signal.SIGTERM), (2.0, signal.SIGKILL)]
 
     def apply(self) -> None:
         for seconds, number in self.visits:
@@ -153,10 +138,6 @@ class ChildFrozen(Fault):
         self.frozen = self.chosen.choice([["guest-0"], ["guest-1"], ["guest-0", "guest-1"]])
         self.continue_s = self.chosen.choice([None, None, self.chosen.uniform(SESSION_S, 25.0)])
         self.about = " and ".join(self.frozen)
-
-    def shorten(self) -> None:
-        """Let them be killed: that is what the parent is for."""
-        self.continue_s = None
 
     def apply(self) -> None:
         """Add the guest, freeze its processes, and wait until others have their partitions and the parent has acted."""
@@ -203,12 +184,7 @@ class ChildFrozen(Fault):
 
     def _publishes(self, *names: str) -> bool:
         """Wait until each of these processes commits a transaction."""
-        watches = [Watch(Match({Api.END_TXN}, f"enricher-{name}")) for name in names]
-        for watch in watches:
-            self.scene.proxy.apply(watch)
-        seen = wait_until(lambda: all(watch.caught.is_set() for watch in watches), self._start_s)
-        self.scene.proxy.lift(*watches)
-        return seen
+        return self.scene.wait_for_commits([f"enricher-{name}" for name in names], self._start_s)
 
 
 class ModelHangs(Fault):
@@ -220,10 +196,6 @@ class ModelHangs(Fault):
         self.worker = self.some_worker()
         self.hang_s = self.chosen.choice([POLL_INTERVAL_S + 2, ENGINE_S + 10])
         self.about = f"{self.worker}, {self.hang_s:.0f} s"
-
-    def shorten(self) -> None:
-        """Choose a duration that the worker survives."""
-        self.hang_s = POLL_INTERVAL_S + 1
 
     def apply(self) -> None:
         asked_s = time.monotonic()
