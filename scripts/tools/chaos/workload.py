@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from tools.chaos.articles import Articles
 from tools.closing import Closing
 from tools.topics import publish
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from confluent_kafka import KafkaError, Message
 
-    from tools.chaos.articles import Articles, Input
+    from tools.chaos.articles import Input
+
+    Make = Callable[[Articles, int], Input]
 
 _TURN_S = 0.05
 _MOST_BEHIND_S = 2.0
@@ -63,30 +66,17 @@ class Workload(Closing):
     def resume(self) -> None:
         self._running.set()
 
-    def poison(self, count: int) -> None:
-        for _ in range(count):
-            self._send(self._producer, self._articles.poison(self._next()))
-
-    def unknown(self, count: int, partition: int) -> None:
-        """Publish `count` inputs whose schemas nobody knows to one partition. Blocks until the brokers have them."""
-        for _ in range(count):
-            self._send(self._producer, self._articles.unknown(self._next()), partition)
-        self.flush()
-
-    def forbidden(self, count: int, partition: int) -> None:
-        """Publish `count` articles whose schema the registry refuses to one partition. Blocks as `unknown` does."""
-        for _ in range(count):
-            self._send(self._producer, self._articles.forbidden(self._next()), partition)
-        self.flush()
-
     def large_poison(self, sizes_bytes: Sequence[int]) -> None:
         for size_bytes in sizes_bytes:
             self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
 
-    def burst(self, count: int, partition: int = PARTITION_UA) -> None:
-        """Publish `count` articles at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
+    def burst(self, count: int, partition: int = PARTITION_UA, *, make: Make = Articles.input) -> None:
+        """Publish `count` inputs at once, to one partition or to all. Blocks until the brokers have acknowledged them.
+
+        `make`: the method that makes an input of its number.
+        """
         for _ in range(count):
-            self._send(self._producer, self._articles.input(self._next()), partition)
+            self._send(self._producer, make(self._articles, self._next()), partition)
         self.flush()
 
     def flush(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tools.chaos.articles import Articles
 from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
 from tools.chaos.incarnations import LARGE_BYTES
@@ -140,7 +141,7 @@ class PoisonMessages(Fault):
         self.about = f"{self.count} in a row"
 
     def apply(self) -> None:
-        self.scene.workload.poison(self.count)
+        self.scene.workload.burst(self.count, make=Articles.poison)
 
 
 class TransactionalInput(Fault):

@@ -11,6 +11,7 @@ import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from tools.chaos.articles import Articles
 from tools.chaos.faults.base import Fault
 from tools.registry import Fault as Wrong
 from tools.waiting import wait_until
@@ -155,7 +156,7 @@ class IdForbidden(_OnePartition):
         assert self.scene.schemas is not None, "it is not possible without"
         self.scene.schemas.forbid()
         self.about = f"{_FEW} articles"
-        self.scene.workload.forbidden(_FEW, self.partition)
+        self.scene.workload.burst(_FEW, self.partition, make=Articles.forbidden)
 
     def heal(self) -> None:
         """Allow it: the articles were good."""
@@ -171,7 +172,7 @@ class UnknownIds(_OnePartition):
 
     def disturb(self) -> None:
         self.about = f"{self._count} records"
-        self.scene.workload.unknown(self._count, self.partition)
+        self.scene.workload.burst(self._count, self.partition, make=Articles.unknown)
         self._end = self.scene.ends()[self.partition]
 
     def heal(self) -> None:
