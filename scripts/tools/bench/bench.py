@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import orjson
 from confluent_kafka import Producer
@@ -98,7 +99,7 @@ class Bench:
         return interleave(contenders, repetitions, lambda text: self.say(f"{about}: {text}" if about else text))
 
     @contextmanager
-    def topics(self, values: Sequence[bytes] = (), **more: object) -> Iterator[Topics]:
+    def topics(self, values: Sequence[bytes] = (), **more: Any) -> Iterator[Topics]:  # noqa: ANN401  as `publish` takes
         """Three topics for one run; `values` go to the input, as `publish` writes them. Deleted afterwards."""
         topics = Topics.fresh(self.cluster.bootstrap_servers, "bench")
         topics.make(PARTITIONS)
@@ -108,7 +109,7 @@ class Bench:
         finally:
             topics.delete()
 
-    def publish(self, topics: Topics, values: Sequence[bytes], *, evenly: bool = False, **more: object) -> None:
+    def publish(self, topics: Topics, values: Sequence[bytes], *, evenly: bool = False, **more: Any) -> None:  # noqa: ANN401  as `produce` takes
         """Write articles to the input topic, keyed by id, and wait until the broker has acknowledged them.
 
         `evenly`: to the partitions in turn, since hashed keys give some a few per cent more than others. `more`: what

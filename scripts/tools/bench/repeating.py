@@ -5,6 +5,7 @@ A run during which other processes used more than `QUIET_CORES` is disturbed; it
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from tools.bench.outcome import Claim, Series
 
 QUIET_CORES = 0.15
 """The system's own background work stays below this; a browser or a compiler does not."""
+MIN_FOR_P99 = 100
+"""With fewer values the 99th percentile would be the largest value, which says little."""
 AGAIN = 2
 """How often a disturbed run is repeated before it is kept and marked."""
 
@@ -70,6 +73,17 @@ class Spread:
 
     def __str__(self) -> str:
         return format(self)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank: the smallest value that at least `share` of all values (0 to 1) do not exceed."""
+    assert values, "of at least one value"
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def p99(values: Sequence[float]) -> float | None:
+    """The 99th percentile; None if there are fewer than `MIN_FOR_P99` values."""
+    return percentile(values, 0.99) if len(values) >= MIN_FOR_P99 else None
 
 
 def spreads_of(runs: Mapping[Name, Sequence[object]], figures: Sequence[str]) -> dict[Name, dict[str, Spread]]:

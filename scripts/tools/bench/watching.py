@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -20,7 +19,7 @@ from enricher.worker.build.building import kafka_worker
 from enricher.worker.build.model import Model
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
-from enricher.worker.records import DeadLetter, Ticket
+from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
@@ -59,14 +58,8 @@ class WatchedCounters(Counters):
             self.began = Moment.now(self._broker_pids())
         super().count_read(tickets, now_s)
 
-    def count_published(
-        self,
-        tickets: Sequence[Ticket],
-        began_s: float,
-        now_s: float,
-        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
-    ) -> None:
-        super().count_published(tickets, began_s, now_s, substitutes)
+    def count_published(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  what the worker counts
+        super().count_published(*arguments, **named)
         self.ended = Moment.now(self._broker_pids())
 
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import pytest
 
-from tools.bench.arrivals import p99, percentile, poisson
 from tools.bench.legs.latency.measured import (
     NAIVE,
     Batching,
@@ -24,7 +23,8 @@ from tools.bench.load import Mix
 from tools.bench.machine import Load
 from tools.bench.outcome import Claim
 from tools.bench.policy import Policy
-from tools.bench.repeating import Run, Spread
+from tools.bench.repeating import Run, Spread, p99, percentile
+from tools.bench.simulator.arrivals import poisson
 
 BATCHING = Batching(padded_per_real_token=1.1, tokens_per_batch=275.0, run_ms=9.0)
 STAGE_TIMES = StageTimes([[1.0] * len(STAGES), [3.0] * len(STAGES)])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -95,14 +94,8 @@ class _Uncounted(WatchedCounters):
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
         """Do nothing."""
 
-    def count_published(
-        self,
-        tickets: Sequence[Ticket],
-        began_s: float,
-        now_s: float,
-        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
-    ) -> None:
-        super().count_published((), began_s, now_s, substitutes)
+    def count_published(self, tickets: Sequence[Ticket], *times_s: Any, **named: Any) -> None:  # noqa: ANN401  as above
+        super().count_published((), *times_s, **named)
         self.records += len(tickets)
 
 

@@ -32,6 +32,12 @@ def along(per_s_at: Callable[[float], float], most_per_s: float, random: Random)
             yield at_s
 
 
+def poisson(per_s: float, seconds: float, *, seed: int) -> list[float]:
+    """The times of `at_random` in [0, seconds), as from independent publishers. The same seed gives the same times."""
+    times_s = at_random(per_s, Random(seed))  # noqa: S311  nothing secret
+    return list(takewhile(lambda at_s: at_s < seconds, times_s))
+
+
 def arriving(
     times_s: Iterable[float], articles: Sequence[Sequence[int]], random: Random, *, until_s: float
 ) -> Iterator[Arrival]:

@@ -8,10 +8,9 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from tools.bench.arrivals import p99, percentile
 from tools.bench.legs.latency.stages import StageTimes
 from tools.bench.load import Mix
-from tools.bench.repeating import Spread
+from tools.bench.repeating import Spread, p99, percentile
 
 NAIVE = "naive loop"
 

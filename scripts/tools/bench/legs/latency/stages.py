@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.bench.arrivals import percentile
 from tools.bench.open_loop import key_of
+from tools.bench.repeating import percentile
 from tools.bench.timeline import BatchTimes, Passage, Timeline
 
 STAGES: dict[str, str] = {

@@ -68,5 +68,6 @@ def _first_layers(encoder: Checkpoint, folder: Path) -> Checkpoint:
 
 def _random_head(random: np.random.Generator, encoder: Checkpoint, labels: int) -> Weights:
     width, kind = encoder.config.hidden_size, np.float16 if is_half(encoder) else np.float32
-    shapes = zip((*POOLER, *CLASSIFIER), ((width, width), width, (labels, width), labels), strict=True)
+    sizes = ((width, width), (width,), (labels, width), (labels,))
+    shapes = zip((*POOLER, *CLASSIFIER), sizes, strict=True)
     return {name: random.normal(scale=0.05, size=shape).astype(kind) for name, shape in shapes}

@@ -64,7 +64,7 @@ def _all(results: Results) -> Iterator[Sequence[Run]]:
     yield from results.crews.values()
 
 
-def _rates(runs: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, float]]:
+def _rates(runs: Mapping[str, Sequence[Run]]) -> dict[str, Spread]:
     return {name: rates(each) for name, each in runs.items()}
 
 
