@@ -86,7 +86,7 @@ def _field(article: Article, name: FieldName) -> TokenizedField:
 class StubEngine:
     """Labels by hash. `hang_s` and `lose` may be set from any thread (by the commands of `worker`)."""
 
-    labels = LABELS
+    labels: tuple[str, ...] = LABELS
     provider = "stub"
     card = CARD
 
@@ -98,8 +98,7 @@ class StubEngine:
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
-        hang_s, self.hang_s = self.hang_s, 0.0
-        time.sleep(_RUN_S + hang_s)
+        self._wait(_RUN_S)
         windows = batch.windows
         if self.lose.is_set():
             self.lose.clear()
@@ -107,6 +106,10 @@ class StubEngine:
         bad = [window for window in windows if self._bad in window.ids]
         failures = [WindowFailure(window, "Unbearable", "the model fails on this window") for window in bad]
         return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
+
+    def _wait(self, run_s: float) -> None:
+        hang_s, self.hang_s = self.hang_s, 0.0
+        time.sleep(run_s + hang_s)
 
     def padded_tokens(self, batch: Batch) -> int:
         return batch.padded_tokens

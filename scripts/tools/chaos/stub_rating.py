@@ -6,8 +6,6 @@ may change it.
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -40,31 +38,19 @@ class _RatingTokenizer(StubTokenizer):
     max_window_tokens = _WINDOW_TOKENS
 
 
-class RatingEngine:
+class RatingEngine(StubEngine):
     """A row of logits for each window: for each rating, whether one of the words that the window owns has it."""
 
     labels = RATINGS
     card = RATING_CARD
 
-    def __init__(self) -> None:
-        self.hang_s = 0.0
-        """Extra duration of the next run; may be set from any thread."""
-        self.lose = threading.Event()
-
     def run(self, batch: Batch) -> BatchResult:
-        hang_s, self.hang_s = self.hang_s, 0.0
-        time.sleep(_RUN_S + hang_s)
+        self._wait(_RUN_S)
         bad = [window for window in batch.windows if (_owned_ids(window) % BAD_EVERY == BAD_HASH).any()]
         failures = [WindowFailure(window, "Unrateable", "the model fails on this window") for window in bad]
         good = [window for window in batch.windows if window not in bad]
         rows = np.array([_row(window) for window in good], np.float32).reshape(len(good), len(RATINGS))
         return BatchResult(batch, [RunOutput(good, [0] * len(good), [WindowRows(rows)])] if good else [], failures)
-
-    def padded_tokens(self, batch: Batch) -> int:
-        return batch.padded_tokens
-
-    def open_thread(self) -> None:
-        """No set-up per thread is needed."""
 
 
 def _owned_ids(window: Window) -> Int32Array:

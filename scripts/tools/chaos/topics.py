@@ -1,18 +1,11 @@
-"""Creates, grows, limits, deletes and recreates the topics of a run, and remembers what deleted ones contained."""
+"""Creates, grows, deletes and recreates the topics of a run, and remembers what deleted ones contained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S
 from tools.chaos.incarnations import Incarnation, topic_id_of
@@ -82,20 +75,6 @@ class TopicKeeper:
             return len(found) == self.partitions and found[self.partitions - 1].leader >= 0
 
         assert wait_until(led, _ASK_S), "the new partition has no leader"
-
-    def limit_dead_letters(self, size_bytes: int | None) -> None:
-        """Limit the message size of the dead-letter topic; None restores the broker's default."""
-        self._limit(self._names.dead_letters, size_bytes)
-
-    def limit_outputs(self, size_bytes: int | None) -> None:
-        """Limit the message size of the output topic; None restores the broker's default."""
-        self._limit(self._names.output, size_bytes)
-
-    def _limit(self, topic: str, size_bytes: int | None) -> None:
-        kind = AlterConfigOpType.DELETE if size_bytes is None else AlterConfigOpType.SET
-        entry = ConfigEntry("max.message.bytes", str(size_bytes or ""), incremental_operation=kind)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self._admin.incremental_alter_configs([resource])[resource].result(_ASK_S)
 
     def remember_input(self) -> Incarnation:
         """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""

@@ -19,7 +19,6 @@ from typing import Any
 import orjson
 import psutil
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from enricher.errors import NotEnriched
 from tools import enricher_command, markdown
@@ -29,7 +28,7 @@ from tools.kafka import Cluster
 from tools.soak import scaler
 from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
 from tools.soak.scaler import ScalerRow
-from tools.topics import Topics
+from tools.topics import Topics, configure
 
 LIMIT_BYTES = 1_500_000_000
 """The memory limit for every attack at default settings."""
@@ -129,7 +128,8 @@ def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
         "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0",
     }
     _make_topics(environment)
-    _configure(bootstrap_servers, topics.input, attack.topic)
+    if attack.topic:
+        configure(bootstrap_servers, topics.input, attack.topic)
     accepted, refused = _publish(bootstrap_servers, topics.input, attack, share)
     with _registry(attack) as settings:
         environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
@@ -227,18 +227,6 @@ def peak_bytes(pid: int) -> int:
 
 def _make_topics(variables: Mapping[str, str]) -> None:
     enricher_command.answer_of("topics", "create", "--partitions", "2", variables=variables).check_returncode()
-
-
-def _configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:
-    if not settings:
-        return
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
 
 
 def _publish(bootstrap_servers: str, topic: str, attack: Attack, share: float) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
 from tools.chaos.incarnations import LARGE_BYTES
 from tools.chaos.rules import Delay, Match
+from tools.topics import configure
 
 if TYPE_CHECKING:
     from tools.chaos.scene import Scene
@@ -97,11 +98,16 @@ class RefusedLetter(Fault):
         self.about = f"{len(self.sizes_bytes)} around {_LETTER_LIMIT_BYTES} bytes, {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        self.scene.topics.limit_dead_letters(_LETTER_LIMIT_BYTES)
+        _limit_size(self.scene, self.scene.names.dead_letters, _LETTER_LIMIT_BYTES)
         self.scene.workload.large_poison(self.sizes_bytes)
 
     def heal(self) -> None:
-        self.scene.topics.limit_dead_letters(None)
+        _limit_size(self.scene, self.scene.names.dead_letters, None)
+
+
+def _limit_size(scene: Scene, topic: str, size_bytes: int | None) -> None:
+    """Limit the message size of a topic; None restores the broker's default."""
+    configure(scene.names.bootstrap_servers, topic, {"max.message.bytes": str(size_bytes) if size_bytes else None})
 
 
 class OutputLimitLowered(Fault):
@@ -124,11 +130,11 @@ class OutputLimitLowered(Fault):
 
     def apply(self) -> None:
         """Limit the topic's message size and publish many articles at once."""
-        self.scene.topics.limit_outputs(self.limit_bytes)
+        _limit_size(self.scene, self.scene.names.output, self.limit_bytes)
         self.scene.workload.burst(self._burst, self.filled)
 
     def heal(self) -> None:
-        self.scene.topics.limit_outputs(None)
+        _limit_size(self.scene, self.scene.names.output, None)
 
 
 class PoisonMessages(Fault):
