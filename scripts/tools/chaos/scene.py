@@ -149,10 +149,7 @@ class Scene(Closing):
 
     def backlog(self) -> int:
         """How many input offsets the group has not committed yet."""
-        topics = map(self._reader.committed_and_ends, self.names.inputs)
-        offsets = [offset for found in topics for offset in found.values()]
-        # The committed offset of a topic that was deleted may lie beyond the end of the present one.
-        return sum(max(0, end - max(0, committed)) for committed, end in offsets)
+        return sum(map(self._reader.lag, self.names.inputs))
 
 
 def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:

@@ -80,6 +80,11 @@ class Reader:
             committed = self._committed_offsets(consumer, asked)
             return {each.partition: (each.offset, self._end(consumer, each)) for each in committed}
 
+    def lag(self, topic: str) -> int:
+        """How many offsets the group has not committed yet."""
+        # The committed offset of a topic that was deleted may lie beyond the end of the present one.
+        return sum(max(0, end - max(0, committed)) for committed, end in self.committed_and_ends(topic).values())
+
     def stable_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """Last stable offset and end offset, by partition."""
         with (

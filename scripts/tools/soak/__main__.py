@@ -25,6 +25,7 @@ from tools.bench.printing import write_figures
 from tools.kafka.reader import Reader
 from tools.soak import hostile, scaler
 from tools.soak.samples import LIMIT, Growth, Sample
+from tools.topics import Topics
 from tools.waiting import wait_until
 
 BAD_EVERY = 50
@@ -63,11 +64,11 @@ def main(
         bench.topics(articles("headlines", 1)) as topics,
         enricher_command.running(*_RUN, variables=topics.variables("soak-0"), stderr=subprocess.DEVNULL) as worker,
     ):
-        group, process = Group(bench.cluster.bootstrap_servers, topics.group, topics.input), psutil.Process(worker.pid)
+        reader, process = Reader(topics.bootstrap_servers, topics.group), psutil.Process(worker.pid)
         load = endless_load(mix, bad_every=BAD_EVERY)  # type: ignore[arg-type]
-        samples = _samples(group, process, rate, load, 60 * warm_up_minutes, 60 * minutes, console)
-        wait_until(lambda: group.behind() == 0, CATCH_UP_S, 0.5)
-        behind = group.behind()
+        samples = _samples(topics, reader, process, rate, load, 60 * warm_up_minutes, 60 * minutes, console)
+        wait_until(lambda: reader.lag(topics.input) == 0, CATCH_UP_S, 0.5)
+        behind = reader.lag(topics.input)
     growth = Growth.of(samples)
     Console(highlight=False).print(
         f"{len(samples)} samples over {minutes:g} min at {rate:g} {mix}/s, {samples[-1].published} published: "
@@ -81,21 +82,9 @@ def main(
     sys.exit(0 if growth.flat and not behind else 1)
 
 
-class Group:
-    """The worker's group, seen from outside: its lag."""
-
-    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
-        self.bootstrap_servers, self.topic = bootstrap_servers, topic
-        self._reader = Reader(bootstrap_servers, group_id)
-
-    def behind(self) -> int:
-        """Published but uncommitted articles."""
-        offsets = self._reader.committed_and_ends(self.topic).values()
-        return sum(end - max(0, committed) for committed, end in offsets)
-
-
 def _samples(
-    group: Group,
+    topics: Topics,
+    reader: Reader,
     worker: psutil.Process,
     rate: float,
     load: Iterator[tuple[bytes, bytes]],
@@ -104,20 +93,20 @@ def _samples(
     console: Console,
 ) -> list[Sample]:
     """Publish steadily and sample the worker periodically."""
-    producer = Producer({"bootstrap.servers": group.bootstrap_servers, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "linger.ms": 20})
     console.print(f"warming up for {warm_up_s / 60:g} min, then {span_s / 60:g} min of samples")
     began_s, samples, next_look_s = time.monotonic(), list[Sample](), 0.0
     for published, (key, value) in enumerate(load):
         now_s = time.monotonic() - began_s
         if now_s > warm_up_s + span_s:
             break
-        producer.produce(group.topic, value, key)
+        producer.produce(topics.input, value, key)
         if now_s >= next_look_s:
             next_look_s = now_s + SAMPLE_EVERY_S
             if now_s >= warm_up_s:
                 samples.append(Sample(now_s - warm_up_s, worker.memory_info().rss, published))
             if len(samples) % 30 == 1:
-                size_mib, behind = worker.memory_info().rss / 2**20, group.behind()
+                size_mib, behind = worker.memory_info().rss / 2**20, reader.lag(topics.input)
                 console.print(f"{now_s / 60:.1f} min: {size_mib:.0f} MiB, {behind} articles behind")
         while (early_s := published / rate - (time.monotonic() - began_s)) > 0:
             producer.poll(early_s)  # may return early, with the first event
