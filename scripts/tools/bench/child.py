@@ -19,7 +19,7 @@ _LEAVE_S = 60.0
 """A stopping worker finishes what is on the device and leaves its group; a busy machine needs time for that."""
 
 
-def launched(module: str) -> subprocess.Popen[bytes]:
+def launch(module: str) -> subprocess.Popen[bytes]:
     """Start `python -m module`; its standard input and output are pipes."""
     environment = {**os.environ, "PYTHONPATH": python_path()}
     command = [sys.executable, "-m", module]
@@ -37,7 +37,7 @@ class Child:
 
     def __init__(self, module: str) -> None:
         self._module = module
-        self._process = launched(module)
+        self._process = launch(module)
 
     def say(self, message: object) -> None:
         assert self._process.stdin, "the process was asked to end already"

@@ -45,7 +45,7 @@ def environment_of_workers() -> dict[str, str]:
     return {**ours, "PYTHONPATH": python_path()}
 
 
-def launched(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def launch_worker(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start `tools.chaos.worker`; its output is appended to `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -62,7 +62,7 @@ def launched(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 class Slot:
     """The slot of one worker. A restart replaces its process. `note` is called with each exit.
 
-    `settings`: called before each start. `launch`: as `launched`, which starts a process with these arguments and this log.
+    `settings`: called before each start. `launch`: as `launch_worker`, which is given arguments and log.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Slot:
 class Crew(Closing):
     """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`.
 
-    `launch`: starts a worker's process, as `launched` does.
+    `launch`: starts a worker's process, as `launch_worker` does.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Crew(Closing):
         settings_of: Callable[[str], Mapping[str, Any]],
         folder: Path,
         arguments: Sequence[str] = (),
-        launch: Launch = launched,
+        launch: Launch = launch_worker,
     ) -> None:
         self._arguments = arguments
         self._launch = launch

@@ -158,7 +158,7 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
             seconds,
             campaign.outcomes,
             check(scene.names, scene.timeline.seen, scene.topics.past),
-            verified(scene.names),
+            run_verify(scene.names),
             exits,
             dict(scene.timeline.per_second),
             went_back.failed,
@@ -183,14 +183,14 @@ def catch_up(scene: Scene) -> bool:
     return wait_until(scene.all_is_seen, _CATCH_UP_S, 0.5) and caught_up
 
 
-def verified(names: Names) -> dict[str, Any]:
+def run_verify(names: Names) -> dict[str, Any]:
     """Run `enricher verify --json` for each input topic; returns the worst exit code, and the reports."""
-    each = [_verified(names, topic) for topic in names.inputs]
+    each = [_verify_topic(names, topic) for topic in names.inputs]
     reports = [report for _, report in each]
     return {"exit_code": max(code for code, _ in each), "report": reports[0] if len(reports) == 1 else reports}
 
 
-def _verified(names: Names, topic: str) -> tuple[int, Any]:
+def _verify_topic(names: Names, topic: str) -> tuple[int, Any]:
     topics = ["--input", topic, "--output", names.output, "--dead-letters", names.dead_letters]
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka.admin import AdminClient
 
 from tools.chaos.articles import Articles
-from tools.chaos.crew import Crew, launched
+from tools.chaos.crew import Crew, launch_worker
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
 from tools.chaos.schemas import Schemas
@@ -55,7 +55,7 @@ class Scene(Closing):
         registry: bool = True,
         two_tasks: bool = False,
         lanes: bool = False,
-        launch: Launch = launched,
+        launch: Launch = launch_worker,
     ) -> None:
         self.proxy, self.cluster = brokers
         self.folder = folder

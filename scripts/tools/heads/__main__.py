@@ -13,7 +13,7 @@ from rich.console import Console
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED, open_model
-from tools.heads.checkpoint import UnfitHead, fitted, is_half, join, logits, write_head
+from tools.heads.checkpoint import UnfitHead, fit, is_half, join, logits, write_head
 from tools.heads.features import first_tokens_of
 from tools.heads.measuring import FOLDS, Quality, folds, quality
 from tools.heads.texts import GENRE, Labelled, UnfitTexts, read_texts
@@ -44,7 +44,7 @@ def train(
     classes = np.array([labels.index(each.label) for each in found])
     measured = _measure(found, labels, rows, owned, half=half)
     console.print(_text_of(measured, labels))
-    weights = fitted(rows, classes[owned], len(labels), penalty=PENALTY, half=half)
+    weights = fit(rows, classes[owned], len(labels), penalty=PENALTY, half=half)
     if head_only:
         write_head(out, checkpoint, weights, labels)
         return
@@ -86,7 +86,7 @@ def _measure(
     for fold in range(FOLDS):
         inside = fold_of[owners] == fold
         if inside.any():
-            weights = fitted(rows[~inside], classes[owners[~inside]], len(labels), penalty=PENALTY, half=half)
+            weights = fit(rows[~inside], classes[owners[~inside]], len(labels), penalty=PENALTY, half=half)
             np.add.at(sums, owners[inside], logits(weights, rows[inside]))
     return quality(classes.tolist(), sums.argmax(1).tolist(), documents, len(labels))
 

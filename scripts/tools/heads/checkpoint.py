@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint
 from enricher.worker.inference.checkpoint.sharing import encoder_digest
 from enricher.worker.records import Float32Array
-from tools.heads.regression import Regression, trained
+from tools.heads.regression import Regression, train
 
 HEAD_FILE, CONFIG_FILE, WEIGHTS_FILE = "head.safetensors", "config.json", "model.safetensors"
 _NOT_ENCODER = ("classifier.", "bert.pooler.", "cls.", "qa_outputs.")
@@ -33,7 +33,7 @@ class UnfitHead(Exception):
     """The head and the encoder do not belong together; the message says why."""
 
 
-def fitted(
+def fit(
     rows: Float32Array, classes: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, *, penalty: float, half: bool
 ) -> Weights:
     """The weights of pooler and classifier, in float16 if `half`.
@@ -47,7 +47,7 @@ def fitted(
         POOLER[0]: np.diag(_SMALL / scale).astype(kind),
         POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
     }
-    found = trained(_pool(pooler, rows), classes, count, penalty=penalty)
+    found = train(_pool(pooler, rows), classes, count, penalty=penalty)
     return pooler | _fold(found, kind)
 
 

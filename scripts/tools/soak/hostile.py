@@ -133,7 +133,7 @@ def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
     accepted, refused = _publish(bootstrap_servers, topics.input, attack, share)
     with _registry(attack) as settings:
         environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
-        code, peak, seconds = measured(environment, "run", "--until-caught-up")
+        code, peak, seconds = measure(environment, "run", "--until-caught-up")
     report = json.loads(enricher_command.answer_of("verify", "--json", variables=environment).stdout or "{}")
     facts: dict[str, int] = report.get("facts", {})
     doubled = [check for check in report.get("checks", ()) if check["state"] == "failed"]
@@ -174,7 +174,7 @@ def _through_a_file(attack: FileAttack, share: float) -> Row:
         path, lines = attack.write(Path(folder), share)
         output, letters = Path(folder) / "out.jsonl", Path(folder) / "dead.jsonl"
         arguments = ("enrich", str(path), "-o", str(output), "--dead-letters", str(letters))
-        code, peak, seconds = measured({}, *arguments)
+        code, peak, seconds = measure({}, *arguments)
         enriched, dead = (_lines(each) for each in (output, letters))
     as_said = code == NotEnriched.exit_code and not enriched
     return Row(attack.name, attack.what, lines, 0, enriched, dead, peak, seconds, 0 if as_said else code)
@@ -187,7 +187,7 @@ def _lines(path: Path) -> int:
         return sum(1 for _ in file)
 
 
-def measured(environment: Mapping[str, str], *arguments: str) -> tuple[int, int, float]:
+def measure(environment: Mapping[str, str], *arguments: str) -> tuple[int, int, float]:
     """Exit code, peak resident bytes as the system counted them, and seconds, of one command.
 
     The peak is the process's own and that of its largest child, which compiles schemas.

@@ -13,7 +13,7 @@ from tools.bench.outcome import Claim, Outcome
 from tools.bench.repeating import Spread, in_turns
 from tools.bench.simulator import freshness, report
 from tools.bench.simulator.cost import DEQUE, articles_of, contenders
-from tools.bench.simulator.lengths import recorded
+from tools.bench.simulator.lengths import record_lengths
 from tools.bench.simulator.report import CUT, LOADS, OTHER_CUT, TABLE_LOADS, Backlog, Load
 from tools.bench.simulator.scenarios import (
     CPU,
@@ -43,7 +43,7 @@ Mixes = Mapping[str, Sequence[int]]
 def measure(bench: Bench) -> Outcome:
     """Simulate backlogs and loads, and time the scheduler itself."""
     bench.say("tokenising")
-    mixes = recorded(bench.settings.model.source, 60 if bench.quick else 400)
+    mixes = record_lengths(bench.settings.model.source, 60 if bench.quick else 400)
     cpu, gpu, gpu_one = (_shorter(each) if bench.quick else each for each in (CPU, GPU, GPU_ONE))
     bench.say("simulating backlogs")
     backlogs = [

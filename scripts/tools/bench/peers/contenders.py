@@ -84,7 +84,7 @@ def _read_written(topics: Topics, values: Sequence[bytes]) -> Written:
         return len(records) >= len(values)
 
     wait_until(is_complete, VISIBLE_S)
-    return checked(records, [orjson.loads(value)["id"] for value in values])
+    return check_records(records, [orjson.loads(value)["id"] for value in values])
 
 
 def records_in(topics: Topics) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def records_in(topics: Topics) -> list[dict[str, Any]]:
     return [orjson.loads(message.value() or b"{}") for message in messages]
 
 
-def checked(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:
+def check_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:
     """The records by id. Raises Incomplete unless there is exactly one for each of `ids`."""
     written = {record["id"]: {_span(entity) for entity in record["entities"]} for record in records}
     if len(records) != len(written) or written.keys() != set(ids):

@@ -15,7 +15,7 @@ import torch  # type: ignore[import-not-found]  # not in this project's environm
 from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
 from tools.bench.peers.orders import Options, obey
-from tools.bench.peers.records import Article, Found, Span, encoded, model_card, text_of
+from tools.bench.peers.records import Article, Found, Span, encode, model_card, text_of
 from tools.bench.peers.transfer import Enrich
 
 
@@ -34,9 +34,7 @@ def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, dty
     def make(options: Options) -> Enrich:
         def enrich(articles: list[Article]) -> list[bytes]:
             answers = ner([text_of(article) for article in articles], batch_size=options["batch_size"])
-            return [
-                encoded(article, _findings(answer), card) for article, answer in zip(articles, answers, strict=True)
-            ]
+            return [encode(article, _findings(answer), card) for article, answer in zip(articles, answers, strict=True)]
 
         return enrich
 

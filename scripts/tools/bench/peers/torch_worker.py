@@ -64,7 +64,7 @@ class TorchModel(WindowModel):
             return labels.cpu().numpy(), scores.cpu().numpy()
 
 
-def loaded(folder: Path, device: str, dtype: str, kind: str) -> _Function:
+def load(folder: Path, device: str, dtype: str, kind: str) -> _Function:
     """The checkpoint as TorchScript, or to be compiled at its first call."""
     labels = _Labels(folder, dtype).to(device).eval()
     if kind == "compiled":
@@ -76,7 +76,7 @@ def loaded(folder: Path, device: str, dtype: str, kind: str) -> _Function:
 
 def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
-    card, labels = model_card(folder / "model.safetensors", dtype), loaded(folder, device, dtype, kind)
+    card, labels = model_card(folder / "model.safetensors", dtype), load(folder, device, dtype, kind)
 
     @cache
     def model(threads: int, callers: int) -> TorchModel:

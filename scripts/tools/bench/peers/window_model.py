@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from tokenizers import Encoding
 
-from tools.bench.peers.records import Article, Found, encoded, text_of
+from tools.bench.peers.records import Article, Found, encode, text_of
 from tools.bench.peers.transfer import Enrich
 from tools.bench.peers.windows import Array, Windows
 
@@ -49,7 +49,7 @@ class WindowModel(ABC):
 
         def enrich(articles: list[Article]) -> list[bytes]:
             found = self.find([text_of(article) for article in articles], windows_per_run)
-            return [encoded(article, each, card) for article, each in zip(articles, found, strict=True)]
+            return [encode(article, each, card) for article, each in zip(articles, found, strict=True)]
 
         return enrich
 

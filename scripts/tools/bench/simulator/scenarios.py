@@ -18,7 +18,7 @@ from enricher.workshop.simulator import EngineModel, Scheduler
 from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
-from tools.bench.simulator.statistics import Statistics, watched
+from tools.bench.simulator.statistics import Statistics, watch
 
 SEED = 11
 BACKLOG_BATCHES = 32
@@ -103,7 +103,7 @@ def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: s
     """More articles than the worker holds; ends when the last one has been admitted."""
     articles = setting.articles(cut, articles_tokens)
     total = max(1, round(setting.backlog_tokens * setting.passes / fmean(map(sum, articles))))
-    return watched(
+    return watch(
         setting.scheduler(order),
         setting.model,
         in_turn(articles, total),
@@ -128,7 +128,7 @@ def under_load(
     per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))
     arrivals = arriving(_times_s(traffic.pattern, per_s, random), articles, random, until_s=setting.simulated_s)
     scheduler = setting.scheduler(order)
-    return watched(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s)
+    return watch(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s)
 
 
 def _times_s(pattern: Pattern, per_s: float, random: Random) -> Iterator[float]:

@@ -13,7 +13,7 @@ from enricher.worker.records import Window
 from enricher.workshop.simulator import Arrival, EngineModel, Run, Scheduler, Simulation
 
 
-def watched(
+def watch(
     scheduler: Scheduler,
     engine: EngineModel,
     arrivals: Iterable[Arrival],

@@ -49,7 +49,7 @@ class KnownLoad:
 
 def measure(bench: Bench) -> Outcome:
     results = [_measure_mix(bench, known_load(bench, mix)) for mix in _COUNTS]
-    found = outcome(results, [reading.measured(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
+    found = outcome(results, [reading.measure(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
     bench.say("encoding records in each format")
     costs = [format_costs(bench.settings, bench.model, mix, bench.repetitions) for mix in _COUNTS]
     figures = {**found.figures, "formats": {each.mix: each.figures() for each in costs}}

@@ -126,7 +126,7 @@ class Reading:
         return found
 
 
-def measured(mix: Mix, say: Callable[[str], None], *, quick: bool) -> Reading:
+def measure(mix: Mix, say: Callable[[str], None], *, quick: bool) -> Reading:
     """Read articles of this mix in every way."""
     documents = [orjson.loads(value) for value in articles(mix, _ARTICLES)]
     ways = ways_to_write()

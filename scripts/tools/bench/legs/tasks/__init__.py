@@ -27,11 +27,11 @@ from tools.bench.legs.tasks.report import (
     Results,
     outcome,
 )
-from tools.bench.legs.tasks.waiting import simulated
+from tools.bench.legs.tasks.waiting import simulate
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Outcome
 from tools.bench.repeating import Run
-from tools.bench.simulator.lengths import recorded
+from tools.bench.simulator.lengths import record_lengths
 from tools.changed_settings import change
 
 ABOUT = (
@@ -60,7 +60,7 @@ def measure(bench: Bench) -> Outcome:
         }
         crews = bench.interleave(_crews(bench, sources, settings))
     bench.say("simulating two tasks")
-    waits = simulated(recorded(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
+    waits = simulate(record_lengths(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
     return outcome(Results(runs, crews, waits))
 
 

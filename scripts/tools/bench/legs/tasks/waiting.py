@@ -25,12 +25,12 @@ class Simulated:
     loads: Mapping[float, Statistics]
 
 
-def simulated(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> list[Simulated]:
+def simulate(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> list[Simulated]:
     """One and two passes on each mix; two CPU threads, and encoders of the same speed."""
-    return [_simulated(mix, mixes[mix], passes, quick=quick) for mix in MIXES for passes in (1, 2)]
+    return [_simulate_setting(mix, mixes[mix], passes, quick=quick) for mix in MIXES for passes in (1, 2)]
 
 
-def _simulated(mix: str, tokens: Sequence[int], passes: int, *, quick: bool) -> Simulated:
+def _simulate_setting(mix: str, tokens: Sequence[int], passes: int, *, quick: bool) -> Simulated:
     setting = replace(CPU, simulated_s=_SIMULATED_S, passes=passes)
     if quick:
         setting = replace(setting, simulated_s=_QUICK_S, backlog_tokens=_QUICK_TOKENS)
