@@ -18,11 +18,12 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import pytest
+from support.circles import circles, imports_when_loaded
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SHARING, SLOW
 
 from tools.structure.report import accepted, offenders
-from tools.structure.smells import circles, imports_when_loaded, parse
+from tools.structure.smells import parse
 
 TESTS = Path(__file__).parent
 PACKAGE = Path(__file__).parent.parent / "enricher"

@@ -11,7 +11,6 @@ import tomli_w
 
 from tools import opensearch, registry
 from tools.archives import ArchiveLock, content_digest, download, unpack
-from tools.kafka.meter import Meter
 
 CHOSEN = {
     registry.LOCK_PATH: ArchiveLock("Apicurio", "io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"),
@@ -37,8 +36,7 @@ def main() -> None:
     for path, lock in CHOSEN.items():
         with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-lock-") as scratch:
             archive, content = Path(scratch) / "archive", Path(scratch) / "content"
-            with Meter(f"{lock.name} from Maven Central", lock.size_bytes) as meter:
-                download(lock, archive, meter)
+            download(lock, archive)
             unpack(lock, archive, content)
             fields = asdict(lock) | {
                 "size_bytes": archive.stat().st_size,

@@ -47,13 +47,11 @@ class ArchiveLock:
 
     @classmethod
     def read(cls, path: Path) -> ArchiveLock:
-        """Read the lock."""
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
         return cls(**{**fields, "wanted": tuple(fields.get("wanted", ()))})
 
     @property
     def version(self) -> str:
-        """Version of the server."""
         return self.coordinates.split(":")[2]
 
     @property
@@ -102,8 +100,7 @@ def _fetch(lock: ArchiveLock, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-fetch-", dir=folder.parent) as scratch:
         archive, content = Path(scratch) / "archive", Path(scratch) / "content"
-        with Meter(f"{lock.name} from Maven Central", lock.size_bytes) as meter:
-            download(lock, archive, meter)
+        download(lock, archive)
         verify(lock, archive)
         unpack(lock, archive, content)
         try:
@@ -139,8 +136,8 @@ def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:
             packed.extractall(folder, [each for each in packed if is_wanted(each.name)], filter="data")
 
 
-def download(lock: ArchiveLock, target: Path, meter: Meter) -> None:
-    """Download from the first Maven repository that has it; raises `ArchiveMissing` if none does."""
+def download(lock: ArchiveLock, target: Path) -> None:
+    """Download from the first Maven repository that has it, with progress; raises `ArchiveMissing` if none does."""
     # Imported here, because importing jgo and requests is slow and a full cache does not need them.
     import requests  # noqa: PLC0415  see above
     from jgo.config import GlobalSettings  # noqa: PLC0415  see above
@@ -150,7 +147,11 @@ def download(lock: ArchiveLock, target: Path, meter: Meter) -> None:
     for repository in (*GlobalSettings.load().repositories.values(), _CENTRAL):
         url = f"{repository.rstrip('/')}/{lock.path}"
         try:
-            with requests.get(url, stream=True, timeout=_HTTP_TIMEOUT_S) as response, target.open("wb") as file:
+            with (
+                Meter(f"{lock.name} from Maven Central", lock.size_bytes) as meter,
+                requests.get(url, stream=True, timeout=_HTTP_TIMEOUT_S) as response,
+                target.open("wb") as file,
+            ):
                 response.raise_for_status()
                 for chunk in response.iter_content(_CHUNK_BYTES):
                     file.write(chunk)

@@ -1,4 +1,4 @@
-"""What the command lines of `kafka`, `registry` and `cluster` share."""
+"""Helpers of the command lines of `kafka`, `registry` and `cluster`."""
 
 from __future__ import annotations
 

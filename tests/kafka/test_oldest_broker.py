@@ -17,7 +17,7 @@ from tools.chaos.check import check
 from tools.chaos.frames import Api
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.rules import Answered, Hold, Match, Watch
-from tools.chaos.run import catch_up, verified
+from tools.chaos.run import catch_up, run_verify
 from tools.chaos.scene import Scene
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
@@ -104,4 +104,4 @@ def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_trans
     assert findings.wrong == {}
     assert findings.inputs > 200
     assert findings.uncommitted > 0, "no transaction was rolled back: nothing was tried"
-    assert verified(scene.names)["exit_code"] == 0
+    assert run_verify(scene.names)["exit_code"] == 0

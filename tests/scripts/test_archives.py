@@ -13,7 +13,6 @@ import pytest
 from tools import archives, opensearch, registry
 from tools.archive_locks import CHOSEN
 from tools.archives import ArchiveError, ArchiveLock, ArchiveMissing, content_digest, unpack, unpacked
-from tools.kafka.meter import Meter
 
 
 def packed(files: dict[str, bytes]) -> bytes:
@@ -49,7 +48,7 @@ def downloads(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
     """Replaces the network by this content; returns the list of paths that are asked for."""
     asked: list[str] = []
 
-    def download(lock: ArchiveLock, target: Path, _meter: Meter) -> None:
+    def download(lock: ArchiveLock, target: Path) -> None:
         asked.append(lock.path)
         target.write_bytes(content)
 

@@ -10,5 +10,5 @@ from support.forked import Forked
 
 
 def forked(module: str) -> Popen[bytes]:
-    """Start a module as `tools.bench.child.launched` does."""
+    """Start a module as `tools.bench.child.launch` does."""
     return cast("Popen[bytes]", Forked(["-m", module], os.environ, answers=True))

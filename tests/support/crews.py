@@ -12,5 +12,5 @@ from tools.chaos.crew import environment_of_workers
 
 
 def forked(arguments: Sequence[str], log: Path) -> Popen[bytes]:
-    """Start `tools.chaos.worker` as `tools.chaos.crew.launched` does. It may lack defences (`support.flaws`)."""
+    """Start `tools.chaos.worker` as `tools.chaos.crew.launch_worker` does. It may lack defences (`support.flaws`)."""
     return cast("Popen[bytes]", Forked(["-m", "support.flaws", *arguments], environment_of_workers(), log))

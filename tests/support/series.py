@@ -11,6 +11,7 @@ import pytest
 
 from support.crews import forked
 from support.patience import PATIENCE_S
+from support.short_faults import shorten
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
@@ -55,7 +56,7 @@ def survive(scene: Scene, kind: type[Fault]) -> None:
     if not kind.possible(scene):
         pytest.skip("not on this system")
     fault = kind(scene, Random(1))
-    fault.shorten()
+    shorten(fault)
     with pytest.MonkeyPatch.context() as patch:  # the machine may be busy
         patch.setattr(base, "CATCH_S", PATIENCE_S)
         patch.setattr(registry_faults, "_OTHERS_S", PATIENCE_S)

@@ -81,7 +81,7 @@ def main(
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
     bench = Bench(1 if quick else repetitions, quick, print, against=policy, before=before)
-    outcomes, about = _measured([name for name in LEGS if name in chosen], bench)
+    outcomes, about = _measure_legs([name for name in LEGS if name in chosen], bench)
     console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():
         print_tables(console, outcome.tables)
@@ -91,7 +91,7 @@ def main(
         _write(out, outcomes, about)
 
 
-def _measured(names: list[str], bench: Bench) -> tuple[dict[str, Outcome], dict[str, str]]:
+def _measure_legs(names: list[str], bench: Bench) -> tuple[dict[str, Outcome], dict[str, str]]:
     outcomes, about = {}, {}
     # Plain lines instead of a spinner, whose thread would take CPU time from what is measured.
     console = Console(stderr=True, highlight=False)

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import orjson
 from confluent_kafka import Producer
@@ -17,12 +18,13 @@ from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
+from tools.bench.repeating import Run, interleave
+from tools.changed_settings import change
 from tools.kafka import Cluster
 from tools.only_task import load_model
-from tools.topics import Topics
+from tools.topics import Topics, publish
 
 PARTITIONS = 8
-Headers = Sequence[tuple[str, bytes]]
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Bench:
     say: Callable[[str], None]
     closing: ExitStack = field(default_factory=ExitStack)
     against: Policy | None = None
-    """What the leg `latency` measures in turn with the settings as they are."""
+    """Settings that the leg `latency` measures in turn with the present ones."""
     before: Path | None = None
     """A checkout of an older version, which the leg `tasks` measures in turn with this one."""
     _models: dict[str, Model] = field(default_factory=dict)
@@ -54,11 +56,9 @@ class Bench:
     def model_in(self, precision: Precision) -> Model:
         """The same model in this precision; the configured one if that has it already. Raises ModelError."""
         if precision not in self._models:
-            wanted = self.settings.model.model_copy(update={"precision": precision})
             same = self.model.card.precision == precision
-            self._models[precision] = (
-                self.model if same else load_model(self.settings.model_copy(update={"model": wanted}))
-            )
+            other = change(self.settings, model={"precision": precision})
+            self._models[precision] = self.model if same else load_model(other)
         return self._models[precision]
 
     @cached_property
@@ -85,38 +85,38 @@ class Bench:
 
         `settings`: to begin with, instead of the worker's.
         """
-        settings = settings or self.settings
         kafka = topics.kafka_settings(f"bench-{uuid.uuid4().hex[:6]}")
-        groups = {"kafka": kafka, **changes}
-        updated = {group: getattr(settings, group).model_copy(update=dict(values)) for group, values in groups.items()}
-        return settings.model_copy(update=updated)
+        return change(settings or self.settings, **{"kafka": kafka, **changes})
+
+    def interleave(
+        self, contenders: Mapping[str, Callable[[], Run]], about: str = "", *, most: int | None = None
+    ) -> dict[str, list[Run]]:
+        """Let contenders take turns, as `repeating.interleave` does.
+
+        `about`: what each line of progress begins with. `most`: repetitions, however many were asked for.
+        """
+        repetitions = min(self.repetitions, most or self.repetitions)
+        return interleave(contenders, repetitions, lambda text: self.say(f"{about}: {text}" if about else text))
 
     @contextmanager
-    def topics(
-        self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS, headers: Headers = ()
-    ) -> Iterator[Topics]:
-        """Three topics for one run; `values` go to the input, keyed by id. Deleted afterwards."""
+    def topics(self, values: Sequence[bytes] = (), **more: Any) -> Iterator[Topics]:  # noqa: ANN401  as `publish` takes
+        """Three topics for one run; `values` go to the input, as `publish` writes them. Deleted afterwards."""
         topics = Topics.fresh(self.cluster.bootstrap_servers, "bench")
-        topics.make(partitions)
+        topics.make(PARTITIONS)
         try:
-            self.publish(topics, values, headers)
+            self.publish(topics, values, **more)
             yield topics
         finally:
             topics.delete()
 
-    def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
-        """Write articles to the input topic, all with these headers, and wait until the broker has acknowledged them."""
+    def publish(self, topics: Topics, values: Sequence[bytes], *, evenly: bool = False, **more: Any) -> None:  # noqa: ANN401  as `produce` takes
+        """Write articles to the input topic, keyed by id, and wait until the broker has acknowledged them.
+
+        `evenly`: to the partitions in turn, since hashed keys give some a few per cent more than others. `more`: what
+        `produce` takes for each.
+        """
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20})
-        for value in values:
-            key = orjson.loads(value)["id"].encode()
-            while not _taken(producer, topics.input, key, value, headers):
-                producer.poll(0.1)  # the client's queue is full: let it send
+        for number, value in enumerate(values):
+            place = {"partition": number % PARTITIONS} if evenly else {}
+            publish(producer, topics.input, value, orjson.loads(value)["id"], **place, **more)
         assert producer.flush(60) == 0, "the broker has not acknowledged all articles"
-
-
-def _taken(producer: Producer, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
-    try:
-        producer.produce(topic, value, key, headers=list(headers))
-    except BufferError:
-        return False
-    return True

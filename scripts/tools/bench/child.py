@@ -13,17 +13,23 @@ from typing import Any, Self
 
 import orjson
 
-from tools import SCRIPTS
+from tools import python_path
 
 _LEAVE_S = 60.0
 """A stopping worker finishes what is on the device and leaves its group; a busy machine needs time for that."""
 
 
-def launched(module: str) -> subprocess.Popen[bytes]:
+def launch(module: str) -> subprocess.Popen[bytes]:
     """Start `python -m module`; its standard input and output are pipes."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, _search_path())])}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     command = [sys.executable, "-m", module]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def tell(message: object) -> None:
+    """Send one message to the parent, as a child: JSON, or a dataclass of it."""
+    sys.stdout.buffer.write(orjson.dumps(message) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 class Child:
@@ -31,10 +37,9 @@ class Child:
 
     def __init__(self, module: str) -> None:
         self._module = module
-        self._process = launched(module)
+        self._process = launch(module)
 
     def say(self, message: object) -> None:
-        """Send one message."""
         assert self._process.stdin, "the process was asked to end already"
         self._process.stdin.write(orjson.dumps(message) + b"\n")
         self._process.stdin.flush()
@@ -44,28 +49,32 @@ class Child:
         assert self._process.stdout, "the pipe is made at the start"
         line = self._process.stdout.readline()
         if not line:
-            raise self._ended(self._process.wait())
+            raise self._end_error(self._process.wait())
         message: dict[str, Any] = orjson.loads(line)
         return message
+
+    def ask(self, **command: object) -> dict[str, Any]:
+        """Send a command; returns the answer, as `hear`."""
+        self.say(command)
+        return self.hear()
 
     def require_running(self) -> None:
         """Raise RuntimeError if the child has ended."""
         if (code := self._process.poll()) is not None:
-            raise self._ended(code)
+            raise self._end_error(code)
 
     def leave(self) -> None:
         """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         if code := self._process.wait(_LEAVE_S):
-            raise self._ended(code)
+            raise self._end_error(code)
 
     def kill(self) -> None:
-        """Kill the child and wait for its end."""
         self._process.kill()
         self._process.wait()
 
-    def _ended(self, code: int) -> RuntimeError:
+    def _end_error(self, code: int) -> RuntimeError:
         return RuntimeError(f"{self._module} ended with code {code}; see its messages above")
 
     def __enter__(self) -> Self:
@@ -79,7 +88,3 @@ class Child:
                 self.leave()
         finally:
             self.kill()
-
-
-def _search_path() -> list[str]:
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)

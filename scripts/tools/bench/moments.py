@@ -71,7 +71,6 @@ class Moments(logging.Handler):
             yield
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A line of the client."""
         if _HEARD in record.getMessage():
             self._note("heard", ())
 

@@ -24,14 +24,12 @@ _WAIT_S = 0.25
 
 
 def actions_of(messages: list[Message], index: str) -> Iterator[dict[str, Any]]:
-    """One for each record."""
     for message in messages:
         value, key = message.value(), message.key() or b""
         yield {"_op_type": "index", "_index": index, "_id": key.decode(), "_source": json.loads(value or b"")}
 
 
 def main(bootstrap_servers: str, topic: str, url: str, index: str, records: int) -> None:
-    """Index so many records."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

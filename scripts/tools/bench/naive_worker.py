@@ -6,17 +6,15 @@ python -m tools.bench.naive_worker    # orders on standard input, as the peers g
 from __future__ import annotations
 
 from tools.bench.peers.orders import Options, obey
-from tools.bench.peers.records import Article, Found, encoded
+from tools.bench.peers.records import Article, Found, encode
 from tools.bench.peers.transfer import Enrich
 
 _CARD = {"name": "none", "digest": "", "precision": ""}
 
 
 def make(_options: Options) -> Enrich:
-    """Enrich with no entities."""
-
     def enrich(articles: list[Article]) -> list[bytes]:
-        return [encoded(article, Found([], {"truncated": False}), _CARD) for article in articles]
+        return [encode(article, Found([], {"truncated": False}), _CARD) for article in articles]
 
     return enrich
 

@@ -1,67 +1,55 @@
-"""Runs a worker that answers commands on standard input with what it has done (see `Child`)."""
+"""Runs a worker that answers commands on standard input with what it has done (see `Child`).
+
+    python -m tools.bench.obeying    # a worker with its real models: settings as a line of JSON, then commands
+
+`{"join": true}` lets a worker join its group that waits for it; all other commands are the caller's.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from enricher.worker.build.loaded_tasks import Tasks
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from tools.bench.telling import tell
+from tools.bench.child import tell
 
 Command = dict[str, Any]
+_REPORTED = ("records", "published", "transactions", "padded_tokens", "first_read_s", "last_commit_s")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a worker has done since its start, and its CPU time."""
+def read_settings() -> Settings:
+    """The settings of this worker: the first line of standard input."""
+    logging.basicConfig(level=logging.ERROR)
+    return Settings(**orjson.loads(sys.stdin.buffer.readline()))
 
-    published: int
-    transactions: int
-    windows: int
-    padded_tokens: int
-    recoveries: int
-    forgotten: int
-    last_commit_s: float
-    cpu_s: float
 
-    @classmethod
-    def of(cls, worker: Worker) -> Report:
-        """The worker's counters now."""
-        counters = worker.counters
-        return cls(
-            counters.published,
-            counters.transactions,
-            counters.windows,
-            counters.padded_tokens,
-            counters.recoveries,
-            counters.forgotten,
-            counters.last_commit_s or 0.0,
-            time.process_time(),
-        )
+def report(worker: Worker) -> dict[str, Any]:
+    """Some of the worker's counters now, only such as another thread may read, and the CPU time of its process."""
+    return {**{name: getattr(worker.counters, name) for name in _REPORTED}, "cpu_s": time.process_time()}
 
 
 def run_obeying(
     settings: Settings,
     tasks: Tasks,
     obey: Callable[[Command], None] = lambda _: None,
-    answer: Callable[[Worker], object] = Report.of,
+    answer: Callable[[Worker], object] = report,
     *,
     waits: bool = False,
-    last: bool = False,
+    until_caught_up: bool = False,
 ) -> None:
     """Run the worker until the input ends. Each command is given to `obey`, then answered.
 
-    `waits`: it joins its group only on the command `{"join": true}`; `last`: it answers once more at its end.
+    `waits`: it joins its group only on the command `{"join": true}`, and answers once more when it has left it.
     """
     may_join = threading.Event()
 
@@ -78,10 +66,21 @@ def run_obeying(
             may_join.set()
 
     with Watchdog() as watchdog:
-        worker = kafka_worker(settings, tasks, guard=watchdog.guard)
-        threading.Thread(target=listen, args=(worker,), name="commands", daemon=True).start()
+        worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=until_caught_up)
+        listener = threading.Thread(target=listen, args=(worker,), name="commands", daemon=True)
+        listener.start()
         if waits:
             may_join.wait()
         worker.run()
-    if last:
+    if waits:
         tell(answer(worker))
+    listener.join()
+
+
+def main() -> None:
+    settings = read_settings()
+    run_obeying(settings, load_tasks(settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import Message, Producer
 
-from tools.bench.telling import tell
+from tools.bench.child import tell
 from tools.closing import Closing
 from tools.following import Follower
 from tools.waiting import wait_until
@@ -38,13 +38,12 @@ _POLL_S = 0.5
 
 
 def key_of(number: int) -> str:
-    """The key of article `number`."""
     return f"{_MARK}{number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to publish. `due_s`: seconds after the start, one per value; `grace_s`: how long to wait for the last outputs.
+    """Articles to publish. `due_s`: seconds after the start, one per value; `grace_s`: the longest wait for outputs.
 
     Article `i` goes to partition `i % partitions`. The first `warm_up` values are published once beforehand, uncounted.
     `traced`: also report when each article was sent, acknowledged, and delivered to a consumer that does nothing but read.
@@ -95,7 +94,6 @@ class Reader(Closing):
             raise TimeoutError(f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s")
 
     def close(self) -> None:
-        """Stop reading."""
         self._follower.close()
 
     def _note(self, message: Message) -> None:
@@ -136,18 +134,18 @@ class Publisher:
 
     def _send(self, name: str, number: int, value: str) -> None:
         key = _MARK + name
-        acknowledged = partial(self._acknowledged, key) if self.job.traced else None
+        acknowledged = partial(self._note_acknowledged, key) if self.job.traced else None
         partition = number % self.job.partitions
         self.producer.produce(self.job.input_topic, value, key, partition=partition, on_delivery=acknowledged)
 
-    def _acknowledged(self, key: str, *_report: object) -> None:
+    def _note_acknowledged(self, key: str, *_report: object) -> None:
         self.acknowledged_s[key] = time.monotonic()
 
 
 def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
     """Warm up, report the start, publish, wait until all is visible, report what was seen. Raises TimeoutError."""
     publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
-    with Reader(job, job.output_topics) as reader, _traced(job, publisher) as inputs:
+    with Reader(job, job.output_topics) as reader, _tracing(job, publisher) as inputs:
         publisher.warm_up()
         reader.wait_for(job.warm, _READY_S)
         cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
@@ -168,7 +166,7 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
 
 
 @contextmanager
-def _traced(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
+def _tracing(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
     """Read the input topic too if the job is traced, and let a separate thread take the acknowledgements at once."""
     if not job.traced:
         yield None

@@ -1,19 +1,20 @@
-"""An OTLP receiver process that discards everything: `python -m tools.bench.otlp_sink` prints its port."""
+"""An OTLP receiver that discards everything, in a process of its own (see `Child`), which tells its port."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tools.bench.child import Child, tell
 
 
 class _Sink(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Read the body and answer 200."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("Content-Length", "0")
@@ -26,17 +27,12 @@ class _Sink(BaseHTTPRequestHandler):
 @contextmanager
 def otlp_sink() -> Iterator[str]:
     """Run the receiver; yields its address."""
-    process = subprocess.Popen([sys.executable, "-m", "tools.bench.otlp_sink"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
+    with Child("tools.bench.otlp_sink") as sink:
+        yield f"http://127.0.0.1:{sink.hear()['port']}"
 
 
 if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sink)
-    sys.stdout.write(f"{server.server_port}\n")
-    sys.stdout.flush()
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    tell({"port": server.server_port})
+    sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""What a leg returns: figures for machines, tables and plots for people. Plain data; `drawing` and `page` render it."""
+"""The result of a leg: figures for machines, tables and plots for people. Plain data; `drawing` and `page` render it."""
 
 from __future__ import annotations
 

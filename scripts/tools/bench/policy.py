@@ -28,8 +28,8 @@ class Policy:
         """From `old`, or `group.name=value` pairs with commas between. Raises SettingsError."""
         changes: dict[str, dict[str, object]] = {}
         for pair in _NAMED.get(text, text).split(","):
-            group, name, value = _parted(pair)
-            changes.setdefault(group, {})[name] = _checked(settings, group, name, value)
+            group, name, value = _parts_of(pair)
+            changes.setdefault(group, {})[name] = _value_of(settings, group, name, value)
         return cls(text if text in _NAMED else "other", changes)
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Policy:
         return ", ".join(pairs) or "the settings as they are"
 
 
-def _parted(pair: str) -> tuple[str, str, str]:
+def _parts_of(pair: str) -> tuple[str, str, str]:
     path, _, value = pair.partition("=")
     group, _, name = path.strip().partition(".")
     if not (value and name and group in _GROUPS):
@@ -45,7 +45,7 @@ def _parted(pair: str) -> tuple[str, str, str]:
     return group, name, value.strip()
 
 
-def _checked(settings: Settings, group: str, name: str, value: str) -> object:
+def _value_of(settings: Settings, group: str, name: str, value: str) -> object:
     """The value as the settings read it."""
     present = getattr(settings, group)
     try:

@@ -67,7 +67,6 @@ def articles_per_hour(articles_per_s: float) -> float:
 
 
 def price_per_million(price_per_hour: float, articles_per_s: float) -> float:
-    """Price of a million articles."""
     return price_per_hour / articles_per_hour(articles_per_s) * 1e6
 
 

@@ -5,10 +5,10 @@ A run during which other processes used more than `QUIET_CORES` is disturbed; it
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from tools.bench.machine import Load
@@ -16,6 +16,8 @@ from tools.bench.outcome import Claim, Series
 
 QUIET_CORES = 0.15
 """The system's own background work stays below this; a browser or a compiler does not."""
+MIN_FOR_P99 = 100
+"""With fewer values the 99th percentile would be the largest value, which says little."""
 AGAIN = 2
 """How often a disturbed run is repeated before it is kept and marked."""
 
@@ -65,12 +67,23 @@ class Spread:
         """From at least one value."""
         return cls(statistics.median(values), min(values), max(values))
 
-    def as_dict(self) -> dict[str, float]:
-        """The figures as JSON."""
-        return asdict(self)
+    def __format__(self, spec: str) -> str:
+        median, low, high = (format(value, spec or ".3g") for value in (self.median, self.low, self.high))
+        return f"{median} ({low} to {high})"
 
     def __str__(self) -> str:
-        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+        return format(self)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank: the smallest value that at least `share` of all values (0 to 1) do not exceed."""
+    assert values, "of at least one value"
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def p99(values: Sequence[float]) -> float | None:
+    """The 99th percentile; None if there are fewer than `MIN_FOR_P99` values."""
+    return percentile(values, 0.99) if len(values) >= MIN_FOR_P99 else None
 
 
 def spreads_of(runs: Mapping[Name, Sequence[object]], figures: Sequence[str]) -> dict[Name, dict[str, Spread]]:
@@ -97,11 +110,11 @@ def interleave(
     contenders: Mapping[str, Callable[[], Run]], repetitions: int, say: Callable[[str], None]
 ) -> dict[str, list[Run]]:
     """Do the same, and repeat what other processes disturb."""
-    undisturbed = {
-        name: partial(quiet, contender, repetitions, partial(_say_of, say, name))
-        for name, contender in contenders.items()
-    }
-    return in_turns(undisturbed, repetitions, say)
+
+    def undisturbed(name: str) -> Callable[[], Run]:
+        return lambda: quiet(contenders[name], repetitions, lambda text: say(f"{name}: {text}"))
+
+    return in_turns({name: undisturbed(name) for name in contenders}, repetitions, say)
 
 
 def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
@@ -110,7 +123,6 @@ def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
 
 
 def rates(runs: Sequence[Run]) -> Spread:
-    """Spread of the rates."""
     return Spread.of([run.rate for run in runs])
 
 
@@ -153,7 +165,3 @@ def quiet(contender: Callable[[], Result], repetitions: int, say: Callable[[str]
         say(f"other processes took {run.others_cores:.2f} cores: repeating")
         run = min((run, contender()), key=lambda each: each.others_cores)
     return run
-
-
-def _say_of(say: Callable[[str], None], name: str, text: str) -> None:
-    say(f"{name}: {text}")

@@ -57,7 +57,6 @@ class StageTimes:
         self._calibrate()
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by stage."""
         return {stage: self._ns[stage] / 1e9 for stage in STAGES}
 
     @property
@@ -66,8 +65,6 @@ class StageTimes:
         return self._nested_ns[0] / 1e9
 
     def around(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap `function` in clocks."""
-
         def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
             self._nested_ns.append(0.0)
             began_ns = self._clock_ns()

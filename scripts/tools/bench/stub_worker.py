@@ -3,20 +3,17 @@
     python -m tools.bench.stub_worker    # settings as JSON on standard input, then commands (see Child)
 
 Commands: `{"tokens_per_s": 50000.0}` makes its device take that long for padded tokens, waiting without computing, as a
-worker waits for a GPU; `{"tokens_per_s": null}` makes it answer at once. Each is answered by a `Report`. End of input
+worker waits for a GPU; `{"tokens_per_s": null}` makes it answer at once. Each is answered by a `report`. End of input
 stops the worker gracefully.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import orjson
 
 from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.graph.variants import starts_in_a_row
@@ -26,7 +23,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Batch, BatchResult, RunOutput, TokenLabels
 from enricher.worker.settings import Settings
-from tools.bench.obeying import Command, Report, run_obeying
+from tools.bench.obeying import Command, read_settings, report, run_obeying
 from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
@@ -58,7 +55,6 @@ class StubEngine:
         )
 
     def padded_tokens(self, batch: Batch) -> int:
-        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:
@@ -78,14 +74,12 @@ def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) 
 
 def main(
     changed: Callable[[Settings], Settings] = lambda settings: settings,
-    answer: Callable[[Worker], object] = Report.of,
+    answer: Callable[[Worker], object] = report,
     *,
     waits: bool = False,
-    last: bool = False,
 ) -> None:
     """Run the worker until the input ends. `changed`: its settings; the others as in `run_obeying`."""
-    logging.basicConfig(level=logging.ERROR)
-    settings = changed(Settings(**orjson.loads(sys.stdin.buffer.readline())))
+    settings = changed(read_settings())
     wanted = settings.model
     prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
     engine = StubEngine(prepared)
@@ -95,7 +89,7 @@ def main(
             engine.tokens_per_s = command["tokens_per_s"]
 
     tasks = tasks_of(settings, stub_model(settings, engine, prepared))
-    run_obeying(settings, tasks, obey, answer, waits=waits, last=last)
+    run_obeying(settings, tasks, obey, answer, waits=waits)
 
 
 if __name__ == "__main__":

@@ -13,22 +13,21 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.settings import Settings
 from tools.bench import stub_worker
 from tools.bench.moments import DEBUG, Moments
+from tools.changed_settings import change
 
 
 def _with_debug_lines(settings: Settings) -> Settings:
-    kafka = settings.kafka.model_copy(update={"properties": {**settings.kafka.properties, **DEBUG}})
-    return settings.model_copy(update={"kafka": kafka})
+    return change(settings, kafka={"properties": {**settings.kafka.properties, **DEBUG}})
 
 
 def main() -> None:
-    """Run the worker until the input ends."""
     moments = Moments()
 
     def answer(worker: Worker) -> dict[str, Any]:
         return {"moments": moments.taken(), "recoveries": worker.counters.recoveries}
 
     with moments.noting():
-        stub_worker.main(_with_debug_lines, answer, waits=True, last=True)
+        stub_worker.main(_with_debug_lines, answer, waits=True)
 
 
 if __name__ == "__main__":

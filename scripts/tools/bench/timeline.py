@@ -6,9 +6,10 @@ Wall time, for one article at a time; `stages` measures CPU time of the loop's t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.kafka.writing.transaction import Stopwatch, Transaction
 from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.records import Batch, Part, RawRecord, Release, Ticket, Window
+from enricher.worker.records import Batch, Part, Release, Ticket, Window
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
 
@@ -35,6 +36,8 @@ PATCHED: tuple[tuple[type, str], ...] = (
     (Stopwatch, "done"),
 )
 """The methods with a clock, besides the model's `run` and `tokenize`."""
+Watching = Generator[None, Any, None]
+"""It yields where the method is called, and is sent what that returns."""
 
 
 @dataclass(slots=True)
@@ -92,120 +95,95 @@ class Timeline:
     @contextmanager
     def watching(self, model: Model) -> Iterator[None]:
         """Put the clocks on. The worker must be made inside the context, because its pools bind methods of the model."""
-        watched: dict[str, Callable[[Any], Any]] = {
+        watchers: dict[str, Callable[..., Watching]] = {
             "poll": self._poll,
             "submit": self._submit,
             "add": self._add,
             "finish": self._finish,
             "publish": self._publish,
-            "_hand_over": self._step("produced_s"),
-            "_flush": self._step("flushed_s"),
-            "confirm": self._step("confirmed_s"),
+            "_hand_over": partial(self._step, "produced_s"),
+            "_flush": partial(self._step, "flushed_s"),
+            "confirm": partial(self._step, "confirmed_s"),
             "done": self._done,
+            "run": self._run,
+            "tokenize": self._tokenize,
         }
         with ExitStack() as patched:
-            for owner, name in PATCHED:
-                patched.enter_context(patch.object(owner, name, watched[name](getattr(owner, name))))
-            patched.enter_context(patch.object(model.engine, "run", self._run(model.engine.run)))
-            patched.enter_context(patch.object(model.tokenizer, "tokenize", self._tokenize(model.tokenizer.tokenize)))
+            for owner, name in (*PATCHED, (model.engine, "run"), (model.tokenizer, "tokenize")):
+                patched.enter_context(patch.object(owner, name, _around(getattr(owner, name), watchers[name])))
             yield
 
     def _of(self, ticket: Ticket) -> Passage:
         return self.passages[ticket.raw.key]
 
-    # ---- each takes the original function and returns the one with a clock
+    # ---- each takes the arguments of a method, and reads the clock before and after it
 
-    def _poll(self, poll: Callable[..., Sequence[RawRecord]]) -> Callable[..., Any]:
-        def watched(source: KafkaSource, limit: int, timeout_s: float) -> Sequence[RawRecord]:
-            began_s = self._clock()
-            records = poll(source, limit, timeout_s)
-            ended_s = self._clock()
-            self.passages.update({record.key: Passage(began_s, ended_s) for record in records})
-            return records
+    def _poll(self, _source: KafkaSource, _limit: int, _timeout_s: float) -> Watching:
+        began_s = self._clock()
+        records = yield
+        ended_s = self._clock()
+        self.passages.update({record.key: Passage(began_s, ended_s) for record in records})
 
-        return watched
+    def _submit(self, _pool: WorkerPool[Any, Any], item: list[Part] | Batch) -> Watching:
+        now_s = self._clock()
+        if isinstance(item, Batch):
+            times = self._batches[id(item)] = BatchTimes(now_s)
+            for passage in {id(window.ticket): self._of(window.ticket) for window in item.windows}.values():
+                passage.batches.append(times)
+        else:
+            for part in item:
+                passage = self._articles[id(part.ticket.article)] = self._of(part.ticket)
+                passage.to_tokenizer_s = now_s
+        yield
 
-    def _submit(self, submit: Callable[..., None]) -> Callable[..., Any]:
-        def watched(pool: WorkerPool[Any, Any], item: list[Part] | Batch) -> None:
-            now_s = self._clock()
-            if isinstance(item, Batch):
-                times = self._batches[id(item)] = BatchTimes(now_s)
-                for passage in {id(window.ticket): self._of(window.ticket) for window in item.windows}.values():
-                    passage.batches.append(times)
-            else:
-                for part in item:
-                    passage = self._articles[id(part.ticket.article)] = self._of(part.ticket)
-                    passage.to_tokenizer_s = now_s
-            submit(pool, item)
+    def _tokenize(self, articles: Sequence[Any]) -> Watching:
+        began_s = self._clock()
+        yield
+        ended_s = self._clock()
+        for article in articles:
+            passage = self._articles.pop(id(article))
+            passage.tokenizing_s, passage.tokenized_s = began_s, ended_s
 
-        return watched
+    def _add(self, _scheduler: object, windows: Sequence[Window]) -> Watching:
+        now_s = self._clock()
+        for window in windows:
+            passage = self._of(window.ticket)
+            passage.queued_s = passage.queued_s or now_s
+        yield
 
-    def _tokenize(self, tokenize: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-        def watched(articles: Sequence[Any]) -> Any:  # noqa: ANN401  what the tokenizer returns
-            began_s = self._clock()
-            answer = tokenize(articles)
-            ended_s = self._clock()
-            for article in articles:
-                passage = self._articles.pop(id(article))
-                passage.tokenizing_s, passage.tokenized_s = began_s, ended_s
-            return answer
+    def _run(self, batch: Batch) -> Watching:
+        times = self._batches.pop(id(batch))
+        times.began_s = self._clock()
+        yield
+        times.ended_s = self._clock()
 
-        return watched
+    def _finish(self, ticket: Ticket, _outcome: object) -> Watching:
+        yield
+        self._of(ticket).finished_s = self._clock()
 
-    def _add(self, add: Callable[..., None]) -> Callable[..., Any]:
-        def watched(scheduler: object, windows: Sequence[Window]) -> None:
-            now_s = self._clock()
-            for window in windows:
-                passage = self._of(window.ticket)
-                passage.queued_s = passage.queued_s or now_s
-            add(scheduler, windows)
+    def _publish(self, _sink: TransactionalSink, release: Release) -> Watching:
+        times = self._transaction = TransactionTimes(self._clock())
+        yield
+        for ticket in release.tickets:
+            self._of(ticket).transaction = times
 
-        return watched
+    def _done(self, _stopwatch: Stopwatch, step: str) -> Watching:
+        yield
+        if name := {"send_offsets": "offsets_s", "commit": "committed_s"}.get(step):
+            setattr(self._transaction, name, self._clock())
 
-    def _run(self, run: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
-        def watched(batch: Batch) -> Any:  # noqa: ANN401  what the engine returns
-            times = self._batches.pop(id(batch))
-            times.began_s = self._clock()
-            answer = run(batch)
-            times.ended_s = self._clock()
-            return answer
+    def _step(self, name: str, *_arguments: object) -> Watching:
+        yield
+        setattr(self._transaction, name, self._clock())
 
-        return watched
 
-    def _finish(self, finish: Callable[..., None]) -> Callable[..., Any]:
-        def watched(ticket: Ticket, outcome: object) -> None:
-            finish(ticket, outcome)
-            self._of(ticket).finished_s = self._clock()
+def _around(function: Callable[..., Any], watcher: Callable[..., Watching]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
+        watching = watcher(*arguments)
+        next(watching)
+        answer = function(*arguments)
+        with suppress(StopIteration):
+            watching.send(answer)
+        return answer
 
-        return watched
-
-    def _publish(self, publish: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(sink: TransactionalSink, release: Release) -> Any:  # noqa: ANN401  what the sink returns
-            times = self._transaction = TransactionTimes(self._clock())
-            answer = publish(sink, release)
-            for ticket in release.tickets:
-                self._of(ticket).transaction = times
-            return answer
-
-        return watched
-
-    def _done(self, done: Callable[..., None]) -> Callable[..., Any]:
-        ends = {"send_offsets": "offsets_s", "commit": "committed_s"}
-
-        def watched(stopwatch: Stopwatch, step: str) -> None:
-            done(stopwatch, step)
-            if name := ends.get(step):
-                setattr(self._transaction, name, self._clock())
-
-        return watched
-
-    def _step(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def around(function: Callable[..., Any]) -> Callable[..., Any]:
-            def watched(*args: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
-                answer = function(*args)
-                setattr(self._transaction, name, self._clock())
-                return answer
-
-            return watched
-
-        return around
+    return call

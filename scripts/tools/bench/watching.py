@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from enricher.worker.build.loaded_model import Model
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Tracing
-from enricher.worker.records import DeadLetter, Ticket
+from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from tools.bench.bench import Bench
 from tools.bench.machine import Load, cpu_s
 from tools.only_task import tasks_of
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +54,12 @@ class WatchedCounters(Counters):
         self.began = self.ended = Moment(0.0, 0.0, 0.0, 0.0)
 
     def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
-        """Record the first read."""
         if tickets and not self.read:
             self.began = Moment.now(self._broker_pids())
         super().count_read(tickets, now_s)
 
-    def count_published(
-        self,
-        tickets: Sequence[Ticket],
-        began_s: float,
-        now_s: float,
-        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
-    ) -> None:
-        """Record the commit."""
-        super().count_published(tickets, began_s, now_s, substitutes)
+    def count_published(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  what the worker counts
+        super().count_published(*arguments, **named)
         self.ended = Moment.now(self._broker_pids())
 
 
@@ -140,6 +134,21 @@ class Work:
     def broker_s(self) -> float:
         """CPU time of the broker."""
         return self.counters.ended.broker_s - self.counters.began.broker_s
+
+
+def run_meanwhile(worker: Worker, watch: Callable[[], Seen]) -> Seen:
+    """Run the worker until `watch`, which another thread calls, has returned or raised. Returns its result."""
+
+    def watching() -> Seen:
+        try:
+            return watch()
+        finally:
+            worker.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(watching)
+        worker.run()
+        return seen.result()
 
 
 def work_off(

@@ -29,7 +29,7 @@ SPIN_CORES = 0.8
 
 @dataclass(slots=True)
 class Outcome:
-    """What one fault did. Times are seconds since the timeline began."""
+    """The result of one fault. Times are seconds since the timeline began."""
 
     number: int
     name: str
@@ -48,16 +48,14 @@ class Outcome:
     unexpected: dict[str, list[int]] = field(default_factory=dict)
     """The exit codes that this kind of fault does not explain."""
     broken: Sequence[str] = ()
-    """What the fault demanded of the group while it lasted, and did not get."""
+    """Demands of the fault on the group, while it lasted, that were not met."""
 
     @property
     def in_time(self) -> bool:
-        """Whether the group published again within the limit."""
         return self.recovered_s is not None and self.recovered_s <= self.limit_s
 
     @property
     def spun(self) -> bool:
-        """Whether a worker was in a busy loop."""
         return self.busiest_cores > SPIN_CORES
 
 
@@ -101,7 +99,7 @@ class Campaign:
             None if whole_s is None else whole_s - healed_s,
             exits,
             self._busiest(cpu, time.monotonic() - began_s),
-            _unexpected(exits, fault.exit_codes),
+            _unexpected_exits(exits, fault.exit_codes),
             fault.broken,
         )
         self._tell(outcome)
@@ -144,6 +142,6 @@ class Campaign:
         )
 
 
-def _unexpected(exits: Mapping[str, Sequence[int]], allowed: Container[int]) -> dict[str, list[int]]:
+def _unexpected_exits(exits: Mapping[str, Sequence[int]], allowed: Container[int]) -> dict[str, list[int]]:
     found = {name: [code for code in codes if code not in allowed] for name, codes in exits.items()}
     return {name: codes for name, codes in found.items() if codes}

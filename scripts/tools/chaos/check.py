@@ -43,11 +43,9 @@ class Findings:
 
     @property
     def good(self) -> bool:
-        """Whether there is no violation."""
         return not self.counts
 
     def note(self, what: str, example: object) -> None:
-        """Count a violation."""
         self.counts[what] += 1
         if len(self.wrong.setdefault(what, [])) < _SHOWN:
             self.wrong[what].append(str(example))
@@ -155,7 +153,7 @@ def _check_offsets(findings: Findings, reader: Reader, names: Names) -> None:
 
 
 def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[InputId, int]) -> None:
-    """What became visible during the run must have been visible once, and must still be there."""
+    """An output that became visible during the run must have been visible once, and must still be there."""
     for input_id, times in seen.items():
         if times != 1:
             findings.note("seen twice while it ran", input_id)

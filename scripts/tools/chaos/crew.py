@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import psutil
 
-from tools import SCRIPTS
+from tools import python_path
 from tools.closing import Closing
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class Exit:
 def environment_of_workers() -> dict[str, str]:
     """Ours without the settings of a worker: those come by its standard input."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
-    return {**ours, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, [ours.get("PYTHONPATH")])])}
+    return {**ours, "PYTHONPATH": python_path()}
 
 
-def launched(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def launch_worker(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start `tools.chaos.worker`; its output is appended to `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -62,7 +62,7 @@ def launched(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 class Slot:
     """The slot of one worker. A restart replaces its process. `note` is called with each exit.
 
-    `settings`: called before each start. `launch`: as `launched`, which starts a process with these arguments and this log.
+    `settings`: called before each start. `launch`: as `launch_worker`, which is given arguments and log.
     """
 
     def __init__(
@@ -90,7 +90,6 @@ class Slot:
 
     @property
     def client_id(self) -> str:
-        """The client id of its Kafka clients."""
         return f"enricher-{self.name}"
 
     @property
@@ -109,7 +108,6 @@ class Slot:
         return float(times.user + times.system)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal if a process runs."""
         if process := self._process:
             process.send_signal(number)
 
@@ -128,10 +126,11 @@ class Slot:
         deadline_s = time.monotonic() + _LEAVE_S
         while self.pid is not None:
             self.send(signal.SIGTERM if time.monotonic() < deadline_s else signal.SIGKILL)
-            self._wait_for_end(_LEAVE_S)
+            if self._process:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_LEAVE_S)
 
     def wake(self) -> None:
-        """Allow the process to be started again."""
         self._resting = False
 
     def retire(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -150,12 +149,6 @@ class Slot:
         self._process.stdin.write(orjson.dumps(self._settings()) + b"\n")
         self._process.stdin.flush()
 
-    def _wait_for_end(self, timeout_s: float) -> None:
-        process = self._process
-        if process:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout_s)
-
     def _tend(self) -> None:
         while True:
             process = self._process
@@ -166,11 +159,11 @@ class Slot:
             self._note(Exit(time.monotonic(), self.name, code))
             if self._over.wait(_RESTART_S):
                 return
-            while not self._spawned():
+            while not self._spawn_unless_resting():
                 if self._over.wait(_LOOK_S):
                     return
 
-    def _spawned(self) -> bool:
+    def _spawn_unless_resting(self) -> bool:
         """Start the process unless the slot rests; returns whether it did."""
         with self._starting:
             if not self._resting:
@@ -181,7 +174,7 @@ class Slot:
 class Crew(Closing):
     """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`.
 
-    `launch`: starts a worker's process, as `launched` does.
+    `launch`: starts a worker's process, as `launch_worker` does.
     """
 
     def __init__(
@@ -190,7 +183,7 @@ class Crew(Closing):
         settings_of: Callable[[str], Mapping[str, Any]],
         folder: Path,
         arguments: Sequence[str] = (),
-        launch: Launch = launched,
+        launch: Launch = launch_worker,
     ) -> None:
         self._arguments = arguments
         self._launch = launch
@@ -223,15 +216,12 @@ class Crew(Closing):
         self._each(Slot.rest)
 
     def wake(self) -> None:
-        """Start all resting workers."""
         self._each(Slot.wake)
 
     def exits_since(self, at_s: float) -> list[Exit]:
-        """The exits since that time (monotonic)."""
         return [each for each in self.exits if each.at_s >= at_s]
 
     def close(self) -> None:
-        """End all workers, in parallel."""
         self._each(Slot.retire)
         self.slots.clear()
 

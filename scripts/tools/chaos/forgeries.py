@@ -40,7 +40,6 @@ class WrongOffsets(Rule):
         self._left = times
 
     def altered(self, request: Request, frame: bytes) -> bytes:
-        """Replace the reply."""
         if not self._left:
             return frame
         self._left -= 1
@@ -63,7 +62,6 @@ class DamagedRecords(Rule):
         """How many replies were damaged."""
 
     def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002
-        """Flip the bit."""
         found = frame.find(self._marker)
         if found < 0:
             return frame

@@ -1,4 +1,4 @@
-"""What was published to the input topic and to deleted topics of the same name, in a few bytes per input.
+"""The inputs that were published to the input topic and to deleted topics of the same name, in a few bytes per input.
 
 A run of half an hour has some hundred thousand inputs; only digests of each key and expected value are kept.
 """
@@ -128,14 +128,14 @@ class Incarnation:
 
     def answer(self, input_id: InputId) -> None:
         """Count one more output of this input."""
-        _count(self._columns[input_id.partition].answers, input_id.offset)
+        answers = self._columns[input_id.partition].answers
+        answers[input_id.offset] = min(answers[input_id.offset] + 1, _MOST_TIMES)
 
     def see(self, input_id: InputId, times: int) -> None:
         """Record how often a reader saw outputs of this input while the workers ran."""
         self._columns[input_id.partition].seen[input_id.offset] = min(times, _MOST_TIMES)
 
     def answers_to(self, input_id: InputId) -> int:
-        """How many outputs this input has."""
         return self._columns[input_id.partition].answers[input_id.offset]
 
     def ends(self) -> Iterator[tuple[int, int, int, int]]:
@@ -170,7 +170,3 @@ class Ledger:
 
     def __getitem__(self, number: int) -> Incarnation:
         return self._incarnations[number]
-
-
-def _count(column: bytearray, offset: int) -> None:
-    column[offset] = min(column[offset] + 1, _MOST_TIMES)

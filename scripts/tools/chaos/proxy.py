@@ -57,11 +57,9 @@ class Proxy(Closing):
         self._call(partial(self._lift, rules))
 
     def lift_all(self) -> None:
-        """Remove all rules."""
         self._call(lambda: self._lift(tuple(self._rules)))
 
     def close(self) -> None:
-        """End all connections and the thread."""
         self._call(self._end_all)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CALL_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
-from html import escape
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -126,9 +125,16 @@ def _html(run: Run) -> str:
     late = [f"{each.name} at {each.applied_s:.0f} s: {each.about}" for each in run.late]
     surprising = [f"{each.name} at {each.applied_s:.0f} s: exit codes {each.unexpected}" for each in run.surprising]
     broken = [f"{each.name} at {each.applied_s:.0f} s: {'; '.join(each.broken)}" for each in run.broken]
+    picture = f'<img src="{NAME}.png" alt="records per second, faults marked" style="width:100%">'
+    machine = describe()
+    method = [
+        ("command", run.plan.command),
+        ("machine", f"{machine['cores']} cores, {machine['system']}"),
+        ("Python", machine["python"]),
+    ]
     parts = [
         cards(figures),
-        section("Published per second", "Records that became visible to a read_committed consumer.", _picture()),
+        section("Published per second", "Records that became visible to a read_committed consumer.", picture),
         section("Violations", "", bullets([*wrong, *late, *surprising, *broken] or ["None."])),
         section(
             "By kind",
@@ -136,20 +142,7 @@ def _html(run: Run) -> str:
             table(_SUMMARY_COLUMNS, _summary(run)),
         ),
         section("Every fault", "", table(_COLUMNS, _rows(run))),
-        section("Method", "", facts(_facts(run))),
+        section("Method", "", facts(method)),
     ]
     badge = Badge("passed" if run.good else "FAILED", good=run.good)
     return page("Three workers, three brokers, one fault after another", run.verdict, parts, badge)
-
-
-def _facts(run: Run) -> list[tuple[str, str]]:
-    machine = describe()
-    return [
-        ("command", run.plan.command),
-        ("machine", f"{machine['cores']} cores, {machine['system']}"),
-        ("Python", machine["python"]),
-    ]
-
-
-def _picture() -> str:
-    return f'<img src="{escape(NAME)}.png" alt="records per second, faults marked" style="width:100%">'

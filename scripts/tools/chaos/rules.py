@@ -1,4 +1,4 @@
-"""What the proxy does to matching requests and replies: hold, drop, delay, silence, cut, or only watch.
+"""Rules for matching requests and replies in the proxy: hold, drop, delay, silence, cut, or only watch.
 
 Rules that change the content of replies are in `forgeries`.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What happens to a frame."""
+    """The fate of a frame."""
 
     PASS = "pass"  # noqa: S105  no password
     DROP = "drop"
@@ -40,7 +40,7 @@ class Direction(Enum):
 
 
 class Connection(Protocol):
-    """What a rule may do to the connection that a request came from."""
+    """The connection that a request came from, as far as a rule may touch it."""
 
     def hang_up(self) -> None:
         """Close the client's side; what the client has sent still reaches the broker."""
@@ -56,7 +56,6 @@ class Match:
     nodes: Container[int] | None = None
 
     def takes(self, request: Request) -> bool:
-        """Whether the rule applies to the request."""
         return (
             (self.apis is None or request.api in self.apis)
             and (self.client is None or request.client.startswith(self.client))
@@ -105,7 +104,6 @@ class Watch(_Nth):
     """Sets `caught` when the `nth` matching request passes."""
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Set `caught`."""
         if self._is_it():
             self.caught.set()
         return Verdict.PASS
@@ -115,7 +113,6 @@ class Answered(_Nth):
     """Sets `caught` when the `nth` matching request is answered: the broker has executed or refused it."""
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Set `caught`."""
         if self._is_it():
             self.caught.set()
         return Verdict.PASS
@@ -133,7 +130,6 @@ class Hold(_Nth):
         self._hang_up = hang_up
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Hold it."""
         if self._is_it():
             self.caught.set()
             if self._hang_up:
@@ -153,7 +149,6 @@ class DropReply(_Nth):
         self._instead = instead
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Drop it."""
         if self._is_it():
             if self._instead:
                 self._instead()
@@ -170,11 +165,9 @@ class Delay(Rule):
         self._seconds = seconds
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Hold the frame."""
         return await self._wait(arrived_s)
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Hold the frame."""
         return await self._wait(arrived_s)
 
     async def _wait(self, arrived_s: float) -> Verdict:
@@ -193,11 +186,9 @@ class Silence(Rule):
         self._directions = directions
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Hold the frame."""
         return await self._wait(Direction.TO_BROKER)
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Hold the frame."""
         return await self._wait(Direction.TO_CLIENT)
 
     async def _wait(self, direction: Direction) -> Verdict:
@@ -213,6 +204,5 @@ class Cut(Rule):
     cuts_at_once = True
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Reset the connection."""
         self.caught.set()
         return Verdict.CUT

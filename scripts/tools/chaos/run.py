@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import Settings
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
+from tools.chaos.crew import environment_of_workers
 from tools.chaos.faults import plan
 from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.scene import Scene, settings_of
@@ -106,12 +106,10 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether every check passed."""
         return self.exactly_once and not (self.late or self.spinning or self.surprising or self.broken)
 
     @property
     def kinds(self) -> int:
-        """How many different kinds of faults were injected."""
         return len({outcome.name for outcome in self.outcomes})
 
     @property
@@ -160,7 +158,7 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
             seconds,
             campaign.outcomes,
             check(scene.names, scene.timeline.seen, scene.topics.past),
-            verified(scene.names),
+            run_verify(scene.names),
             exits,
             dict(scene.timeline.per_second),
             went_back.failed,
@@ -185,19 +183,18 @@ def catch_up(scene: Scene) -> bool:
     return wait_until(scene.all_is_seen, _CATCH_UP_S, 0.5) and caught_up
 
 
-def verified(names: Names) -> dict[str, Any]:
+def run_verify(names: Names) -> dict[str, Any]:
     """Run `enricher verify --json` for each input topic; returns the worst exit code, and the reports."""
-    each = [_verified(names, topic) for topic in names.inputs]
+    each = [_verify_topic(names, topic) for topic in names.inputs]
     reports = [report for _, report in each]
     return {"exit_code": max(code for code, _ in each), "report": reports[0] if len(reports) == 1 else reports}
 
 
-def _verified(names: Names, topic: str) -> tuple[int, Any]:
+def _verify_topic(names: Names, topic: str) -> tuple[int, Any]:
     topics = ["--input", topic, "--output", names.output, "--dead-letters", names.dead_letters]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],
-        env={**environment, "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
+        env={**environment_of_workers(), "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
         stdout=subprocess.PIPE,
         check=False,
     )

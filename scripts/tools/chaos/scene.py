@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka.admin import AdminClient
 
 from tools.chaos.articles import Articles
-from tools.chaos.crew import Crew, launched
+from tools.chaos.crew import Crew, launch_worker
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
 from tools.chaos.schemas import Schemas
@@ -24,7 +24,7 @@ from tools.kafka.reader import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tools.chaos.crew import Launch
@@ -55,7 +55,7 @@ class Scene(Closing):
         registry: bool = True,
         two_tasks: bool = False,
         lanes: bool = False,
-        launch: Launch = launched,
+        launch: Launch = launch_worker,
     ) -> None:
         self.proxy, self.cluster = brokers
         self.folder = folder
@@ -92,26 +92,21 @@ class Scene(Closing):
 
     @property
     def partitions(self) -> int:
-        """How many partitions the input has now."""
         return self.topics.partitions
 
     # ---- who is where
 
     def leader_of(self, topic: str, partition: int) -> Node:
-        """The node that leads a partition now."""
         leader = self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions[partition].leader
         return next(node for node in self.cluster.nodes if node.node_id == leader)
 
     def group_coordinator(self) -> Node:
-        """The node that coordinates the workers' group now."""
         return self._coordinator("__consumer_offsets", self.names.group)
 
     def transaction_coordinator(self, worker: str) -> Node:
-        """The node that coordinates a worker's transactions now."""
         return self._coordinator("__transaction_state", self.transactional_id(worker))
 
     def transactional_id(self, worker: str) -> str:
-        """A worker's transactional id."""
         return f"{self.names.group}/{worker}"
 
     def _coordinator(self, topic: str, key: str) -> Node:
@@ -122,7 +117,11 @@ class Scene(Closing):
 
     def wait_until_whole(self, timeout_s: float) -> bool:
         """Wait until every worker has committed once more; returns whether it did in time."""
-        watches = [Watch(Match({Api.END_TXN}, slot.client_id)) for slot in list(self.crew.slots.values())]
+        return self.wait_for_commits([slot.client_id for slot in list(self.crew.slots.values())], timeout_s)
+
+    def wait_for_commits(self, client_ids: Sequence[str], timeout_s: float) -> bool:
+        """Wait until each of these clients has ended a transaction; returns whether it did in time."""
+        watches = [Watch(Match({Api.END_TXN}, client_id)) for client_id in client_ids]
         for watch in watches:
             self.proxy.apply(watch)
         whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), timeout_s)
@@ -141,7 +140,6 @@ class Scene(Closing):
         return all(committed >= 0 for committed, _ in self._reader.committed_and_ends(self.names.input).values())
 
     def ends(self) -> Mapping[int, int]:
-        """The end of each input partition."""
         return {number: end for number, (_, end) in self._reader.committed_and_ends(self.names.input).items()}
 
     def behind(self, ends: Mapping[int, int]) -> list[int]:
@@ -151,10 +149,7 @@ class Scene(Closing):
 
     def backlog(self) -> int:
         """How many input offsets the group has not committed yet."""
-        topics = map(self._reader.committed_and_ends, self.names.inputs)
-        offsets = [offset for found in topics for offset in found.values()]
-        # The committed offset of a topic that was deleted may lie beyond the end of the present one.
-        return sum(max(0, end - max(0, committed)) for committed, end in offsets)
+        return sum(map(self._reader.lag, self.names.inputs))
 
 
 def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:

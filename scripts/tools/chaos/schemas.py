@@ -35,7 +35,7 @@ class Schemas(Closing):
 
     @property
     def url(self) -> str:
-        """What workers have as `registry.url`."""
+        """The workers' `registry.url`."""
         return self.proxy.url
 
     def renew(self) -> None:
@@ -48,7 +48,6 @@ class Schemas(Closing):
         self.proxy.forbidden.add(f"/schemas/ids/{self._forbidden_id}")
 
     def allow(self) -> None:
-        """End that."""
         self.proxy.forbidden.clear()
 
     def framed(self, *texts: str) -> bytes:
@@ -82,7 +81,6 @@ class Schemas(Closing):
         return schema_id
 
     def close(self) -> None:
-        """End both."""
         self._closing.close()
 
 

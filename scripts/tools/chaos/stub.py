@@ -63,7 +63,6 @@ class _Words:
         return token
 
     def chars_of(self, token: int) -> tuple[int, int]:
-        """Half-open range of characters."""
         return self.spans[token]
 
 
@@ -75,7 +74,6 @@ class StubTokenizer:
     max_window_tokens = WINDOW_TOKENS
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
-        """Answer as the real one does."""
         return [TokenizedArticle(tuple(_field(article, name) for name in _FIELDS)) for article in articles]
 
 
@@ -88,7 +86,7 @@ def _field(article: Article, name: FieldName) -> TokenizedField:
 class StubEngine:
     """Labels by hash. `hang_s` and `lose` may be set from any thread (by the commands of `worker`)."""
 
-    labels = LABELS
+    labels: tuple[str, ...] = LABELS
     provider = "stub"
     card = CARD
 
@@ -100,9 +98,7 @@ class StubEngine:
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
-        """Answer as the real one does."""
-        hang_s, self.hang_s = self.hang_s, 0.0
-        time.sleep(_RUN_S + hang_s)
+        self._wait(_RUN_S)
         windows = batch.windows
         if self.lose.is_set():
             self.lose.clear()
@@ -111,8 +107,11 @@ class StubEngine:
         failures = [WindowFailure(window, "Unbearable", "the model fails on this window") for window in bad]
         return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
 
+    def _wait(self, run_s: float) -> None:
+        hang_s, self.hang_s = self.hang_s, 0.0
+        time.sleep(run_s + hang_s)
+
     def padded_tokens(self, batch: Batch) -> int:
-        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:

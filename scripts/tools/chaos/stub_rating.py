@@ -6,8 +6,6 @@ may change it.
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -40,46 +38,31 @@ class _RatingTokenizer(StubTokenizer):
     max_window_tokens = _WINDOW_TOKENS
 
 
-class RatingEngine:
+class RatingEngine(StubEngine):
     """A row of logits for each window: for each rating, whether one of the words that the window owns has it."""
 
     labels = RATINGS
     card = RATING_CARD
 
-    def __init__(self) -> None:
-        self.hang_s = 0.0
-        """Extra duration of the next run; may be set from any thread."""
-        self.lose = threading.Event()
-
     def run(self, batch: Batch) -> BatchResult:
-        """Answer as the real one does."""
-        hang_s, self.hang_s = self.hang_s, 0.0
-        time.sleep(_RUN_S + hang_s)
-        bad = [window for window in batch.windows if (_owned(window) % BAD_EVERY == BAD_HASH).any()]
+        self._wait(_RUN_S)
+        bad = [window for window in batch.windows if (_owned_ids(window) % BAD_EVERY == BAD_HASH).any()]
         failures = [WindowFailure(window, "Unrateable", "the model fails on this window") for window in bad]
         good = [window for window in batch.windows if window not in bad]
         rows = np.array([_row(window) for window in good], np.float32).reshape(len(good), len(RATINGS))
         return BatchResult(batch, [RunOutput(good, [0] * len(good), [WindowRows(rows)])] if good else [], failures)
 
-    def padded_tokens(self, batch: Batch) -> int:
-        """Like a device that pads."""
-        return batch.padded_tokens
 
-    def open_thread(self) -> None:
-        """No set-up per thread is needed."""
-
-
-def _owned(window: Window) -> Int32Array:
+def _owned_ids(window: Window) -> Int32Array:
     return window.ids[window.owned_tokens(0)]
 
 
 def _row(window: Window) -> list[float]:
-    found = set((_owned(window) % len(RATINGS)).tolist())
+    found = set((_owned_ids(window) % len(RATINGS)).tolist())
     return [STEEPNESS if rating in found else 0.0 for rating in range(len(RATINGS))]
 
 
 def two_tasks(settings: Settings, engine: StubEngine, rating: RatingEngine) -> Tasks:
-    """Entities and ratings."""
     entities = TaskCard("ner", "ner", CARD)
     ratings = TaskCard("rating", "classification", RATING_CARD, pooling="max")
     model = Model(

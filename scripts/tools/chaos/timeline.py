@@ -54,7 +54,6 @@ class Timeline(Closing):
 
     @property
     def total(self) -> int:
-        """How many outputs were seen so far."""
         return self.seen.total()
 
     def moving_from_now(self) -> Moving:
@@ -67,7 +66,6 @@ class Timeline(Closing):
         return all(self._follower.ends.get(partition, 0) >= end for partition, end in ends.items())
 
     def close(self) -> None:
-        """Stop reading."""
         self._follower.close()
 
     def _note(self, message: Message) -> None:

@@ -1,18 +1,11 @@
-"""Creates, grows, limits, deletes and recreates the topics of a run, and remembers what deleted ones contained."""
+"""Creates, grows, deletes and recreates the topics of a run, and remembers what deleted ones contained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S
 from tools.chaos.incarnations import Incarnation, topic_id_of
@@ -37,7 +30,6 @@ class Names(Topics):
 
     @property
     def inputs(self) -> list[str]:
-        """The input topics."""
         return [self.input, *([self.lane] if self.lane else [])]
 
 
@@ -59,7 +51,6 @@ class TopicKeeper:
         """The deleted input topics, oldest first."""
 
     def make_all(self) -> None:
-        """Create all topics."""
         self._make(*dict.fromkeys((*self._names.all, *self._names.inputs)))
 
     def add_partition(self) -> None:
@@ -73,7 +64,6 @@ class TopicKeeper:
             self._grow(topic, self.partitions + 1)
 
     def add_input_partition(self) -> None:
-        """Add one partition to the input."""
         self.partitions += 1
         self._grow(self._names.input, self.partitions)
 
@@ -85,20 +75,6 @@ class TopicKeeper:
             return len(found) == self.partitions and found[self.partitions - 1].leader >= 0
 
         assert wait_until(led, _ASK_S), "the new partition has no leader"
-
-    def limit_dead_letters(self, size_bytes: int | None) -> None:
-        """Limit the message size of the dead-letter topic; None restores the broker's default."""
-        self._limit(self._names.dead_letters, size_bytes)
-
-    def limit_outputs(self, size_bytes: int | None) -> None:
-        """Limit the message size of the output topic; None restores the broker's default."""
-        self._limit(self._names.output, size_bytes)
-
-    def _limit(self, topic: str, size_bytes: int | None) -> None:
-        kind = AlterConfigOpType.DELETE if size_bytes is None else AlterConfigOpType.SET
-        entry = ConfigEntry("max.message.bytes", str(size_bytes or ""), incremental_operation=kind)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self._admin.incremental_alter_configs([resource])[resource].result(_ASK_S)
 
     def remember_input(self) -> Incarnation:
         """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
@@ -115,7 +91,6 @@ class TopicKeeper:
         incarnation.committed = {partition: offset for partition, (offset, _) in committed.items()}
 
     def delete_input(self) -> None:
-        """Delete the input topic and wait until its name is free."""
         topic = self._names.input
         self._admin.delete_topics([topic], operation_timeout=_ASK_S)[topic].result(_ASK_S)
         assert wait_until(lambda: topic not in self._admin.list_topics(timeout=_ASK_S).topics, _ASK_S), (

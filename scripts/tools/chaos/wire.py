@@ -70,7 +70,7 @@ class Wire:
         while came := await frames.get():
             arrived_s, frame = came
             self.last = request = request_of(frame, self.node)
-            verdict = await self._asked(request, arrived_s)
+            verdict = await self._verdict_on(request, arrived_s)
             if verdict is Verdict.CUT:
                 self.cut()
                 return
@@ -81,7 +81,7 @@ class Wire:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_answered(), ANSWER_S)
 
-    async def _asked(self, request: Request, arrived_s: float) -> Verdict:
+    async def _verdict_on(self, request: Request, arrived_s: float) -> Verdict:
         for rule in [rule for rule in self._rules if rule.match.takes(request)]:
             verdict = await rule.request(self, request, arrived_s)
             if verdict is not Verdict.PASS:

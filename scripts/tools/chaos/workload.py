@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from tools.chaos.articles import Articles
 from tools.closing import Closing
+from tools.topics import publish
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from confluent_kafka import KafkaError, Message
 
-    from tools.chaos.articles import Articles, Input
+    from tools.chaos.articles import Input
+
+    Make = Callable[[Articles, int], Input]
 
 _TURN_S = 0.05
 _MOST_BEHIND_S = 2.0
@@ -37,7 +41,7 @@ class Workload(Closing):
         self._lane = lane
         self._articles = articles
         self._rate_per_s = rate_per_s
-        self._producer = self._connected()
+        self._producer = self._connect()
         self._number = 0
         self._lock = threading.Lock()
         self._running = threading.Event()
@@ -57,39 +61,22 @@ class Workload(Closing):
         return not len(self._producer)
 
     def pause(self) -> None:
-        """Publish nothing until `resume`."""
         self._running.clear()
 
     def resume(self) -> None:
-        """Start or continue publishing."""
         self._running.set()
 
-    def poison(self, count: int) -> None:
-        """Publish `count` inputs that are no valid articles."""
-        for _ in range(count):
-            self._send(self._producer, self._articles.poison(self._next()))
-
-    def unknown(self, count: int, partition: int) -> None:
-        """Publish `count` inputs whose schemas nobody knows to one partition. Blocks until the brokers have them."""
-        for _ in range(count):
-            self._send(self._producer, self._articles.unknown(self._next()), partition)
-        self.flush()
-
-    def forbidden(self, count: int, partition: int) -> None:
-        """Publish `count` articles whose schema the registry refuses to one partition. Blocks as `unknown` does."""
-        for _ in range(count):
-            self._send(self._producer, self._articles.forbidden(self._next()), partition)
-        self.flush()
-
     def large_poison(self, sizes_bytes: Sequence[int]) -> None:
-        """Publish invalid inputs of these sizes."""
         for size_bytes in sizes_bytes:
             self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
 
-    def burst(self, count: int, partition: int = PARTITION_UA) -> None:
-        """Publish `count` articles at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
+    def burst(self, count: int, partition: int = PARTITION_UA, *, make: Make = Articles.input) -> None:
+        """Publish `count` inputs at once, to one partition or to all. Blocks until the brokers have acknowledged them.
+
+        `make`: the method that makes an input of its number.
+        """
         for _ in range(count):
-            self._send(self._producer, self._articles.input(self._next()), partition)
+            self._send(self._producer, make(self._articles, self._next()), partition)
         self.flush()
 
     def flush(self) -> None:
@@ -99,7 +86,7 @@ class Workload(Closing):
 
     def reconnect(self) -> None:
         """Continue with a new producer, which has not cached a deleted topic. Only while paused and flushed."""
-        self._producer = self._connected()
+        self._producer = self._connect()
 
     def in_transaction(self, count: int, *, commit: bool) -> None:
         """Publish `count` articles in one transaction, which is committed or aborted. Blocks."""
@@ -125,11 +112,10 @@ class Workload(Closing):
             raise RuntimeError(f"{left} inputs were not acknowledged, {len(self.failed)} failed: {self.failed[:1]}")
 
     def close(self) -> None:
-        """Stop publishing."""
         self._over.set()
         self._thread.join()
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         return Producer({**self._common("workload"), "enable.idempotence": True, "linger.ms": 20})
 
     def _common(self, name: str) -> dict[str, str | int]:
@@ -163,14 +149,9 @@ class Workload(Closing):
             self._producer.poll(0)
 
     def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA, *, topic: str = "") -> None:
-        while True:
-            try:
-                producer.produce(topic or self._topic, article.value, article.key, partition, self._delivered)
-            except BufferError:
-                producer.poll(0.1)
-            else:
-                return
+        key, value = article.key, article.value
+        publish(producer, topic or self._topic, value, key, partition=partition, on_delivery=self._note_delivery)
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self.failed.append(str(error))

@@ -129,7 +129,6 @@ def _size(tool: Tool) -> str:
 
 
 def main() -> None:
-    """Run the command line."""
     run(app, "scripts/cluster", ToolsError)
 
 

@@ -51,7 +51,6 @@ class Client:
         return json.loads(answer.stdout) if answer.stdout else None
 
     def all(self, kind: str, selector: str = "") -> list[Object]:
-        """Read all objects of a kind, or those with these labels."""
         answer = self.kubectl("get", kind, f"--selector={selector}", "--output=json")
         if answer.returncode:
             raise ToolsError(answer.stderr.strip())

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 PLAIN_NODES, GPU_NODES, GPUS_PER_NODE = 2, 2, 2
+_RUNTIME_CLASS: Object = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "nvidia"},
+    "handler": "nvidia",
+}
+"""NVIDIA's operator creates it: pods that name a missing class are refused."""
 
 
 def kubeconfig(certificates: Path, port: int) -> str:
@@ -40,7 +47,8 @@ def first_objects(certificates: Path, ports: Mapping[str, int]) -> str:
     """The objects to apply before any controller runs, as one JSON list."""
     nodes = [_node(f"plain-{number}", gpus=0) for number in range(PLAIN_NODES)]
     nodes += [_node(f"gpu-{number}", gpus=GPUS_PER_NODE) for number in range(GPU_NODES)]
-    items = [*nodes, _namespace(), _runtime_class(), *_metrics_api(certificates, ports["adapter"])]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEDA_NAMESPACE}}
+    items = [*nodes, namespace, _RUNTIME_CLASS, *_metrics_api(certificates, ports["adapter"])]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
@@ -60,15 +68,6 @@ def _node(name: str, gpus: int) -> Object:
         "spec": {"taints": taints},
         "status": {"allocatable": resources, "capacity": resources},
     }
-
-
-def _namespace() -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEDA_NAMESPACE}}
-
-
-def _runtime_class() -> Object:
-    """The RuntimeClass that NVIDIA's operator creates: pods that name a missing class are refused."""
-    return {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
 
 
 def _metrics_api(certificates: Path, port: int) -> list[Object]:

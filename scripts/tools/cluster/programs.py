@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
-PORTS: tuple[str, ...] = (
+PORTS = (
     "etcd",
     "etcd-peer",
     "apiserver",
@@ -24,8 +22,9 @@ PORTS: tuple[str, ...] = (
     "operator",
     "operator-probe",
     "adapter",
+    "operator-metrics",
+    "adapter-metrics",
 )
-PORTS += ("operator-metrics", "adapter-metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +34,6 @@ class Command:
     name: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def free_ports() -> dict[str, int]:
-    """A free port for each of `PORTS`; all are held until the last is chosen, so no two are equal."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in PORTS]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return {name: each.getsockname()[1] for name, each in zip(PORTS, sockets, strict=True)}
 
 
 def all_commands(folder: Path) -> list[Command]:

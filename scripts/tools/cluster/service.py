@@ -24,6 +24,7 @@ from tools.cluster.errors import ToolsError
 from tools.cluster.objects import first_objects, kubeconfig
 from tools.cluster.schemas import SOURCES
 from tools.cluster.table import chosen, folder_of, needed
+from tools.ports import free_ports
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _TOLD_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What `start` recorded about the running cluster."""
+    """Facts about the running cluster that `start` recorded."""
 
     kubeconfig: str
     api_server: str
@@ -104,7 +105,7 @@ class Service:
         return count
 
     def _start(self) -> Running:
-        ports = programs.free_ports()
+        ports = dict(zip(programs.PORTS, free_ports(len(programs.PORTS)), strict=True))
         certificates = self.folder / "certificates"
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_certificates(certificates)

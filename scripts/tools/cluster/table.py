@@ -36,45 +36,40 @@ class Module:
         return f"{self.path}@{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One row of the table. `cluster`: whether the cluster needs it."""
+
+    name: str
+    version: str
+    reason: str
+    cluster: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program(Tool):
     """A binary that is built from a package of a Go module."""
 
-    name: str
-    version: str
-    reason: str
     module: Module
     package: str
-    cluster: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files(Tool):
     """Files that are copied from a Go module's source; `patterns` as `Path.glob` takes them."""
 
-    name: str
-    version: str
-    reason: str
     module: Module
     patterns: tuple[str, ...]
-    cluster: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated(Tool):
     """Files that a Java program writes: one YAML file for each of `classes`."""
 
-    name: str
-    version: str
-    reason: str
     main: str
     arguments: tuple[str, ...]
     classes: tuple[str, ...]
     jars: tuple[Jar, ...]
-    cluster: bool = False
-
-
-Tool = Program | Files | Generated
 
 
 def folder_of(tool: Tool) -> Path:
@@ -128,7 +123,7 @@ def table() -> Mapping[str, Tool]:
     """All tools of `tools.toml` by name, most useful first."""
     document = tomllib.loads(TABLE_PATH.read_text(encoding="utf-8"))
     tools = [tool for entry in document["module"] for tool in _of_module(entry)]
-    tools += [_generated(entry) for entry in document["maven"]]
+    tools += [_generated_tool(entry) for entry in document["maven"]]
     return {tool.name: tool for tool in tools}
 
 
@@ -142,7 +137,7 @@ def _of_module(entry: dict[str, Any]) -> Iterator[Tool]:
         yield Files(version=module.version, module=module, **{**copied, "patterns": tuple(copied["patterns"])})
 
 
-def _generated(entry: dict[str, Any]) -> Generated:
+def _generated_tool(entry: dict[str, Any]) -> Generated:
     jars = tuple(Jar(**jar) for jar in entry.pop("jar"))
     lists = {name: tuple(entry[name]) for name in ("arguments", "classes")}
     return Generated(**{**entry, **lists}, jars=jars)

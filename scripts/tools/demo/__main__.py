@@ -52,7 +52,7 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, ind
     `tasks`: with a class and a vector as well. `index`: then index the records, and serve a search page until Ctrl-C.
     """
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
-    bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _started(console, opened)
+    bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _start_kafka(console, opened)
     topics = opened.enter_context(own_topics(bootstrap_servers))
     environment = topics.variables("demo-0")
     if tasks:
@@ -83,7 +83,7 @@ def _wide(console: Console) -> Console:
     return console if console.is_terminal else Console(width=_PIPE_COLUMNS)
 
 
-def _started(console: Console, opened: ExitStack) -> str:
+def _start_kafka(console: Console, opened: ExitStack) -> str:
     with console.status("starting Apache Kafka"):
         cluster = opened.enter_context(Cluster(nodes=1))
     console.print(f"a real Apache Kafka of one node is listening on {cluster.bootstrap_servers}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 
+from tools import enricher_command
 from tools.waiting import stop
 
 
@@ -16,8 +14,7 @@ class Failed(Exception):
 
 def enricher(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     """Run one command to its end. Raises Failed."""
-    command = [sys.executable, "-m", "enricher", *arguments]
-    process = subprocess.Popen(command, env={**os.environ, **environment})
+    process = enricher_command.start(*arguments, variables=environment)
     try:
         code = process.wait()
     except BaseException:

@@ -40,7 +40,6 @@ class Watcher(Closing):
         self._follower = Follower(topics.bootstrap_servers, outputs, self._note, name=f"{topics.group}-watcher")
 
     def close(self) -> None:
-        """Stop reading."""
         self._follower.close()
 
     def all(self) -> list[Outcome]:

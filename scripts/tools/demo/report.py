@@ -52,10 +52,10 @@ def _row(article: Mapping[str, Any], record: Mapping[str, Any] | None) -> list[s
         names[entity["label"]][" ".join(entity["text"].split())] = None
     coverage = record["coverage"]
     counts = (len(record["entities"]), coverage["windows"], coverage["tokens"])
-    return [article["title"], *(_listed(list(names[label])) for label in _COLOURS), *map(str, counts)]
+    return [article["title"], *(_list(list(names[label])) for label in _COLOURS), *map(str, counts)]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     more = len(names) - _NAMES_SHOWN
     return ", ".join(names[:_NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from rich.console import Console
 from rich.table import Table
 
@@ -18,7 +16,7 @@ from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools import ROOT
 from tools.demo.outcome import Outcome
 from tools.heads.checkpoint import join
-from tools.heads.pooling import write_pooling
+from tools.heads.pooling import write_embedding
 
 TASKS = "--tasks"
 GENRE = ROOT / "enricher" / "models" / "heads" / "genre"
@@ -30,7 +28,7 @@ def tasks_settings(folder: Path, console: Console) -> dict[str, str]:
     encoder = open_model(EMBEDDED)
     assert isinstance(encoder, Checkpoint), "the embedded model is a checkpoint"
     join(GENRE, encoder, folder / "genre")
-    write_embedding(folder / "vectors", encoder)
+    write_embedding(encoder, folder / "vectors", "mean_tokens", normalised=True)
     toml = (
         f'[tasks.entities]\nsource = "{EMBEDDED}"\n\n'
         f"[tasks.genre]\nsource = '{folder / 'genre'}'\n\n"
@@ -41,14 +39,6 @@ def tasks_settings(folder: Path, console: Console) -> dict[str, str]:
     console.rule("settings")
     console.print(toml, markup=False, highlight=False)
     return {"ENRICHER_CONFIG": str(path)}
-
-
-def write_embedding(folder: Path, encoder: Checkpoint) -> None:
-    """The encoder of a checkpoint as a sentence embedding: the normalised mean of its last states."""
-    shutil.copytree(encoder.folder, folder)
-    config = orjson.loads((folder / "config.json").read_bytes())
-    (folder / "config.json").write_bytes(orjson.dumps(config | {"architectures": ["BertModel"]}))
-    write_pooling(folder, encoder.config.hidden_size, "mean_tokens", normalised=True)
 
 
 def show_tasks(console: Console, articles: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]) -> None:

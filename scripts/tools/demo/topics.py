@@ -25,7 +25,6 @@ def own_topics(bootstrap_servers: str) -> Iterator[Topics]:
 
 
 def letters_of_the_index(topics: Topics) -> str:
-    """The topic of the indexer's dead letters."""
     return IndexSettings().dead_letters_of(topics.output)
 
 

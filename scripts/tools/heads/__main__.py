@@ -13,7 +13,7 @@ from rich.console import Console
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED, open_model
-from tools.heads.checkpoint import UnfitHead, fitted, is_half, join, logits, write_head
+from tools.heads.checkpoint import UnfitHead, fit, is_half, join, logits, write_head
 from tools.heads.features import first_tokens_of
 from tools.heads.measuring import FOLDS, Quality, folds, quality
 from tools.heads.texts import GENRE, Labelled, UnfitTexts, read_texts
@@ -37,14 +37,14 @@ def train(
     console = Console(stderr=True, highlight=False)
     found = read_texts(texts)
     labels = sorted({each.label for each in found})
-    checkpoint = _opened(encoder)
+    checkpoint = _open_bert(encoder)
     console.print(f"{len(found)} texts, {len(labels)} labels; running the encoder")
     rows, owners = first_tokens_of([each.text for each in found], checkpoint)
     half, owned = is_half(checkpoint), np.array(owners)
     classes = np.array([labels.index(each.label) for each in found])
-    measured = _measured(found, labels, rows, owned, half=half)
-    console.print(_said(measured, labels))
-    weights = fitted(rows, classes[owned], len(labels), penalty=PENALTY, half=half)
+    measured = _measure(found, labels, rows, owned, half=half)
+    console.print(_text_of(measured, labels))
+    weights = fit(rows, classes[owned], len(labels), penalty=PENALTY, half=half)
     if head_only:
         write_head(out, checkpoint, weights, labels)
         return
@@ -61,17 +61,17 @@ def join_head(
     encoder: Encoder = EMBEDDED,
 ) -> None:
     """Make a checkpoint folder of a head and the encoder that it was trained on."""
-    join(head, _opened(encoder), out)
+    join(head, _open_bert(encoder), out)
 
 
-def _opened(source: str) -> Checkpoint:
+def _open_bert(source: str) -> Checkpoint:
     checkpoint = open_model(source)
     if not isinstance(checkpoint, Checkpoint) or checkpoint.config.model_type != "bert":
         raise UnfitHead(f"{source} is not a BERT checkpoint with weights")
     return checkpoint
 
 
-def _measured(
+def _measure(
     texts: list[Labelled],
     labels: list[str],
     rows: np.ndarray[tuple[int, int], np.dtype[np.float32]],
@@ -86,12 +86,12 @@ def _measured(
     for fold in range(FOLDS):
         inside = fold_of[owners] == fold
         if inside.any():
-            weights = fitted(rows[~inside], classes[owners[~inside]], len(labels), penalty=PENALTY, half=half)
+            weights = fit(rows[~inside], classes[owners[~inside]], len(labels), penalty=PENALTY, half=half)
             np.add.at(sums, owners[inside], logits(weights, rows[inside]))
     return quality(classes.tolist(), sums.argmax(1).tolist(), documents, len(labels))
 
 
-def _said(found: Quality, labels: list[str]) -> str:
+def _text_of(found: Quality, labels: list[str]) -> str:
     by_class = ", ".join(f"{label} {value:.3f}" for label, value in zip(labels, found.by_class, strict=True))
     return (
         f"macro-F1 {found.macro_f1:.3f} (95 %: {found.low:.3f} to {found.high:.3f}), accuracy {found.accuracy:.3f}; always "

@@ -15,18 +15,17 @@ import orjson
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.records import Float32Array
-from tools.heads.regression import Regression, trained
+from tools.heads.regression import Regression, train
 
 HEAD_FILE, CONFIG_FILE, WEIGHTS_FILE = "head.safetensors", "config.json", "model.safetensors"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 _NOT_ENCODER = ("classifier.", "bert.pooler.", "cls.", "qa_outputs.")
 _SMALL = 0.05
 """The pooler is tanh: with inputs this small it is linear up to 1 %."""
-_POOLER = "bert.pooler.dense.weight", "bert.pooler.dense.bias"
-_CLASSIFIER = "classifier.weight", "classifier.bias"
+POOLER = "bert.pooler.dense.weight", "bert.pooler.dense.bias"
+CLASSIFIER = "classifier.weight", "classifier.bias"
 Weights = dict[str, Any]
 
 
@@ -34,7 +33,7 @@ class UnfitHead(Exception):
     """The head and the encoder do not belong together; the message says why."""
 
 
-def fitted(
+def fit(
     rows: Float32Array, classes: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, *, penalty: float, half: bool
 ) -> Weights:
     """The weights of pooler and classifier, in float16 if `half`.
@@ -45,29 +44,29 @@ def fitted(
     kind = np.float16 if half else np.float32
     scale = rows.std(0) + 1e-6
     pooler = {
-        _POOLER[0]: np.diag(_SMALL / scale).astype(kind),
-        _POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
+        POOLER[0]: np.diag(_SMALL / scale).astype(kind),
+        POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
     }
-    found = trained(_pooled(pooler, rows), classes, count, penalty=penalty)
-    return pooler | _folded(found, kind)
+    found = train(_pool(pooler, rows), classes, count, penalty=penalty)
+    return pooler | _fold(found, kind)
 
 
 def logits(weights: Weights, rows: Float32Array) -> Float32Array:
-    """What the head says about first-token states, `float32 [rows, classes]`."""
-    weight, bias = (weights[name].astype(np.float32) for name in _CLASSIFIER)
-    found: Float32Array = _pooled(weights, rows) @ weight.T + bias
+    """The head's logits for first-token states, `float32 [rows, classes]`."""
+    weight, bias = (weights[name].astype(np.float32) for name in CLASSIFIER)
+    found: Float32Array = _pool(weights, rows) @ weight.T + bias
     return found
 
 
-def _pooled(weights: Weights, rows: Float32Array) -> Float32Array:
-    weight, bias = (weights[name].astype(np.float32) for name in _POOLER)
+def _pool(weights: Weights, rows: Float32Array) -> Float32Array:
+    weight, bias = (weights[name].astype(np.float32) for name in POOLER)
     found: Float32Array = np.tanh(rows @ weight.T + bias)
     return found
 
 
-def _folded(found: Regression, kind: type[np.floating[Any]]) -> Weights:
+def _fold(found: Regression, kind: type[np.floating[Any]]) -> Weights:
     weight = found.weight / found.scale
-    return {_CLASSIFIER[0]: weight.astype(kind), _CLASSIFIER[1]: (found.bias - weight @ found.mean).astype(kind)}
+    return {CLASSIFIER[0]: weight.astype(kind), CLASSIFIER[1]: (found.bias - weight @ found.mean).astype(kind)}
 
 
 def is_half(encoder: Checkpoint) -> bool:
@@ -77,12 +76,14 @@ def is_half(encoder: Checkpoint) -> bool:
         return bool(weights.get_tensor(names[0]).dtype == np.float16)
 
 
-def write_head(folder: Path, encoder: Checkpoint, weights: Weights, labels: Sequence[str]) -> None:
-    """Write the head without its encoder, whose digest it names."""
+def write_head(
+    folder: Path, encoder: Checkpoint, weights: Weights, labels: Sequence[str], *, several: bool = False
+) -> None:
+    """Write the head without its encoder, whose digest it names. `several`: any number of its labels may hold."""
     folder.mkdir(parents=True, exist_ok=True)
     config = orjson.loads((encoder.folder / CONFIG_FILE).read_bytes()) | {
         "architectures": ["BertForSequenceClassification"],
-        "problem_type": "single_label_classification",
+        "problem_type": f"{'multi' if several else 'single'}_label_classification",
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
         "_name_or_path": folder.name,

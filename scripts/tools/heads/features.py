@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import orjson
 
 from enricher.worker.build.loaded_model import Model, load_pass, window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -21,8 +19,9 @@ from enricher.worker.records import (
     WindowRows,
 )
 from enricher.worker.settings import Settings, load_settings
+from tools.changed_settings import change
 from tools.cutting import windows_of
-from tools.heads.pooling import write_pooling
+from tools.heads.pooling import write_embedding
 
 _BATCH_WINDOWS = 4
 
@@ -33,7 +32,8 @@ def first_tokens_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32A
     Also the number of the text that each window belongs to. A text longer than a window has several.
     """
     with tempfile.TemporaryDirectory(prefix="train-head-") as folder:
-        pooled = _pooled(encoder, Path(folder))
+        # A classification head reads the state of the first token.
+        pooled = write_embedding(encoder, Path(folder) / "encoder", "cls_token")
         settings = _settings(pooled)
         model = load_pass(settings, [_checkpoint(pooled)])
         articles = [Article(str(number), "", text, {}) for number, text in enumerate(texts)]
@@ -60,16 +60,6 @@ def _run(model: Model, windows: Sequence[Window], chosen: Sequence[int], rows: l
             rows[numbers[id(window)]] = row
 
 
-def _pooled(encoder: Checkpoint, folder: Path) -> Path:
-    """The same encoder as a sentence embedding of its first token, which is what a classification head reads."""
-    shutil.copytree(encoder.folder, folder / "encoder")
-    path = folder / "encoder" / "config.json"
-    config = orjson.loads(path.read_bytes())
-    path.write_bytes(orjson.dumps(config | {"architectures": ["BertModel"]}))
-    write_pooling(folder / "encoder", encoder.config.hidden_size, "cls_token")
-    return folder / "encoder"
-
-
 def _checkpoint(folder: Path) -> Checkpoint:
     checkpoint = open_model(str(folder))
     assert isinstance(checkpoint, Checkpoint), "it was copied from one"
@@ -77,6 +67,5 @@ def _checkpoint(folder: Path) -> Checkpoint:
 
 
 def _settings(folder: Path) -> Settings:
-    settings = load_settings()
     chosen = {"source": str(folder), "precision": "fp32", "cache_dir": folder.parent / "cache"}
-    return settings.model_copy(update={"model": settings.model.model_copy(update=chosen)})
+    return change(load_settings(), model=chosen)

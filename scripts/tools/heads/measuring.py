@@ -60,5 +60,4 @@ def f1_by_class(pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> lis
 
 
 def macro_f1(pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
-    """The mean of F1 over classes."""
     return float(np.mean(f1_by_class(pairs)))

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+if TYPE_CHECKING:
+    from enricher.worker.inference.checkpoint.folder import Checkpoint
+
+Mode = Literal["cls_token", "mean_tokens"]
 _MODES = ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
 
 
-def write_pooling(
-    folder: Path, width: int, mode: Literal["cls_token", "mean_tokens"], *, normalised: bool = False
-) -> None:
+def write_embedding(encoder: Checkpoint, folder: Path, mode: Mode, *, normalised: bool = False) -> Path:
+    """Copy a BERT encoder to `folder`, which must not exist, as a sentence embedding; returns the folder."""
+    shutil.copytree(encoder.folder, folder)
+    config = json.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
+    write_pooling(folder, encoder.config.hidden_size, mode, normalised=normalised)
+    return folder
+
+
+def write_pooling(folder: Path, width: int, mode: Mode, *, normalised: bool = False) -> None:
     """Write `modules.json` and `1_Pooling/config.json`. `width`: numbers of a vector."""
     (folder / "1_Pooling").mkdir()
     modes = {f"pooling_mode_{each}": each == mode for each in _MODES}

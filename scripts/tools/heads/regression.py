@@ -27,7 +27,7 @@ class Regression:
         return found
 
 
-def trained(
+def train(
     rows: Float32Array, classes: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, *, penalty: float
 ) -> Regression:
     """The regression that explains these rows. `penalty`: of the squared weights, per row; the bias is free.

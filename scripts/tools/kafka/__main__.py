@@ -143,7 +143,6 @@ def _describe(service: Service, running: Running) -> str:
 
 
 def main() -> None:
-    """Run the command line."""
     run(app, "scripts/kafka", ClusterError)
 
 

@@ -25,7 +25,6 @@ from tools.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
 
 class Cluster:
@@ -118,9 +117,7 @@ class Cluster:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def _open_folder(self) -> Path:
@@ -152,12 +149,11 @@ class Cluster:
     def _further_listeners(self, index: int) -> list[Listener]:
         """The further listeners of node number `index`, from 0."""
         return [
-            Listener(name, self._ports_of[name][index], self._advertised_port(name, index), protocol)
+            Listener(
+                name, self._ports_of[name][index], self._advertised.get(name, [None] * self._count)[index], protocol
+            )
             for name, protocol in self._listeners.items()
         ]
-
-    def _advertised_port(self, name: str, index: int) -> int | None:
-        return self._advertised[name][index] if name in self._advertised else None
 
     def _choose_ports(self) -> tuple[dict[int, int], list[int]]:
         """Choose controller ports by node id, client ports in node order, and the ports of further listeners."""

@@ -62,7 +62,6 @@ class JarLock:
 
 
 def lock_path(version: str) -> Path:
-    """Path of a version's lock."""
     return _LOCKS / f"kafka-{version}.lock.toml"
 
 

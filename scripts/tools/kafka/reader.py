@@ -71,15 +71,19 @@ class Reader:
             consumer.close()
 
     def count(self, topic: str, isolation: str) -> int:
-        """How many records the topic has."""
         return sum(1 for _ in self.records(topic, isolation))
 
     def committed_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """Committed offset (below 0 if none) and end offset, by partition."""
         with closing(Consumer(self._common)) as consumer:
             asked = [TopicPartition(topic, number) for number in self._partitions(consumer, topic)]
-            committed = self._committed(consumer, asked)
+            committed = self._committed_offsets(consumer, asked)
             return {each.partition: (each.offset, self._end(consumer, each)) for each in committed}
+
+    def lag(self, topic: str) -> int:
+        """How many offsets the group has not committed yet."""
+        # The committed offset of a topic that was deleted may lie beyond the end of the present one.
+        return sum(max(0, end - max(0, committed)) for committed, end in self.committed_and_ends(topic).values())
 
     def stable_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """Last stable offset and end offset, by partition."""
@@ -90,7 +94,7 @@ class Reader:
             asked = [TopicPartition(topic, number) for number in self._partitions(stable, topic)]
             return {each.partition: (self._end(stable, each), self._end(every, each)) for each in asked}
 
-    def _committed(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    def _committed_offsets(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
         """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
         committed: list[TopicPartition] = []
 

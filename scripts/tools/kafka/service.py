@@ -32,7 +32,7 @@ _ANSWER_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What `start` recorded about the running cluster."""
+    """Facts about the running cluster that `start` recorded."""
 
     nodes: int
     bootstrap_servers: str

@@ -18,7 +18,6 @@ app = commands_of(
 
 
 def main() -> None:
-    """Run the command line."""
     run(app, "scripts/opensearch", OpenSearchError, ArchiveError)
 
 

@@ -42,12 +42,10 @@ class OpenSearch(JavaServer):
 
     @staticmethod
     def url_of(port: int) -> str:
-        """The node's URL on this port of loopback."""
         return f"http://{HOST}:{port}"
 
     @staticmethod
     def port_in(folder: Path) -> int:
-        """The port in the settings that were written into its folder."""
         lines = _config_file(folder).read_text(encoding="utf-8").splitlines()
         return int(next(line.partition(": ")[2] for line in lines if line.startswith("http.port: ")))
 

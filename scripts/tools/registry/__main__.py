@@ -56,7 +56,6 @@ def publish(
 
 
 def main() -> None:
-    """Run the command line."""
     run(app, "scripts/registry", RegistryError, ArchiveError, ClusterError)
 
 

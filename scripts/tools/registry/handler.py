@@ -31,12 +31,10 @@ class Handler(BaseHTTPRequestHandler):
         return proxy
 
     def setup(self) -> None:
-        """Announce the connection."""
         super().setup()
         self.proxy.opened(self.connection)
 
     def finish(self) -> None:
-        """Report its end."""
         self.proxy.closed(self.connection)
         try:
             super().finish()
@@ -51,7 +49,6 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def do_GET(self) -> None:
-        """Any method is handled alike."""
         self._serve()
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  the base class looks for these names

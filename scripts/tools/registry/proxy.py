@@ -81,18 +81,15 @@ class FaultProxy(Closing):
             self.end()
 
     def close(self) -> None:
-        """End all connections and threads."""
         self.current = None
         self.changed.set()
         self._close()
 
     def opened(self, connection: socket.socket) -> None:
-        """A client's connection is there."""
         with self._lock:
             self._sockets.add(connection)
 
     def closed(self, connection: socket.socket) -> None:
-        """A client's connection has ended."""
         with self._lock:
             self._sockets.discard(connection)
 

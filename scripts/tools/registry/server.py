@@ -12,7 +12,7 @@ from tools.registry.errors import RegistryError
 
 LOCK_PATH = Path(__file__).with_name("registry.lock.toml")
 _API = "/apis/ccompat/v7"
-"""Where the server answers as Confluent's registry does."""
+"""The path at which the server answers as Confluent's registry does."""
 _SERVER_PROPERTIES = """\
 quarkus.http.host={host}
 quarkus.http.port={port}
@@ -40,18 +40,15 @@ class Registry(JavaServer):
 
     @staticmethod
     def url_of(port: int) -> str:
-        """The registry's URL on this port of loopback."""
         return f"http://{HOST}:{port}{_API}"
 
     @staticmethod
     def port_in(folder: Path) -> int:
-        """The port in the settings that were written into its folder."""
         lines = (folder / SERVER_PROPERTIES).read_text(encoding="utf-8").splitlines()
         return int(next(line.partition("=")[2] for line in lines if line.startswith("quarkus.http.port=")))
 
     @staticmethod
     def answers(url: str) -> bool:
-        """Whether a registry answers there within two seconds."""
         return status_of(f"{url}/subjects") == HTTPStatus.OK
 
     def _fetch(self) -> None:

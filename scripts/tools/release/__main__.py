@@ -62,7 +62,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def main() -> None:
-    """Prepare a version, or build what is released."""
     try:
         match sys.argv[1:]:
             case ["build", *folder] if len(folder) <= 1:

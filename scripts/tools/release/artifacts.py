@@ -24,7 +24,7 @@ SBOMS = {
     "sbom-image-cpu.cdx.json": "scripts/locked/runtime-cpu.txt",
     "sbom-image-cuda.cdx.json": "scripts/locked/runtime-cuda.txt",
 }
-"""What the wheel needs, and the Python packages of the images, by the locks that they are installed from.
+"""The needs of the wheel, and the Python packages of the images, by the locks that they are installed from.
 
 The packages of the images' base are missing: only a container engine can list them.
 """
@@ -37,7 +37,7 @@ IMAGE = {
     "python_version": "3.11",
     "sys_platform": "linux",
 }
-"""Where the images' locks are installed, by environment markers."""
+"""The environment in which the images' locks are installed, as markers name it."""
 
 
 class NotReleasable(Exception):

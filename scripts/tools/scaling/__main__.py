@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from enricher.operate.scaling.policy import Rules
-from tools.bench.printing import write_figures
+from tools.bench.outcome import Table
+from tools.bench.printing import print_tables, write_figures
 from tools.scaling import day, drawing
 from tools.scaling.metrics import ByAge, ByBareAge, ByLag, Metric
 from tools.scaling.simulation import Cluster, Outcome, simulate
@@ -52,9 +52,8 @@ def main(
         for metric in metrics:
             outcomes[metric.name] = simulate(metric, counts, cluster, seed)
             progress.advance(task)
-    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(
-        _table([*outcomes.values()], target_age_s)
-    )
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    print_tables(console, [_table([*outcomes.values()], target_age_s)])
     if out:
         out.mkdir(parents=True, exist_ok=True)
         pair = [outcomes[ByAge(Rules(target_age_s=target_age_s)).name], outcomes[ByLag(threshold).name]]
@@ -82,32 +81,18 @@ def main(
 
 
 def _table(outcomes: list[Outcome], target_age_s: float) -> Table:
-    table = Table("scaled by", title="One day, simulated", title_justify="left")
     columns = (
-        "replica-h",
-        "most",
-        "h at 0",
-        "changes",
-        "p50 s",
-        "p99 s",
-        "p99.9 s",
-        "max s",
+        "scaled by", "replica-h", "most", "h at 0", "changes", "p50 s", "p99 s", "p99.9 s", "max s",
         f"within {target_age_s:g} s",
-    )
-    for column in columns:
-        table.add_column(column, justify="right")
+    )  # fmt: skip
+    rows = []
     for outcome in outcomes:
         facts = outcome.as_json(target_age_s)
-        table.add_row(
-            outcome.name,
-            f"{outcome.replica_hours:.1f}",
-            str(facts["most_replicas"]),
-            f"{facts['hours_at_zero']:.2f}",
-            str(facts["changes"]),
-            *(f"{facts[f'age_{name}_s']:.1f}" for name in ("p50", "p99", "p999", "max")),
-            f"{100 * float(facts['share_within_target']):.2f} %",
-        )
-    return table
+        ages = [f"{facts[f'age_{name}_s']:.1f}" for name in ("p50", "p99", "p999", "max")]
+        within = f"{100 * float(facts['share_within_target']):.2f} %"
+        workers = (str(facts["most_replicas"]), f"{facts['hours_at_zero']:.2f}", str(facts["changes"]))
+        rows.append((outcome.name, f"{outcome.replica_hours:.1f}", *workers, *ages, within))
+    return Table("One day, simulated", columns, rows)
 
 
 if __name__ == "__main__":

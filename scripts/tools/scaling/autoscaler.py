@@ -1,4 +1,4 @@
-"""What Kubernetes' HorizontalPodAutoscaler and KEDA do with a metric, by default. Each rule names its source."""
+"""Kubernetes' HorizontalPodAutoscaler and KEDA, with their defaults. Each rule names its source."""
 
 from __future__ import annotations
 

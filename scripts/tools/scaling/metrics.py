@@ -13,7 +13,7 @@ from enricher.operate.scaling.rates import Rates
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What every metric can see."""
+    """The facts that every metric can see."""
 
     now_s: float
     written: int

@@ -23,15 +23,12 @@ class Topic:
 
     @property
     def waiting(self) -> int:
-        """How many articles are unprocessed."""
         return self.written - self.done
 
     def age_s(self, now_s: int) -> float:
-        """Age of the oldest unprocessed article."""
         return float(now_s - self._waiting[0][0]) if self._waiting else 0.0
 
     def write(self, count: int, now_s: int) -> None:
-        """Add the arrivals of this second."""
         if count:
             self._waiting.append((now_s, count))
             self.written += count
@@ -55,12 +52,10 @@ class Topic:
             self._part = 0.0  # unused time is lost
 
     def age_quantile_s(self, share: float) -> float:
-        """Quantile of the age at processing."""
         order = np.argsort(self.ages_s)
         counted = np.cumsum(np.asarray(self.counts)[order])
         return float(np.asarray(self.ages_s)[order][np.searchsorted(counted, share * counted[-1])])
 
     def share_within(self, age_s: float) -> float:
-        """Share of articles that were processed at this age or earlier."""
         counts = np.asarray(self.counts)
         return float(counts[np.asarray(self.ages_s) <= age_s].sum() / counts.sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -48,11 +47,9 @@ class Outcome:
 
     @property
     def changes(self) -> int:
-        """How often the number of workers changed."""
         return int(np.count_nonzero(np.diff(self.replicas)))
 
     def as_json(self, target_age_s: float) -> dict[str, float | int | str]:
-        """The figures as JSON."""
         quantiles = {name: self.topic.age_quantile_s(share) for name, share in _QUANTILES.items()}
         return {
             "metric": self.name,
@@ -69,10 +66,8 @@ class Outcome:
 _QUANTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 
-def simulate(
-    metric: Metric, counts: Counts, cluster: Cluster, seed: int, tick: Callable[[int], None] = lambda _: None
-) -> Outcome:
-    """Simulate a day; calls `tick` each second. The same seed gives the n-th worker the same start time for every metric."""
+def simulate(metric: Metric, counts: Counts, cluster: Cluster, seed: int) -> Outcome:
+    """Simulate a day. The same seed gives the n-th worker the same start time for every metric."""
     fleet = Fleet(cluster.partitions, cluster.per_s, Random(seed))  # noqa: S311  the same luck every time is the point
     topic, scaler = Topic(), Autoscaler(cluster.most)
     recorded = np.zeros((4, len(counts)))
@@ -83,7 +78,6 @@ def simulate(
         if now_s % SYNC_S == 0:
             _turn(metric, topic, fleet, scaler, now_s)
         recorded[:, now_s] = fleet.replicas, fleet.working, capacity, topic.age_s(now_s)
-        tick(now_s)
     return Outcome(metric.name, metric.short, topic, *recorded)
 
 

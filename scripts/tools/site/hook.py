@@ -49,6 +49,5 @@ def _output(mark: re.Match[str]) -> str:
 
 
 def on_serve(server: Any, **_rest: object) -> None:  # noqa: ANN401
-    """Build again when a page changes."""
     for folder in ("enricher", "deploy", "schemas", "scripts", "tests"):
         server.watch(str(ROOT / folder))

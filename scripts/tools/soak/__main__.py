@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import psutil
 import typer
 from confluent_kafka import Producer
 from rich.console import Console
 
+from tools import enricher_command
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
-from tools.bench.load import articles
+from tools.bench.load import articles, endless_load
 from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
 from tools.bench.printing import write_figures
@@ -31,15 +28,13 @@ from tools.soak.samples import LIMIT, Growth, Sample
 from tools.topics import Topics
 from tools.waiting import wait_until
 
-BAD = b'{"id": 1}'
-BAD_SHARE = 50
-"""One input in this many is invalid, so that dead letters are part of the load."""
+BAD_EVERY = 50
+"""One input in this many is invalid."""
 SAMPLE_EVERY_S = 2.0
 CATCH_UP_S = 60.0
 """How long the worker may lag after the last article."""
 HOSTILE = Path(__file__).parent / "results"
-POOL = 2_000
-"""Number of different articles, published in turn with unique ids."""
+_RUN = ("run", "--report-every-s", "60")
 
 
 def main(
@@ -64,11 +59,16 @@ def main(
         hostile.write(out or HOSTILE, rows, scaler_rows, share)
         sys.exit(0 if all([row.holds for row in rows] + [row.holds for row in scaler_rows]) else 1)
     bench = Bench(1, quick=False, say=console.print)
-    with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(topics) as worker:
-        group = Group(bench.cluster.bootstrap_servers, topics.group, topics.input)
-        samples = _samples(group, worker, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
-        wait_until(lambda: group.behind() == 0, CATCH_UP_S, 0.5)
-        behind = group.behind()
+    with (
+        bench.closing,
+        bench.topics(articles("headlines", 1)) as topics,
+        enricher_command.running(*_RUN, variables=topics.variables("soak-0"), stderr=subprocess.DEVNULL) as worker,
+    ):
+        reader, process = Reader(topics.bootstrap_servers, topics.group), psutil.Process(worker.pid)
+        load = endless_load(mix, bad_every=BAD_EVERY)  # type: ignore[arg-type]
+        samples = _samples(topics, reader, process, rate, load, 60 * warm_up_minutes, 60 * minutes, console)
+        wait_until(lambda: reader.lag(topics.input) == 0, CATCH_UP_S, 0.5)
+        behind = reader.lag(topics.input)
     growth = Growth.of(samples)
     Console(highlight=False).print(
         f"{len(samples)} samples over {minutes:g} min at {rate:g} {mix}/s, {samples[-1].published} published: "
@@ -82,66 +82,31 @@ def main(
     sys.exit(0 if growth.flat and not behind else 1)
 
 
-def _pool(mix: str) -> list[dict[str, Any]]:
-    return [orjson.loads(value) for value in articles(mix, POOL)]  # type: ignore[arg-type]
-
-
-@contextmanager
-def _worker(topics: Topics) -> Iterator[psutil.Process]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "enricher", "run", "--report-every-s", "60"],
-        env=os.environ | topics.variables("soak-0"),
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield psutil.Process(process.pid)
-        process.terminate()
-        if code := process.wait(60):
-            raise SystemExit(f"the worker ended with code {code}")
-    finally:
-        process.kill()
-        process.wait()
-
-
-class Group:
-    """The worker's group, seen from outside: its lag."""
-
-    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
-        self.bootstrap_servers, self.topic = bootstrap_servers, topic
-        self._reader = Reader(bootstrap_servers, group_id)
-
-    def behind(self) -> int:
-        """Published but uncommitted articles."""
-        offsets = self._reader.committed_and_ends(self.topic).values()
-        return sum(end - max(0, committed) for committed, end in offsets)
-
-
 def _samples(
-    group: Group,
+    topics: Topics,
+    reader: Reader,
     worker: psutil.Process,
     rate: float,
-    pool: list[dict[str, Any]],
+    load: Iterator[tuple[bytes, bytes]],
     warm_up_s: float,
     span_s: float,
     console: Console,
 ) -> list[Sample]:
     """Publish steadily and sample the worker periodically."""
-    producer = Producer({"bootstrap.servers": group.bootstrap_servers, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "linger.ms": 20})
     console.print(f"warming up for {warm_up_s / 60:g} min, then {span_s / 60:g} min of samples")
     began_s, samples, next_look_s = time.monotonic(), list[Sample](), 0.0
-    for published, article in enumerate(cycle(pool)):
+    for published, (key, value) in enumerate(load):
         now_s = time.monotonic() - began_s
         if now_s > warm_up_s + span_s:
             break
-        bad = published % BAD_SHARE == 0
-        name = f"soak-{published}"
-        producer.produce(group.topic, BAD if bad else orjson.dumps(article | {"id": name}), name.encode())
+        producer.produce(topics.input, value, key)
         if now_s >= next_look_s:
             next_look_s = now_s + SAMPLE_EVERY_S
             if now_s >= warm_up_s:
                 samples.append(Sample(now_s - warm_up_s, worker.memory_info().rss, published))
             if len(samples) % 30 == 1:
-                size_mib, behind = worker.memory_info().rss / 2**20, group.behind()
+                size_mib, behind = worker.memory_info().rss / 2**20, reader.lag(topics.input)
                 console.print(f"{now_s / 60:.1f} min: {size_mib:.0f} MiB, {behind} articles behind")
         while (early_s := published / rate - (time.monotonic() - began_s)) > 0:
             producer.poll(early_s)  # may return early, with the first event

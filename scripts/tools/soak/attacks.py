@@ -37,7 +37,6 @@ class Attack:
     good: int = 0
 
     def values(self, share: float) -> Iterator[bytes]:
-        """The values of this share of the records."""
         for number in range(max(1, round(self.count * share))):
             yield self.value if isinstance(self.value, bytes) else self.value(number)
 
@@ -66,7 +65,6 @@ _AS_USUAL = {"compression.type": "producer"}
 
 
 def article(body: str) -> bytes:
-    """An article with this text."""
     return orjson.dumps({"id": "hostile", "body": body})
 
 
@@ -87,7 +85,7 @@ def attacks() -> list[Attack]:
         Attack("word", "100 articles of 1 MB that is one word", 100, article("w" * (MB - 100))),
         Attack("100MB", "one record of 100 MB, zstd", 1, b"a" * 100 * MB, "zstd"),
     ]
-    return made + [_kept(attack) for attack in made if attack.codec != "none"] + schema_attacks()
+    return made + [_kept_packed(attack) for attack in made if attack.codec != "none"] + schema_attacks()
 
 
 MORE = {"ARTICLES__METADATA": '{"more": "/more"}'}
@@ -111,20 +109,20 @@ def schema_attacks() -> list[Attack]:
     rows = [
         Attack("language", "20 articles with a language of 400 kB, tasks by language", 20, tag, settings=tasks),
         Attack("metadata", "1,900 articles of 98 kB of arrays that `articles.metadata` names", 1_900, ARRAYS, settings=MORE),
-        _framed("avro-names", "5 Avro values of 16 bytes that repeat a name of 300 kB", 5, avro_names,
+        _frame("avro-names", "5 Avro values of 16 bytes that repeat a name of 300 kB", 5, avro_names,
                 lambda _: _AVRO_TEXTS + _varint(200_000) + b"\0"),
-        _framed("avro-types", "200 Avro values of 24 kB that name 48 types within each other", 200, *_nested_types()),
-        _framed("protobuf-names", "5 Protobuf values of 200 kB that repeat a name of 300 kB", 5, _described(name),
+        _frame("avro-types", "200 Avro values of 24 kB that name 48 types within each other", 200, *_nested_types()),
+        _frame("protobuf-names", "5 Protobuf values of 200 kB that repeat a name of 300 kB", 5, _descriptor_of(name),
                 lambda _: b"\2\2" + _PROTOBUF_TEXTS + b"\x1a\0" * 100_000),
-        _framed("protobuf-messages", "6,000 Protobuf values of 20 bytes, each of another type", 6_000, _protobuf(messages),
+        _frame("protobuf-messages", "6,000 Protobuf values of 20 bytes, each of another type", 6_000, _protobuf(messages),
                 lambda n: b"\2" + _varint(2 * (1 + n % (count - 1))) + _PROTOBUF_TEXTS),
-        _framed("protobuf-unknown", "30 Protobuf values of 4 MB of unknown fields", 30, recursive,
+        _frame("protobuf-unknown", "30 Protobuf values of 4 MB of unknown fields", 30, recursive,
                 lambda _: b"\0" + _PROTOBUF_TEXTS + b"\x22\0" * (2 * MB)),
-        _framed("protoc-many", "20 values by a schema of 0.9 MB with 53,000 messages", 20, _protobuf(_MANY),
+        _frame("protoc-many", "20 values by a schema of 0.9 MB with 53,000 messages", 20, _protobuf(_MANY),
                 lambda _: b"\0"),
-        _framed("protoc-enum", "20 values by a schema of 0.8 MB with 49,000 values of an enum", 20, _protobuf(_ENUM),
+        _frame("protoc-enum", "20 values by a schema of 0.8 MB with 49,000 values of an enum", 20, _protobuf(_ENUM),
                 lambda _: b"\0" + _PROTOBUF_TEXTS),
-        _framed("protoc-deep", "20 values by a schema of 1 MB that crashes protoc", 20, _protobuf(_DEEP),
+        _frame("protoc-deep", "20 values by a schema of 1 MB that crashes protoc", 20, _protobuf(_DEEP),
                 lambda _: b"\0"),
     ]  # fmt: skip
     return [replace(attack, good=20) for attack in rows]
@@ -142,7 +140,7 @@ _AVRO_TEXTS = b"\x02a\x08Oslo"
 _PROTOBUF_TEXTS = b"\x0a\x01a\x12\x04Oslo"
 
 
-def _framed(name: str, what: str, count: int, registered: Mapping[str, str], payload: Callable[[int], bytes]) -> Attack:
+def _frame(name: str, what: str, count: int, registered: Mapping[str, str], payload: Callable[[int], bytes]) -> Attack:
     return Attack(name, what, count, lambda number: FRAME + payload(number), settings=REGISTRY, registered=registered)
 
 
@@ -172,7 +170,7 @@ def _protobuf(text: str) -> dict[str, str]:
     return {"schema": f'syntax = "proto3"; {text}', "schemaType": "PROTOBUF"}
 
 
-def _described(name: str) -> dict[str, str]:
+def _descriptor_of(name: str) -> dict[str, str]:
     """A schema as Confluent's Python client registers it: protoc takes no such name in a text."""
     file = FileDescriptorProto(syntax="proto3")
     item = file.message_type.add(name="E").field.add(name=name, number=1)
@@ -193,11 +191,10 @@ def _varint(number: int) -> bytes:
     return encoded + bytes([number])
 
 
-def _kept(attack: Attack) -> Attack:
+def _kept_packed(attack: Attack) -> Attack:
     """The same attack on a topic that keeps compressed batches, as most existing topics do."""
     return replace(attack, name=f"{attack.name}-kept", what=f"{attack.what}, kept packed", topic=_AS_USUAL)
 
 
 def file_attacks() -> list[FileAttack]:
-    """Attacks on `enricher enrich`."""
     return [FileAttack("file", "enrich FILE.gz: 100 lines of 66 MB in 6.6 MB", 100, article("a" * 66 * MB))]

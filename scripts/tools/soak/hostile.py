@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,17 +19,16 @@ from typing import Any
 import orjson
 import psutil
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from enricher.errors import NotEnriched
-from tools import markdown
+from tools import enricher_command, markdown
 from tools.bench.machine import describe
 from tools.bench.printing import write_figures
 from tools.kafka import Cluster
 from tools.soak import scaler
 from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
 from tools.soak.scaler import ScalerRow
-from tools.topics import Topics
+from tools.topics import Topics, configure
 
 LIMIT_BYTES = 1_500_000_000
 """The memory limit for every attack at default settings."""
@@ -43,7 +40,6 @@ TIMEOUT_S = 2_400.0
 """Limit for the records of one attack; a million characters that are all tokens take about 10 s."""
 _LOOK_EVERY_S = 0.05
 """The system records the peak; only growth between the last look and the end is missed."""
-ENRICHER = (sys.executable, "-m", "enricher")
 Say = Callable[[str], None]
 _COLUMNS = (
     "attack", "refused by the broker", "taken", "enriched", "dead letters", "peak memory, MB", "seconds", "holds",
@@ -82,7 +78,7 @@ def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[S
                 rows.append(_through_kafka(attack, cluster.bootstrap_servers, share))
                 say(_line(rows[-1]))
         environment = Topics.fresh(cluster.bootstrap_servers, "hostile").variables("hostile")
-        _enricher(environment, "topics", "create", "--partitions", "2")
+        _make_topics(environment)
         scaler_rows = list(scaler.run(names, environment, say))
     for attack_on_file in file_attacks():
         if not names or attack_on_file.name in names:
@@ -92,7 +88,6 @@ def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[S
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The results as a Markdown table."""
     cells = [
         [
             row.what,
@@ -107,7 +102,6 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def write(folder: Path, rows: Sequence[Row], scaler_rows: Sequence[ScalerRow], share: float) -> None:
-    """Write the tables, and the figures as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hostile.md").write_text(f"{table(rows)}\n\n{scaler.table(scaler_rows)}\n", "utf-8")
     figures = {
@@ -133,13 +127,14 @@ def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
         "ENRICHER_DEAD_LETTERS__MAX_IN_A_ROW": "0",
         "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0",
     }
-    _enricher(environment, "topics", "create", "--partitions", "2")
-    _configure(bootstrap_servers, topics.input, attack.topic)
+    _make_topics(environment)
+    if attack.topic:
+        configure(bootstrap_servers, topics.input, attack.topic)
     accepted, refused = _publish(bootstrap_servers, topics.input, attack, share)
     with _registry(attack) as settings:
         environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
-        code, peak, seconds = measured(environment, "run", "--until-caught-up")
-    report = json.loads(_enricher(environment, "verify", "--json", may_fail=True) or "{}")
+        code, peak, seconds = measure(environment, "run", "--until-caught-up")
+    report = json.loads(enricher_command.answer_of("verify", "--json", variables=environment).stdout or "{}")
     facts: dict[str, int] = report.get("facts", {})
     doubled = [check for check in report.get("checks", ()) if check["state"] == "failed"]
     return Row(
@@ -179,7 +174,7 @@ def _through_a_file(attack: FileAttack, share: float) -> Row:
         path, lines = attack.write(Path(folder), share)
         output, letters = Path(folder) / "out.jsonl", Path(folder) / "dead.jsonl"
         arguments = ("enrich", str(path), "-o", str(output), "--dead-letters", str(letters))
-        code, peak, seconds = measured({}, *arguments)
+        code, peak, seconds = measure({}, *arguments)
         enriched, dead = (_lines(each) for each in (output, letters))
     as_said = code == NotEnriched.exit_code and not enriched
     return Row(attack.name, attack.what, lines, 0, enriched, dead, peak, seconds, 0 if as_said else code)
@@ -192,18 +187,14 @@ def _lines(path: Path) -> int:
         return sum(1 for _ in file)
 
 
-def measured(environment: Mapping[str, str], *arguments: str) -> tuple[int, int, float]:
+def measure(environment: Mapping[str, str], *arguments: str) -> tuple[int, int, float]:
     """Exit code, peak resident bytes as the system counted them, and seconds, of one command.
 
     The peak is the process's own and that of its largest child, which compiles schemas.
     """
     began_s, own_bytes, child_bytes = time.monotonic(), 0, 0
-    process = subprocess.Popen(
-        [*ENRICHER, *arguments],
-        env=os.environ | environment,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+    silent = subprocess.DEVNULL
+    process = enricher_command.start(*arguments, variables=environment, stdout=silent, stderr=silent)
     psutil.Process(process.pid).rlimit(psutil.RLIMIT_DATA, (CEILING_BYTES, CEILING_BYTES))
     while process.poll() is None:
         own_bytes = max(own_bytes, peak_bytes(process.pid))
@@ -234,27 +225,8 @@ def peak_bytes(pid: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def _enricher(environment: Mapping[str, str], *arguments: str, may_fail: bool = False) -> str:
-    done = subprocess.run(
-        [*ENRICHER, *arguments],
-        env=os.environ | environment,
-        check=not may_fail,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
-
-
-def _configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:
-    if not settings:
-        return
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+def _make_topics(variables: Mapping[str, str]) -> None:
+    enricher_command.answer_of("topics", "create", "--partitions", "2", variables=variables).check_returncode()
 
 
 def _publish(bootstrap_servers: str, topic: str, attack: Attack, share: float) -> tuple[int, int]:

@@ -43,5 +43,4 @@ class Growth:
 
     @property
     def flat(self) -> bool:
-        """Whether growth is below the limit."""
         return self.share < LIMIT

@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from enricher.operate.scaling.service import SERVICE
-from tools import markdown
+from tools import enricher_command, markdown
 
 LIMIT_BYTES = 256 * 2**20
 """The chart's limit for the scaler's pod."""
@@ -94,13 +94,12 @@ def run(names: Sequence[str], environment: dict[str, str], say: Callable[[str], 
     for kind, (what, _) in KINDS.items():
         name = f"scaler-{kind}"
         if not names or name in names:
-            row = _measured(name, kind, what, environment)
+            row = _measure(name, kind, what, environment)
             say(f"{name}: {row.peak_bytes / 1e6:.0f} MB, {row.answered} of {PROBES} probes answered")
             yield row
 
 
 def table(rows: Sequence[ScalerRow]) -> str:
-    """The results as a Markdown table."""
     cells = [
         [
             row.what,
@@ -115,13 +114,12 @@ def table(rows: Sequence[ScalerRow]) -> str:
     )
 
 
-def _measured(name: str, kind: str, what: str, environment: dict[str, str]) -> ScalerRow:
-    from tools.soak.hostile import ENRICHER, peak_bytes  # noqa: PLC0415  which imports this module
+def _measure(name: str, kind: str, what: str, environment: dict[str, str]) -> ScalerRow:
+    from tools.soak.hostile import peak_bytes  # noqa: PLC0415  which imports this module
 
-    command = [*ENRICHER, "scaler", "--port", "0"]
-    with subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE, text=True) as scaler:
+    with enricher_command.start("scaler", "--port", "0", variables=environment, stderr=subprocess.PIPE) as scaler:
         assert scaler.stderr is not None
-        port = int(next(line for line in scaler.stderr if "answering KEDA on" in line).rpartition(":")[2])
+        port = int(next(line for line in scaler.stderr if b"answering KEDA on" in line).rpartition(b":")[2])
         threading.Thread(target=lambda errors: [None for _ in errors], args=(scaler.stderr,), daemon=True).start()
         attacker = subprocess.Popen([sys.executable, "-m", "tools.soak.scaler", kind, str(port)])
         try:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 from confluent_kafka import Producer
 
-from tools.bench.load import articles
+from tools import enricher_command
+from tools.bench.load import endless_load
 from tools.kafka import Cluster
 from tools.ports import free_ports
 from tools.status_page.browser import Browser, chromium
 
 NAME = "enricher-0"
-BAD, BAD_SHARE = b'{"id": 1}', 300
+BAD_EVERY = 300
 """One input in this many is invalid."""
 SWING, SWING_S = 0.6, 150.0
 """The load varies by this share, in waves of this length: a constant load would show little."""
-POOL = 2_000
 PICTURES = {"light": (1240, False), "dark": (1240, True), "phone": (390, False)}
 
 
@@ -70,19 +66,9 @@ def _worker(cluster: Cluster, port: int, processes: int) -> Iterator[None]:
         "ENRICHER_KAFKA__INSTANCE": NAME,
         "ENRICHER_HEALTH__PORT": str(port),
     }
-    _enricher("topics", "create", environment=environment).wait()
-    process = _enricher("--quiet", "run", "--processes", str(processes), environment=environment)
-    try:
+    enricher_command.start("topics", "create", variables=environment).wait()
+    with enricher_command.running("--quiet", "run", "--processes", str(processes), variables=environment):
         yield
-        process.terminate()
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _enricher(*arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "enricher", *arguments], env=os.environ | environment)
 
 
 @contextmanager
@@ -99,14 +85,11 @@ def _load(cluster: Cluster, rate: float) -> Iterator[None]:
 
 def _publish(cluster: Cluster, rate: float, over: threading.Event) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
-    pool = [orjson.loads(value) for value in articles("headlines", POOL)]
     began_s = due_s = time.monotonic()
-    for number, article in enumerate(cycle(pool)):
+    for key, value in endless_load("headlines", bad_every=BAD_EVERY):
         now_s = time.monotonic()
         due_s += 1 / (rate * (1 + SWING * math.sin(2 * math.pi * (now_s - began_s) / SWING_S)))
-        name = f"article-{number}"
-        bad = number % BAD_SHARE == 0
-        producer.produce("articles", BAD if bad else orjson.dumps(article | {"id": name}), name.encode())
+        producer.produce("articles", value, key)
         producer.poll(0)
         if over.wait(max(0.0, due_s - now_s)):
             break

@@ -53,7 +53,7 @@ class Browser(Closing):
         self._arrived = threading.Condition()
         self._number = 0
         self._session: str | None = None
-        self._process, self._to, from_browser = _started(program, self._folder)
+        self._process, self._to, from_browser = _start(program, self._folder)
         self._reader = threading.Thread(target=self._read, args=(from_browser,), name="browser", daemon=True)
         self._reader.start()
         target = self.tell("Target.createTarget", url="about:blank")["targetId"]
@@ -98,7 +98,7 @@ class Browser(Closing):
         self.console.clear()
         self.requested.clear()
         self.tell("Page.navigate", url=url)
-        self.until(lambda: self._loaded(url), f"{url} is loaded")
+        self.until(lambda: self._is_loaded(url), f"{url} is loaded")
 
     def value(self, expression: str) -> Any:  # noqa: ANN401  whatever it is
         """Evaluate a JavaScript expression in the page. Raises BrowserError if it throws."""
@@ -120,14 +120,13 @@ class Browser(Closing):
         return base64.b64decode(shot["data"])
 
     def close(self) -> None:
-        """End the browser and remove its files."""
         self._process.kill()
         self._process.wait()
         self._reader.join(WAIT_S)
         os.close(self._to)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _loaded(self, url: str) -> bool:
+    def _is_loaded(self, url: str) -> bool:
         try:
             return bool(self.value("[location.href, document.readyState]") == [url, "complete"])
         except BrowserError:  # between two pages nothing can be evaluated
@@ -156,10 +155,10 @@ class Browser(Closing):
             self.console.append(message["params"]["entry"]["text"])
 
 
-def _started(program: str, folder: str) -> tuple[subprocess.Popen[bytes], int, int]:
+def _start(program: str, folder: str) -> tuple[subprocess.Popen[bytes], int, int]:
     """Start the browser; returns the process and our ends of its two pipes."""
-    theirs_in, to = map(_moved, os.pipe())
-    from_browser, theirs_out = map(_moved, os.pipe())
+    theirs_in, to = map(_move, os.pipe())
+    from_browser, theirs_out = map(_move, os.pipe())
     command = (program, *_OPTIONS, f"--user-data-dir={Path(folder) / 'profile'}")
     process = subprocess.Popen(
         # The shell gives the pipes the numbers that the browser expects.
@@ -174,7 +173,7 @@ def _started(program: str, folder: str) -> tuple[subprocess.Popen[bytes], int, i
     return process, to, from_browser
 
 
-def _moved(descriptor: int) -> int:
+def _move(descriptor: int) -> int:
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
     os.close(descriptor)
     return moved

@@ -1,1 +1,1 @@
-"""What the code looks like from outside: sizes, and smells that are counted and may only become fewer."""
+"""The shape of the code: sizes, and smells that are counted and may only become fewer."""

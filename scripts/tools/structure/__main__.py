@@ -8,7 +8,6 @@ from tools.structure.report import accept, offenders, page
 
 
 def main() -> None:
-    """Print the report, or commit to today's figures."""
     parser = argparse.ArgumentParser(
         "scripts/structure", description="Sizes of the code, and smells that may only become fewer."
     )

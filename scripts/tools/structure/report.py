@@ -33,7 +33,6 @@ def offenders() -> dict[str, list[str]]:
 
 
 def accepted() -> dict[str, int]:
-    """The figures that were committed."""
     figures: dict[str, int] = json.loads(FIGURES.read_text("utf-8"))
     return figures
 

@@ -12,6 +12,6 @@ def test_headlines_are_shown_beside_what_they_are_compared_with() -> None:
         "one topic": [LaneRun([9_000.0, 8_000.0, 7_000.0], 33.0)],
     }
     found = outcome(runs, 3, 240.0, 1_000)
-    assert (200.0, 8_000.0) == tuple(found.figures[who]["p50_ms"]["median"] for who in runs)
-    assert 300.0 == found.figures["two lanes"]["p99_ms"]["median"]
+    assert (200.0, 8_000.0) == tuple(found.figures[who]["p50_ms"].median for who in runs)
+    assert 300.0 == found.figures["two lanes"]["p99_ms"].median
     assert [["two lanes", "one topic"], 4] == [[row[0] for row in found.tables[0].rows], len(found.tables[0].rows[0])]

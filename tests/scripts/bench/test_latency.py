@@ -9,19 +9,12 @@ from itertools import pairwise
 
 import pytest
 
-from tools.bench.arrivals import p99, percentile, poisson
 from tools.bench.legs.latency.measured import (
     NAIVE,
     Batching,
     Measured,
     Point,
     Repeated,
-    articles_per_transaction,
-    broker_ms,
-    late_p50_ms,
-    padding,
-    transactions_per_s,
-    worker_ms,
 )
 from tools.bench.legs.latency.point import WARM_UP_S, Traffic, rate_between
 from tools.bench.legs.latency.report import Results, outcome
@@ -30,14 +23,15 @@ from tools.bench.load import Mix
 from tools.bench.machine import Load
 from tools.bench.outcome import Claim
 from tools.bench.policy import Policy
-from tools.bench.repeating import Run, Spread
+from tools.bench.repeating import Run, Spread, p99, percentile
+from tools.bench.simulator.arrivals import poisson
 
-BATCHING = Batching(batches=4, real_tokens=1000, padded_tokens=1100, run_ms=9.0)
+BATCHING = Batching(padded_per_real_token=1.1, tokens_per_batch=275.0, run_ms=9.0)
 STAGE_TIMES = StageTimes([[1.0] * len(STAGES), [3.0] * len(STAGES)])
 OTHER = Policy("other", {"batching": {"max_wait_ms": 50.0}})
 
 
-def _measured(latencies_ms: Sequence[float], *, worker_cpu_s: float = 2.0, padded_tokens: int = 1100) -> Measured:
+def _measured(latencies_ms: Sequence[float], *, worker_cpu_s: float = 2.0) -> Measured:
     return Measured(
         latencies_ms=latencies_ms,
         articles=len(latencies_ms),
@@ -49,7 +43,7 @@ def _measured(latencies_ms: Sequence[float], *, worker_cpu_s: float = 2.0, padde
         client_cores=0.01,
         others_cores=0.0,
         publisher_late_p99_ms=0.2,
-        batching=replace(BATCHING, padded_tokens=padded_tokens),
+        batching=BATCHING,
     )
 
 
@@ -112,7 +106,7 @@ def test_few_values_have_no_99th_percentile() -> None:
 def test_worker_that_falls_behind_shows_in_the_last_third() -> None:
     """If waits grow from article to article, p50 of the last third is far above the overall p50."""
     growing = _measured([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
-    assert (5.0, 8.0) == (percentile(growing.latencies_ms, 0.5), late_p50_ms(growing))
+    assert (5.0, 8.0) == (growing.values["p50_ms"], growing.values["p50_ms_of_the_last_third"])
 
 
 def test_rate_counts_what_became_visible_between() -> None:
@@ -123,10 +117,10 @@ def test_rate_counts_what_became_visible_between() -> None:
 
 def test_costs_are_per_article_of_the_measured_time() -> None:
     """Ten articles in ten seconds, twenty transactions, two seconds of the worker's processor time, one of the broker's."""
-    run = _measured([1.0] * 10)
-    assert (200.0, 100.0) == (worker_ms(run), broker_ms(run))
-    assert (2.0, 0.5) == (transactions_per_s(run), articles_per_transaction(run))
-    assert 1.1 == padding(run)
+    found = _measured([1.0] * 10).values
+    assert (200.0, 100.0) == (found["worker_ms_per_article"], found["broker_ms_per_article"])
+    assert (2.0, 0.5) == (found["transactions_per_s"], found["articles_per_transaction"])
+    assert 1.1 == found["padded_per_real_token"]
 
 
 def test_repetitions_together_have_a_99th_percentile() -> None:
@@ -139,7 +133,7 @@ def test_ratios_are_taken_repetition_by_repetition() -> None:
     """What disturbs both runs of one repetition cancels out."""
     ours = Repeated(Point("news", 0.5, "now"), [_measured([1.0], worker_cpu_s=cpu_s) for cpu_s in (1.0, 6.0)])
     theirs = Repeated(Point("news", 0.5, "other"), [_measured([1.0], worker_cpu_s=cpu_s) for cpu_s in (1.0, 4.0)])
-    assert Spread(1.25, 1.0, 1.5) == ours.ratio(theirs, worker_ms)
+    assert Spread(1.25, 1.0, 1.5) == ours.ratio(theirs, "worker_ms_per_article")
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from tools.bench.load import articles
 from tools.bench.peers.contenders import laps_of, records_in
 from tools.bench.peers.djl import djl_launcher
-from tools.bench.peers.export import exported
+from tools.bench.peers.export import export_peer
 from tools.bench.peers.interpreter import torch_python
 from tools.bench.peers.onnx_model import OnnxModel
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerProcess
-from tools.bench.peers.records import encoded, text_of
+from tools.bench.peers.records import encode, text_of
 from tools.bench.peers.transfer import Route
 
 MODEL = Path(__file__).resolve().parents[3] / "enricher" / "models" / "newswire-minilm"
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model, exported for the peers."""
     made = tmp_path_factory.mktemp("peers") / MODEL.name
     made.mkdir()
-    return exported(Checkpoint.open(MODEL), made)
+    return export_peer(Checkpoint.open(MODEL), made)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def expected(folder: Path) -> Records:
     model = OnnxModel(folder, window_tokens=128, overlap_tokens=16, threads=1)
     read = [orjson.loads(value) for value in VALUES]
     found = model.find([text_of(article) for article in read])
-    records = [orjson.loads(encoded(article, each, {})) for article, each in zip(read, found, strict=True)]
+    records = [orjson.loads(encode(article, each, {})) for article, each in zip(read, found, strict=True)]
     return {record["id"]: record for record in records}
 
 

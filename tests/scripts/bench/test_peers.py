@@ -18,13 +18,13 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.legs.peers import SEED, aims
 from tools.bench.load import articles
-from tools.bench.peers.contenders import Incomplete, checked, laps_of, records_in
-from tools.bench.peers.export import exported
+from tools.bench.peers.contenders import Incomplete, check_records, laps_of, records_in
+from tools.bench.peers.export import export_peer
 from tools.bench.peers.interpreter import VARIABLE, torch_python
 from tools.bench.peers.line_up import IN_PROCESS
 from tools.bench.peers.onnx_model import OnnxModel
 from tools.bench.peers.processes import PeerFailed, PeerProcess
-from tools.bench.peers.records import Found, Span, encoded, text_of
+from tools.bench.peers.records import Found, Span, encode, text_of
 from tools.bench.peers.transfer import Route
 from tools.bench.peers.windows import Windows
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model, exported for the peers."""
     made = tmp_path_factory.mktemp("peers") / MODEL.name
     made.mkdir()
-    return exported(Checkpoint.open(MODEL), made)
+    return export_peer(Checkpoint.open(MODEL), made)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_record_has_the_fields_of_ours_and_offsets_count_in_their_own_field() 
     """The single text is split into title and body again."""
     start = text_of(ARTICLE).index("Macron")
     found = Found([Span(0, 6, "PER", 0.99), Span(start, start + 6, "PER", 0.5)], {"truncated": False})
-    record = orjson.loads(encoded(ARTICLE, found, CARD))
+    record = orjson.loads(encode(ARTICLE, found, CARD))
     assert {"schema_version", "id", "language", "entities", "model", "coverage"} == record.keys()
     first, second = record["entities"]
     assert ("title", "Angela") == (first["field"], ARTICLE["title"][first["start"] : first["end"]])
@@ -128,17 +128,17 @@ def test_the_peers_write_one_record_per_article(
         assert (1, 1) == (done["articles"], done["transactions"])
     for name, setting in topics.environment.items():
         monkeypatch.setenv(name, setting)
-    written = checked(records_in(topics), [*(orjson.loads(value)["id"] for value in values), "1"])
+    written = check_records(records_in(topics), [*(orjson.loads(value)["id"] for value in values), "1"])
     assert {EntitySpan("body", 0, 13, "PER"), EntitySpan("body", 18, 33, "PER")} <= written["1"]
 
 
 def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None:
     """Negative control: missing and repeated records are detected."""
     one, two = ({"id": name, "entities": []} for name in "ab")
-    assert {"a": set(), "b": set()} == checked([one, two], ["a", "b"])
+    assert {"a": set(), "b": set()} == check_records([one, two], ["a", "b"])
     for records in ([one], [one, one], [one, two, two]):
         with pytest.raises(Incomplete):
-            checked(records, ["a", "b"])
+            check_records(records, ["a", "b"])
 
 
 def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_worker_joins_and_leaves_under_light_load_without_loss(
     broker: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every headline is there once, and every part of both changes is measured."""
-    monkeypatch.setattr(child, "launched", forked)
+    monkeypatch.setattr(child, "launch", forked)
     monkeypatch.setattr(joining, "RATE_PER_S", 16.0)
     bench = Bench(1, quick=True, say=print)
     vars(bench)["cluster"] = broker

@@ -16,7 +16,7 @@ from tools.bench.simulator.cost import articles_of, contenders
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
 from tools.bench.simulator.scenarios import CPU, GPU, ORDERS, OURS, Traffic, backlog, under_load
-from tools.bench.simulator.statistics import Statistics, watched
+from tools.bench.simulator.statistics import Statistics, watch
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 ENGINE = EngineModel(concurrency=1, thread_tokens_per_s=100, run_overhead_tokens=4)
@@ -27,7 +27,7 @@ CPU_SHORT = replace(CPU, simulated_s=20.0, backlog_tokens=60_000)
 
 def simulated(arrivals: list[Arrival], engine: EngineModel = ENGINE) -> Statistics:
     """A simulation of the real scheduler."""
-    return watched(LengthBucketScheduler(RULES), engine, arrivals, best_tokens_per_s=100)
+    return watch(LengthBucketScheduler(RULES), engine, arrivals, best_tokens_per_s=100)
 
 
 def test_a_lone_window_waits_for_the_timer_and_is_then_run() -> None:
@@ -61,7 +61,7 @@ def test_the_own_wait_leaves_out_the_work_in_front() -> None:
 def test_what_does_not_fit_waits_outside() -> None:
     """With capacity for 64 queued tokens, waits count from admission, not from publishing."""
     arrivals = in_turn([(16, 16, 16, 16)], 100)
-    statistics = watched(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, max_queued_tokens=64)
+    statistics = watch(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, max_queued_tokens=64)
     assert len(statistics.waits_s) == 400
     assert max(statistics.waits_s) == pytest.approx(0.68)
 
@@ -78,7 +78,7 @@ def test_a_thread_takes_one_batch_at_a_time() -> None:
 def test_every_window_is_served_once_whatever_the_order(order: str) -> None:
     """Each order returns as many tokens as it was given."""
     arrivals = list(arriving(at_random(20, Random(1)), [(5, 9), (30,), (40, 41, 40)], Random(2), until_s=20))
-    statistics = watched(ORDERS[order](RULES), EngineModel(2, 500, 4), arrivals, best_tokens_per_s=1000)
+    statistics = watch(ORDERS[order](RULES), EngineModel(2, 500, 4), arrivals, best_tokens_per_s=1000)
     lengths = [length for arrival in arrivals for length in arrival.lengths_tokens]
     assert (sum(lengths), len(lengths)) == (statistics.real_tokens, len(statistics.waits_s))
 
@@ -151,7 +151,7 @@ def test_timing_takes_every_window_through_every_order() -> None:
 def test_an_article_is_done_when_its_last_window_is() -> None:
     """Batches of 64 and 16 tokens at 100 per second, with 4 more for each run; what came before `since_s` does not count."""
     arrivals = [Arrival(0.0, (16, 16, 16, 16)), Arrival(10.0, (16, 16, 16, 16, 16))]
-    statistics = watched(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, since_s=5.0)
+    statistics = watch(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, since_s=5.0)
     assert statistics.latency_s(0.5) == pytest.approx(0.68 + 0.2)
     assert statistics.thread_s_per_article == pytest.approx(0.68 + 0.2)
 
@@ -159,5 +159,5 @@ def test_an_article_is_done_when_its_last_window_is() -> None:
 def test_an_idle_engine_runs_a_lone_window_at_once() -> None:
     """With early batches nothing waits for the timer."""
     rules = replace(RULES, early_overhead=0.2)
-    statistics = watched(LengthBucketScheduler(rules), ENGINE, [Arrival(1.0, (10,))], best_tokens_per_s=100)
+    statistics = watch(LengthBucketScheduler(rules), ENGINE, [Arrival(1.0, (10,))], best_tokens_per_s=100)
     assert statistics.latency_s(0.5) == pytest.approx(0.14)

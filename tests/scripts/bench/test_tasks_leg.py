@@ -28,7 +28,7 @@ from tools.bench.legs.tasks.report import (
     Results,
     outcome,
 )
-from tools.bench.legs.tasks.waiting import simulated
+from tools.bench.legs.tasks.waiting import simulate
 from tools.bench.load import articles
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
@@ -93,7 +93,7 @@ def test_every_aim_has_a_claim_that_can_fail() -> None:
 def test_two_passes_take_twice_the_windows_with_hardly_more_padding() -> None:
     """In a simulated backlog each pass fills its own batches."""
     lengths = {"news": [300, 700, 1200], "headlines": [12, 25, 40, 60]}
-    one, two = (each for each in simulated(lengths, quick=True) if each.mix == "news")
+    one, two = (each for each in simulate(lengths, quick=True) if each.mix == "news")
     assert [1, 2] == [one.passes, two.passes]
     assert two.backlog.padded_per_real < one.backlog.padded_per_real + 0.02
     assert all(0.0 <= found.wait_s(0.5) <= found.wait_s(0.99) for found in two.loads.values())
@@ -104,7 +104,7 @@ def test_workers_of_one_task_each_do_the_whole_backlog(
     broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this process with two passes, and as two processes with a pass each: every article has its record."""
-    monkeypatch.setattr(child, "launched", forked)
+    monkeypatch.setattr(child, "launch", forked)
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
     bench = Bench(1, quick=True, say=print)
@@ -116,4 +116,4 @@ def test_workers_of_one_task_each_do_the_whole_backlog(
         name: task["outcomes"] for name, task in run.detail["tasks"].items()
     }
     crew = [sources.settings(bench.settings, name) for name in ("topic", "other")]
-    assert 2 == len(run_workers(bench, articles("headlines", 10), crew).detail["alone"])
+    assert run_workers(bench, articles("headlines", 10), crew).rate > 0

@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 from support.crews import forked
+from support.short_faults import shorten
 
 from tools.chaos.campaign import Campaign, Outcome
 from tools.chaos.check import check
@@ -42,7 +43,7 @@ def survived(scene: Scene, ready: Future[None], kind: type[Fault]) -> Outcome | 
         return None
     scene.workload.resume()
     fault = kind(scene, Random(1))
-    fault.shorten()
+    shorten(fault)
     outcome = Campaign(scene, print).run_one(fault)
     scene.workload.pause()
     assert outcome.recovered_s is not None

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tools.cluster import service
-from tools.cluster.programs import PORTS, free_ports
 from tools.cluster.service import Service
 
 
@@ -70,8 +69,3 @@ def test_down_all_finds_what_killed_test_runs_left(tmp_path: Path, monkeypatch: 
     left.mkdir(parents=True)
     with process("kwok", f"--kubeconfig={left}/kubeconfig"):
         assert 1 == service.stop_all()
-
-
-def test_every_port_is_another() -> None:
-    """Ports are held until the last one is chosen, so all differ."""
-    assert len(PORTS) == len(set(free_ports().values()))

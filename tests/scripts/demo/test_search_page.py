@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.patience import PATIENCE_S
 from support.search_server import SearchServer, serving
 
-from tools.demo.search.page import excerpt, marked, page
+from tools.demo.search.page import excerpt, mark_entities, page
 from tools.demo.search.query import FACETS, Found, Search
 from tools.demo.search.server import SearchPage
 
@@ -79,7 +79,7 @@ def test_entities_are_marked_by_their_offsets() -> None:
     """In code points, where an emoji is one; what does not fit into the excerpt is left out, and its text stays."""
     text = "🙂 Ana met Bo in Oslo."
     entities = [entity(text, "LOC", 16, 20), entity(text, "PER", 2, 5), entity(text, "PER", 10, 12)]
-    html = marked(Search(), text, entities, 0, 13)
+    html = mark_entities(Search(), text, entities, 0, 13)
     assert '🙂 <a href="/?PER=Ana"><mark class="PER" title="PER, 0.99">Ana</mark></a> met ' in html
     assert "Oslo" not in html
     assert text[:13] == re.sub(r"<[^>]*>", "", html)
@@ -89,7 +89,7 @@ def test_entities_are_marked_by_their_offsets() -> None:
 def test_marking_changes_no_text(text: str, places: list[tuple[int, int]]) -> None:
     """Whatever the entities are, overlapping ones included."""
     entities = [entity(text, "PER", at, min(at + size, len(text))) for at, size in places if at < len(text)]
-    html = marked(Search(), text, entities, 0, len(text))
+    html = mark_entities(Search(), text, entities, 0, len(text))
     plain = re.sub(r"<(?:/?a|/?mark)\b[^>]*>", "", html)
     assert text == _unescaped(plain)
 

@@ -15,10 +15,10 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.demo.tasks import GENRE as SHIPPED
-from tools.heads.checkpoint import HEAD_FILE, UnfitHead, fitted, join, logits
+from tools.heads.checkpoint import HEAD_FILE, UnfitHead, fit, join, logits
 from tools.heads.features import first_tokens_of
 from tools.heads.measuring import FOLDS, folds, quality
-from tools.heads.regression import trained
+from tools.heads.regression import train
 from tools.heads.texts import GENRE, UnfitTexts, read_texts
 
 
@@ -34,7 +34,7 @@ def test_the_regression_finds_separable_classes_and_reaches_a_minimum() -> None:
     random = np.random.default_rng(0)
     classes = np.repeat([0, 1, 2], [100, 40, 10])
     rows = (random.normal(size=(150, 4)) * 0.3 + np.eye(3, 4)[classes] * 3).astype(np.float32)
-    assert classes.tolist() == trained(rows, classes, 3, penalty=0.01).logits(rows).argmax(1).tolist()
+    assert classes.tolist() == train(rows, classes, 3, penalty=0.01).logits(rows).argmax(1).tolist()
 
 
 @pytest.mark.parametrize("half", [True, False])
@@ -43,9 +43,9 @@ def test_pooler_and_classifier_say_what_the_regression_says(half: bool) -> None:
     random = np.random.default_rng(1)
     classes = np.repeat([0, 1], 60)
     rows = (random.normal(size=(120, 8)) + 4 * np.eye(2, 8)[classes] + 3).astype(np.float32)
-    weights = fitted(rows, classes, 2, penalty=0.1, half=half)
+    weights = fit(rows, classes, 2, penalty=0.1, half=half)
     answers = logits(weights, rows).argmax(1)
-    assert trained(rows, classes, 2, penalty=0.1).logits(rows).argmax(1).tolist() == answers.tolist()
+    assert train(rows, classes, 2, penalty=0.1).logits(rows).argmax(1).tolist() == answers.tolist()
     assert {np.dtype(np.float16 if half else np.float32)} == {each.dtype for each in weights.values()}
 
 

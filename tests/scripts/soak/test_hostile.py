@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.soak import hostile
+from tools import enricher_command
 from tools.soak.attacks import FileAttack, attacks
-from tools.soak.hostile import LIMIT_BYTES, Row, measured, table, write
+from tools.soak.hostile import LIMIT_BYTES, Row, measure, table, write
 from tools.soak.scaler import KINDS, ScalerRow
 
 GOOD = Row("a", "an attack", accepted=10, refused=2, enriched=4, dead_letters=6, peak_bytes=1, seconds=1.0, exit_code=0)
@@ -37,8 +37,8 @@ def test_it_holds_only_where_every_record_came_out_within_the_limit(bad: Row) ->
 def test_the_peak_is_what_the_system_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peak is measured even if it lasts only a moment between two samples."""
     code = "import time; x = b'a' * 300_000_000; del x; time.sleep(1)"
-    monkeypatch.setattr(hostile, "ENRICHER", (sys.executable, "-c", code))
-    exit_code, peak_bytes, _ = measured({})
+    monkeypatch.setattr(enricher_command, "COMMAND", (sys.executable, "-c", code))
+    exit_code, peak_bytes, _ = measure({})
     assert exit_code == 0
     assert 300_000_000 < peak_bytes < 400_000_000
 

@@ -80,8 +80,7 @@ class Stage:
 
     def backlog(self) -> int:
         """How many input offsets are not committed."""
-        offsets = self._reader.committed_and_ends(self.names.input).values()
-        return sum(end - max(0, committed) for committed, end in offsets)
+        return self._reader.lag(self.names.input)
 
     def wait_until_done(self, timeout_s: float) -> bool:
         """Wait until all is committed."""

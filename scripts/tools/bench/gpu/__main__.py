@@ -55,7 +55,6 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """Run the steps, or only write the page."""
     logging.basicConfig(level=logging.ERROR)
     names = [step.name for step in STEPS]
     if unknown := sorted({*(steps or [])} - {*names}):

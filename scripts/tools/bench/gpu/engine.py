@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -13,12 +10,14 @@ from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.records import Batch
+from tools import enricher_command
 from tools.bench.gpu.cases import Case
 from tools.bench.gpu.holding import memory_held
 from tools.bench.gpu.legs import PACKED_FP16
 from tools.bench.gpu.timing import timed
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -77,14 +76,7 @@ def gate(bench: Bench) -> None:
 
 def run_command(arguments: Sequence[str], variables: Mapping[str, str]) -> tuple[subprocess.CompletedProcess[str], str]:
     """Run a command of the worker; what it said last, if it failed, comes with it. Raises subprocess.TimeoutExpired."""
-    done = subprocess.run(
-        [sys.executable, "-m", "enricher", *arguments],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_S,
-        check=False,
-    )
+    done = enricher_command.answer_of(*arguments, variables=variables, timeout_s=COMMAND_S)
     return done, (done.stdout + done.stderr)[-SAID_CHARS:] if done.returncode else ""
 
 

@@ -43,7 +43,7 @@ def kernels_in(printed: str) -> dict[str, int]:
 
 
 def _run_once(path: str, arrays: str, runtime: str) -> None:
-    """With the options of a worker, some of which choose kernels."""
+    """Run it with the options of a worker, some of which choose kernels."""
     import onnx  # noqa: PLC0415  only the child needs these
 
     from enricher.worker.inference.device.cuda import cuda_problem  # noqa: PLC0415  as above

@@ -56,13 +56,13 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     if wrong := dict.fromkeys(row["step"] for row in rows if row.get("ok") is False):
         yield from (f"**Not right: {', '.join(wrong)}.**", "")
     yield from ("Real tokens per second at each leg's best setting, and how many times as fast ours is:", "")
-    yield from table(["shape", "leg", *CASES, "of peak"], _compared(rows))
+    yield from table(["shape", "leg", *CASES, "of peak"], _comparison(rows))
     for step in STEPS:
         yield from ("", f"## {step.name}", "", step.question, "")
         yield from _step(step, rows)
 
 
-def _compared(rows: Sequence[Row]) -> Iterator[list[str]]:
+def _comparison(rows: Sequence[Row]) -> Iterator[list[str]]:
     for shape, leg in COMPARED:
         best = [_best(rows, shape, leg, case) for case in CASES]
         ours = [_best(rows, shape, OURS, case) for case in CASES]

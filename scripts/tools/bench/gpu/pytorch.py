@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from tools.bench.model.legs import Leg, padded
+from tools.bench.model.legs import Leg, pad
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def torch_leg(folder: Path, precision: str, *, compiled: bool, dry: bool) -> Leg
     step = COMPILED_STEP_TOKENS if compiled else 1
 
     def feeds(windows: Sequence[Window]) -> dict[str, Any]:
-        ids, mask = padded(windows, plain.config.pad_token_id, step_tokens=step)
+        ids, mask = pad(windows, plain.config.pad_token_id, step_tokens=step)
         return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
 
     def run(arrays: dict[str, Any]) -> Any:  # noqa: ANN401  torch's own

@@ -54,7 +54,7 @@ class Step:
 
     @property
     def question(self) -> str:
-        """What it answers; unless `asks` says so, the function does."""
+        """The question that it answers: `asks`, or else the docstring of its function."""
         return self.asks or " ".join((self.run.__doc__ or "").split())
 
 
@@ -114,7 +114,7 @@ def _run_apart(bench: Bench, step: Step, limit_s: float) -> None:
 
 
 def _end(child: multiprocessing.process.BaseProcess) -> None:
-    """With its own children."""
+    """Kill the process with its own children."""
     assert child.pid is not None, "it was started"
     try:
         os.killpg(child.pid, signal.SIGKILL)
@@ -124,7 +124,7 @@ def _end(child: multiprocessing.process.BaseProcess) -> None:
 
 
 def _run(bench: Bench, step: Step) -> None:
-    """In the child."""
+    """Run the step; the child calls it."""
     os.setsid()
     try:
         if step.needs_gpu and not bench.dry and (problem := cuda_problem(wait=step.wait)):

@@ -31,7 +31,7 @@ SAMPLE_S = 0.5
 
 def worker(bench: Bench) -> None:
     """The worker, Kafka to Kafka and exactly once, with 1, 4 and 8 processes, and what `enricher verify` says."""
-    if lacking := [name for name in NEEDED if not _found(name)]:
+    if lacking := [name for name in NEEDED if not _is_installed(name)]:
         return bench.add(skipped=f"not installed: {', '.join(lacking)}")
     # Read by the settings of this process and of the workers.
     os.environ |= {
@@ -46,7 +46,7 @@ def worker(bench: Bench) -> None:
         kafka = KafkaBench(1, bench.dry, lambda text: print(text, file=sys.stderr), closing)
         for size in SIZES[:1] if bench.dry else SIZES:
             with ExitStack() as fired:
-                crew = Crew(kafka, fired, size, module="tools.bench.real_worker", batch_tokens=None)
+                crew = Crew(kafka, fired, size, module="tools.bench.obeying", batch_tokens=None)
                 crew.ready()
                 _burst(bench, crew, size)
                 _verify(bench, crew)
@@ -82,7 +82,7 @@ def _verify(bench: Bench, crew: Crew) -> None:
     bench.add(command="verify", exit=done.returncode, failed_checks=failed, said=said, ok=done.returncode == 0)
 
 
-def _found(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:

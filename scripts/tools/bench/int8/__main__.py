@@ -64,13 +64,13 @@ def main(
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: there are {', '.join(SHAPE_NAMES)}.")
     with tempfile.TemporaryDirectory() as scratch, Console(stderr=True).status("starting") as status:
         options = _Options(min(repetitions, QUICK_REPETITIONS) if quick else repetitions, quick, status.update)
-        results = [_measured(each, Path(scratch), options) for each in shapes]
+        results = [_measure(each, Path(scratch), options) for each in shapes]
     print_tables(data_console(), map(_table, results))
     if json:
         write_figures(json, {"processor": processor(), "repetitions": options.repetitions, "shapes": results})
 
 
-def _measured(shape: str, folder: Path, options: _Options) -> Figures:
+def _measure(shape: str, folder: Path, options: _Options) -> Figures:
     checkpoint, every = checkpoint_of(shape, folder), sample_windows(open_model(None))
     others, target = windows_to_calibrate(shape, every, EVERY)
     made = calibrated(checkpoint, others, target=target, progress=_progress(options.show, shape))
@@ -142,10 +142,10 @@ def _add_gate(
     reference = gate.reference(checkpoint, "cpu")
     for row, (_, variant) in zip(rows, compared, strict=True):
         if variant.reduced:
-            row["gate"] = _judged(gate.check(checkpoint, variant, "cpu", reference), variant)
+            row["gate"] = _facts_of(gate.check(checkpoint, variant, "cpu", reference), variant)
 
 
-def _judged(report: GateReport, variant: Variant) -> Figures:
+def _facts_of(report: GateReport, variant: Variant) -> Figures:
     sentences, documents = report.comparisons
     return {
         "passed": report.passed,

@@ -42,7 +42,7 @@ class Int8(OpenVinoInt8):
         return f"bench-int8-{self.runtime}"
 
     def problem(self) -> str | None:
-        """As of the precision of the rest, and of int8."""
+        """The obstacle to the precision of the rest, or else to int8."""
         return openvino_problem(self.runtime.removeprefix("openvino-")) or int8_problem()
 
 

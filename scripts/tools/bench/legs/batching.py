@@ -11,30 +11,10 @@ from typing import Any
 from tools.bench.bench import Bench
 from tools.bench.outcome import Claim, Outcome
 from tools.bench.repeating import Spread, in_turns
+from tools.bench.simulator import freshness, report
 from tools.bench.simulator.cost import DEQUE, articles_of, contenders
-from tools.bench.simulator.freshness import (
-    cases,
-    freshness_claims,
-    freshness_plot,
-    freshness_table,
-)
-from tools.bench.simulator.freshness import (
-    figures as freshness_figures,
-)
-from tools.bench.simulator.lengths import recorded
-from tools.bench.simulator.report import (
-    CUT,
-    LOADS,
-    OTHER_CUT,
-    TABLE_LOADS,
-    Backlog,
-    Load,
-    backlog_table,
-    cost_table,
-    load_table,
-    padding_plot,
-    wait_plot,
-)
+from tools.bench.simulator.lengths import record_lengths
+from tools.bench.simulator.report import CUT, LOADS, OTHER_CUT, TABLE_LOADS, Backlog, Load
 from tools.bench.simulator.scenarios import (
     CPU,
     GPU,
@@ -63,7 +43,7 @@ Mixes = Mapping[str, Sequence[int]]
 def measure(bench: Bench) -> Outcome:
     """Simulate backlogs and loads, and time the scheduler itself."""
     bench.say("tokenising")
-    mixes = recorded(bench.settings.model.source, 60 if bench.quick else 400)
+    mixes = record_lengths(bench.settings.model.source, 60 if bench.quick else 400)
     cpu, gpu, gpu_one = (_shorter(each) if bench.quick else each for each in (CPU, GPU, GPU_ONE))
     bench.say("simulating backlogs")
     backlogs = [
@@ -73,19 +53,24 @@ def measure(bench: Bench) -> Outcome:
     bench.say("simulating loads")
     loads = [*_loads(cpu, mixes, backlogs), *_loads(gpu, mixes, backlogs), *_loads(gpu_one, mixes, backlogs)]
     bench.say("simulating early batches")
-    fresh = list(cases(mixes, quick=bench.quick))
+    fresh = list(freshness.cases(mixes, quick=bench.quick))
     bench.say("timing the scheduler")
     costs = {setting.name: _costs(setting, mixes, max(3, bench.repetitions)) for setting in (cpu, gpu)}
     return Outcome(
-        _figures(backlogs, loads, costs) | {"freshness": freshness_figures(fresh)},
-        [backlog_table(cpu, backlogs), load_table(loads), freshness_table(fresh), cost_table(costs)],
+        _figures(backlogs, loads, costs) | {"freshness": freshness.figures(fresh)},
         [
-            padding_plot(cpu, backlogs),
-            wait_plot(cpu, "headlines", loads),
-            wait_plot(gpu, "news", loads),
-            freshness_plot(fresh),
+            report.backlog_table(cpu, backlogs),
+            report.load_table(loads),
+            freshness.table(fresh),
+            report.cost_table(costs),
         ],
-        [*_padding_claims(backlogs), *_wait_claims(loads), *freshness_claims(fresh), _cost_claim(costs)],
+        [
+            report.padding_plot(cpu, backlogs),
+            report.wait_plot(cpu, "headlines", loads),
+            report.wait_plot(gpu, "news", loads),
+            freshness.plot(fresh),
+        ],
+        [*_padding_claims(backlogs), *_wait_claims(loads), *freshness.claims(fresh), _cost_claim(costs)],
     )
 
 
@@ -163,7 +148,7 @@ def _padding_claims(backlogs: Sequence[Backlog]) -> Iterator[Claim]:
 
 
 def _wait_claims(loads: Sequence[Load]) -> Iterator[Claim]:
-    """What the scheduler adds to the wait for earlier work. Bursts are excluded: a burst waits for itself."""
+    """The wait that the scheduler adds to that for earlier work. Bursts are excluded: a burst waits for itself."""
     for setting, load in product((CPU, GPU), TABLE_LOADS):
         cases = [
             each

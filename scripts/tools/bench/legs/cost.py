@@ -13,7 +13,7 @@ from tools.bench.bench import Bench
 from tools.bench.machine import processor
 from tools.bench.outcome import Outcome, Table
 from tools.bench.prices import Instance, Prices, articles_per_hour, price_per_million, read
-from tools.bench.repeating import Spread, interleave, rates
+from tools.bench.repeating import Spread, rates
 
 ABOUT = (
     "A backlog of news articles, Kafka to Kafka, the broker on the same machine; prices are from "
@@ -41,10 +41,10 @@ def measure(bench: Bench) -> Outcome:
 
 
 def _rate(bench: Bench) -> Spread:
-    seconds, repetitions = QUICK_S if bench.quick else SECONDS, min(bench.repetitions, MOST_REPETITIONS)
     bench.say("estimating the number of articles")
-    count = count_for(bench, "news", seconds)
-    return rates(interleave({"news": lambda: run_backlog(bench, "news", count)}, repetitions, bench.say)["news"])
+    count = count_for(bench, "news", QUICK_S if bench.quick else SECONDS)
+    runs = bench.interleave({"news": lambda: run_backlog(bench, "news", count)}, most=MOST_REPETITIONS)
+    return rates(runs["news"])
 
 
 def _figures(prices: Prices, instance: Instance) -> dict[str, Any]:

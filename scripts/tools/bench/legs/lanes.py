@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,15 +11,16 @@ from typing import Any
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
-from enricher.worker.settings import Settings
-from tools.bench.arrivals import percentile, poisson
 from tools.bench.backlog import count_for, run_backlog
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.load import articles
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Table
-from tools.bench.repeating import in_turns, spreads_of
+from tools.bench.repeating import in_turns, percentile, spreads_of
+from tools.bench.simulator.arrivals import poisson
+from tools.bench.watching import run_meanwhile
+from tools.changed_settings import change
 from tools.only_task import tasks_of
 from tools.topics import make_topics
 from tools.waiting import wait_until
@@ -82,7 +82,7 @@ def outcome(runs: dict[str, list[LaneRun]], headlines: int, headlines_per_s: flo
         "headlines": headlines,
         "headlines_backlog_per_s": headlines_per_s,
         "backlog_articles": backlog,
-        **{who: {name: spread.as_dict() for name, spread in each.items()} for who, each in spreads.items()},
+        **spreads,
     }
     columns = ("", "p50 of headlines, ms", "p99, ms", "backlog, articles/s meanwhile")
     rows = [[who, *map(str, each.values())] for who, each in spreads.items()]
@@ -97,38 +97,28 @@ def _run(bench: Bench, due_s: Sequence[float], backlog: int, *, lanes: bool) -> 
     with (
         bench.topics(articles("news", backlog)) as topics,
         Child("tools.bench.open_loop") as client,
-        ThreadPoolExecutor(1) as pool,
         Watchdog() as watchdog,
     ):
         settings, lane = bench.settings_for(topics), f"{topics.input}.now"
         if lanes:
             make_topics(topics.bootstrap_servers, [lane], PARTITIONS)
-            settings = _with_lanes(settings, lane, topics.input)
+            shares = dict(zip((lane, topics.input), SHARES, strict=True))
+            settings = change(settings, kafka={"input_topics": shares})
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         values = [value.decode() for value in articles("headlines", len(due_s), seed=1)]
         outputs = [topics.output, topics.dead_letters]
         source = lane if lanes else topics.input
         job = Job(topics.bootstrap_servers, source, outputs, PARTITIONS, values, [*due_s], warm_up=0, grace_s=_GRACE_S)
-        watching = pool.submit(_watched, worker, client, job)
-        worker.run()
-        return watching.result()
+        return run_meanwhile(worker, partial(_watch, worker, client, job))
 
 
-def _watched(worker: Worker, client: Child, job: Job) -> LaneRun:
-    try:
-        if not wait_until(lambda: worker.counters.published > 0, _BEGIN_S):
-            raise TimeoutError(f"the worker has published nothing within {_BEGIN_S:g} s")
-        client.say(job)
-        client.hear()
-        began_s, before = time.monotonic(), worker.counters.published
-        seen_s = client.hear()["seen_s"]
-        seconds, done = time.monotonic() - began_s, worker.counters.published - before
-    finally:
-        worker.stop()
+def _watch(worker: Worker, client: Child, job: Job) -> LaneRun:
+    if not wait_until(lambda: worker.counters.published > 0, _BEGIN_S):
+        raise TimeoutError(f"the worker has published nothing within {_BEGIN_S:g} s")
+    client.say(job)
+    client.hear()
+    began_s, before = time.monotonic(), worker.counters.published
+    seen_s = client.hear()["seen_s"]
+    seconds, done = time.monotonic() - began_s, worker.counters.published - before
     latencies_ms = [1000 * (at_s - due_s) for at_s, due_s in zip(seen_s, job.due_s, strict=True)]
     return LaneRun(latencies_ms, max(0, done - len(job.values)) / seconds)
-
-
-def _with_lanes(settings: Settings, now: str, later: str) -> Settings:
-    kafka = settings.kafka.model_copy(update={"input_topics": dict(zip((now, later), SHARES, strict=True))})
-    return settings.model_copy(update={"kafka": kafka})

@@ -20,7 +20,7 @@ from tools.bench.peers.contenders import Peer, laps_of, run_ours, run_peer
 from tools.bench.peers.line_up import DTYPES, IN_PROCESS, OVER_HTTP, PIPELINE, LineUp, start
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerFailed
-from tools.bench.repeating import Run, bars, interleave, others, rates, ratios
+from tools.bench.repeating import Run, bars, others, rates, ratios
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
@@ -64,7 +64,6 @@ Contests = dict[Mix, Contest]
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
     checkpoint = bench.model.prepared.checkpoint
     if not isinstance(checkpoint, Checkpoint):
         why = "not measured: the peers run a checkpoint, that is a folder with weights, and this is an ONNX model"
@@ -123,7 +122,7 @@ def _contest(bench: Bench, mix: Mix, line_up: LineUp, own: Mapping[str, Model]) 
         peer.name: partial(run_peer, bench, peer, ways[peer.name], laps_of(block, laps[peer.name]))
         for peer in line_up.peers
     }
-    runs = interleave(contenders, bench.repetitions, lambda text: bench.say(f"{mix}: {text}"))
+    runs = bench.interleave(contenders, mix)
     return {name: Standing(ways.get(name, {}), tried.get(name, ()), laps[name], each) for name, each in runs.items()}
 
 
@@ -132,7 +131,7 @@ def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list
     ways = peer.ways[:1] if bench.quick else peer.ways
     rows = []
     for way in ways:
-        bench.say(f"{mix}: {peer.name}: trying {_said(way)}")
+        bench.say(f"{mix}: {peer.name}: trying {_text_of(way)}")
         if mix == MIXES[0]:
             run_peer(bench, peer, way, block[:2])
         rows.append((way, run_peer(bench, peer, way, block).rate))
@@ -142,7 +141,7 @@ def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list
 # ---- report
 
 
-def _said(way: Options) -> str:
+def _text_of(way: Options) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in way.items() if name != "url" and value)
 
 
@@ -161,8 +160,8 @@ def _figures(contest: Contest) -> dict[str, Any]:
     ours = contest[OURS]
     return {
         name: {
-            "articles_per_s": rates(each.runs).as_dict(),
-            "ours_over_this": ratios(ours.runs, each.runs).as_dict(),
+            "articles_per_s": rates(each.runs),
+            "ours_over_this": ratios(ours.runs, each.runs),
             "articles_per_run": each.laps * BLOCK,
             "same_entities_f1": _agreement(each, ours),
             "way": _without_url(each.way),
@@ -182,7 +181,7 @@ def _table(mix: Mix, contest: Contest, missing: Mapping[str, str], ours_name: st
     rows = [
         (
             ours_name if name == OURS else name,
-            _said(each.way),
+            _text_of(each.way),
             f"{rates(each.runs)}",
             f"{ratios(ours.runs, each.runs)}",
             f"{_agreement(each, ours):.3f}",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -18,6 +15,7 @@ from confluent_kafka import Producer
 
 from enricher.worker.records.version import record_version
 from enricher.worker.settings import IndexSettings
+from tools import enricher_command
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.load import articles
 from tools.bench.outcome import Outcome, Table
@@ -71,8 +69,8 @@ def measure(bench: Bench) -> Outcome:
     size_bytes = _publish(topics, count)
     with OpenSearch() as server:
         contenders: dict[str, Callable[[], IndexRun]] = {
-            "index run": lambda: _measured(server, count, lambda name: _index_run(topics, server.url, name)),
-            "streaming_bulk": lambda: _measured(
+            "index run": lambda: _measure(server, count, lambda name: _index_run(topics, server.url, name)),
+            "streaming_bulk": lambda: _measure(
                 server, count, lambda name: _plain_loop(topics, server.url, name, count)
             ),
         }
@@ -105,7 +103,7 @@ def outcome(runs: dict[str, list[IndexRun]], count: int, size_bytes: float) -> O
     return Outcome(figures, [Table("Into the search index", columns, rows, note)])
 
 
-def _measured(server: OpenSearch, count: int, run: Callable[[str], dict[str, Any]]) -> IndexRun:
+def _measure(server: OpenSearch, count: int, run: Callable[[str], dict[str, Any]]) -> IndexRun:
     process = psutil.Process(server.pid)
     before = process.cpu_times()
     counts = run(f"bench-{uuid.uuid4().hex[:8]}")
@@ -116,20 +114,14 @@ def _measured(server: OpenSearch, count: int, run: Callable[[str], dict[str, Any
 
 
 def _index_run(topics: Topics, url: str, index: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="enricher-index-") as folder:
-        summary = Path(folder) / "summary.json"
-        environment = {
-            **os.environ,
-            **topics.variables(),
-            "ENRICHER_INDEX__URL": url,
-            "ENRICHER_INDEX__NAME": index,
-            "ENRICHER_INDEX__GROUP_ID": index,
-            "ENRICHER_HEALTH__ENABLED": "false",
-        }
-        command = [sys.executable, "-m", "enricher", "index", "run", "--until-caught-up", f"--summary={summary}"]
-        subprocess.run(command, env=environment, check=True, timeout=_RUN_S, stderr=subprocess.DEVNULL)
-        counts: dict[str, Any] = orjson.loads(summary.read_bytes())
-        return counts
+    variables = {
+        **topics.variables(),
+        "ENRICHER_INDEX__URL": url,
+        "ENRICHER_INDEX__NAME": index,
+        "ENRICHER_INDEX__GROUP_ID": index,
+        "ENRICHER_HEALTH__ENABLED": "false",
+    }
+    return enricher_command.summary_of("index", "run", variables=variables, timeout_s=_RUN_S)
 
 
 def _plain_loop(topics: Topics, url: str, index: str, count: int) -> dict[str, Any]:

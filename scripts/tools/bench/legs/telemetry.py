@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -19,13 +18,13 @@ from enricher.worker.settings import Settings
 from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.otlp import export_metrics, export_spans
 from enricher.worker.telemetry.prometheus import exposition
-from tools.bench.bench import Bench, Headers
+from tools.bench.bench import Bench
 from tools.bench.legs.around import KnownLoad, known_load
 from tools.bench.load import Mix
 from tools.bench.otlp_sink import otlp_sink
 from tools.bench.outcome import Claim, Outcome, Plot, Table
-from tools.bench.repeating import Run, Spread, bars, claim, interleave, us_each
-from tools.bench.watching import WatchedCounters, Work, work_off
+from tools.bench.repeating import Run, Spread, bars, claim, us_each
+from tools.bench.watching import WatchedCounters, work_off
 from tools.only_task import tasks_of
 
 ABOUT = (
@@ -42,8 +41,7 @@ _MIXES: tuple[Mix, ...] = ("headlines", "news")
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
-    results = [_measured(bench, known_load(bench, mix)) for mix in _MIXES]
+    results = [_measure_mix(bench, known_load(bench, mix)) for mix in _MIXES]
     return Outcome(
         figures={result.mix: result.figures() for result in results},
         tables=[_table(results)],
@@ -52,14 +50,14 @@ def measure(bench: Bench) -> Outcome:
     )
 
 
-def _measured(bench: Bench, load: KnownLoad) -> _Result:
+def _measure_mix(bench: Bench, load: KnownLoad) -> _Result:
     contenders = {name: partial(_worker, bench, load, name) for name in (OFF, METRICS, UNSAMPLED, SAMPLED)}
-    return _Result(load.mix, interleave(contenders, bench.repetitions, lambda text: bench.say(f"{load.mix}: {text}")))
+    return _Result(load.mix, bench.interleave(contenders, load.mix))
 
 
 def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
     # All inputs carry a trace context: the client reads it whether or not it is used.
-    headers: Headers = [("traceparent", _TRACE + (b"01" if name == SAMPLED else b"00"))]
+    headers = [("traceparent", _TRACE + (b"01" if name == SAMPLED else b"00"))]
     with ExitStack() as stack:
         stack.enter_context(load.answers.in_place_of_the_model())
         topics = stack.enter_context(bench.topics(load.values, headers=headers))
@@ -79,12 +77,7 @@ def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
             beside=nullcontext if name == OFF else partial(_looked_at, bench, settings),
         )
     assert work.counters.records == len(load.values), "every article has its record"
-    return Run(work.counters.records / _whole_s(work), work.load, {"work": work})
-
-
-def _whole_s(work: Work) -> float:
-    """CPU time of all threads."""
-    return work.loop_s + work.client_s + work.tokenizer_s
+    return Run(work.counters.records / (work.loop_s + work.client_s + work.tokenizer_s), work.load, {"work": work})
 
 
 @contextmanager
@@ -101,15 +94,8 @@ class _Uncounted(WatchedCounters):
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
         """Do nothing."""
 
-    def count_published(
-        self,
-        tickets: Sequence[Ticket],
-        began_s: float,
-        now_s: float,
-        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
-    ) -> None:
-        """Count the records and record the time."""
-        super().count_published((), began_s, now_s, substitutes)
+    def count_published(self, tickets: Sequence[Ticket], *times_s: Any, **named: Any) -> None:  # noqa: ANN401  as above
+        super().count_published((), *times_s, **named)
         self.records += len(tickets)
 
 
@@ -126,7 +112,6 @@ class _Untraced:
         """Do nothing."""
 
     def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:
-        """Do nothing."""
         del tickets
         return nullcontext({})
 
@@ -149,11 +134,7 @@ class _Result:
         return Spread.of([1 - run.rate / off.rate for run, off in pairs])
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
-        return {
-            name: {"us_per_article": self.us(name).as_dict(), "share_of_throughput": self.share(name).as_dict()}
-            for name in self.runs
-        }
+        return {name: {"us_per_article": self.us(name), "share_of_throughput": self.share(name)} for name in self.runs}
 
     def claims(self) -> list[Claim]:
         """The aims: metrics, and traces that are not sampled."""
@@ -161,18 +142,14 @@ class _Result:
         said = []
         for name in (METRICS, UNSAMPLED):
             share = self.share(name)
-            text = f"{self.mix}: {name} cost {_percent(share)} of throughput with a stub engine (aim {AIM_SHARE:.0%})"
+            text = f"{self.mix}: {name} cost {share:.1%} of throughput with a stub engine (aim {AIM_SHARE:.0%})"
             said.append(claim(text, every, held=share.median <= AIM_SHARE))
         return said
 
 
-def _percent(share: Spread) -> str:
-    return f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
-
-
 def _table(results: Sequence[_Result]) -> Table:
     rows = [
-        (name, *(cell for result in results for cell in (str(result.us(name)), _percent(result.share(name)))))
+        (name, *(cell for result in results for cell in (str(result.us(name)), f"{result.share(name):.1%}")))
         for name in results[0].runs
     ]
     columns = ("", *(name for result in results for name in (f"{result.mix}, us of a core", "of throughput")))

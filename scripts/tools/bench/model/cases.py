@@ -39,7 +39,6 @@ class Case:
 
     @property
     def real_tokens(self) -> int:
-        """The sum of the windows' lengths."""
         return sum(window.length_tokens for window in self.windows)
 
 

@@ -85,14 +85,14 @@ def stock_feeds(inputs: Collection[str], pad_id: int = 0) -> Callable[[Sequence[
     """Makes the arrays of a plain export with these inputs."""
 
     def feeds(windows: Sequence[Window]) -> Feeds:
-        ids, mask = padded(windows, pad_id)
+        ids, mask = pad(windows, pad_id)
         arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         return {name: array for name, array in arrays.items() if name in inputs}
 
     return feeds
 
 
-def padded(windows: Sequence[Window], pad_id: int, *, step_tokens: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def pad(windows: Sequence[Window], pad_id: int, *, step_tokens: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Ids and mask, `int64 [windows, length]`: the longest window's length, rounded up to whole steps."""
     lengths = np.array([window.length_tokens for window in windows])
     longest = -(-int(lengths.max()) // step_tokens) * step_tokens

@@ -49,5 +49,4 @@ class Passes(Closing):
         return Pass(time.perf_counter() - began_s, time.process_time() - cpu_s)
 
     def close(self) -> None:
-        """End the threads."""
         self._pool.shutdown()

@@ -71,7 +71,6 @@ class _Export:
     writer: OnnxWriter
 
     def write(self) -> None:
-        """Inputs, layers, logits."""
         inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.checkpoint.family.token_types else [])]
         for name in inputs:
             self.writer.input(name, TensorProto.INT64, ["batch", "length"])

@@ -53,7 +53,7 @@ def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
     with bench.topics(values) as topics:
         settings = bench.settings_for(topics)
         run = run_worker(bench, settings, tasks_of(settings, model), len(values))
-        return replace(run, detail={"written": _written(topics, values)})
+        return replace(run, detail={"written": _read_written(topics, values)})
 
 
 def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) -> Run:
@@ -62,7 +62,7 @@ def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) ->
         meter = bench.meter()
         done = peer.process.ask(order(topics, way, len(values)))
         load = meter.read()
-        detail = {"written": _written(topics, values)}
+        detail = {"written": _read_written(topics, values)}
     return Run(len(values) / done["working_s"], load, detail)
 
 
@@ -72,8 +72,8 @@ def order(topics: Topics, options: Options, articles: int) -> dict[str, Any]:
     return {"route": asdict(route), "options": options, "articles": articles}
 
 
-def _written(topics: Topics, values: Sequence[bytes]) -> Written:
-    """What was committed. Raises Incomplete unless it is one record per article.
+def _read_written(topics: Topics, values: Sequence[bytes]) -> Written:
+    """The committed records. Raises Incomplete unless it is one record per article.
 
     A commit returns before brokers have ended the transaction in every partition, so the last records become visible later.
     """
@@ -84,7 +84,7 @@ def _written(topics: Topics, values: Sequence[bytes]) -> Written:
         return len(records) >= len(values)
 
     wait_until(is_complete, VISIBLE_S)
-    return checked(records, [orjson.loads(value)["id"] for value in values])
+    return check_records(records, [orjson.loads(value)["id"] for value in values])
 
 
 def records_in(topics: Topics) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def records_in(topics: Topics) -> list[dict[str, Any]]:
     return [orjson.loads(message.value() or b"{}") for message in messages]
 
 
-def checked(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:
+def check_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:
     """The records by id. Raises Incomplete unless there is exactly one for each of `ids`."""
     written = {record["id"]: {_span(entity) for entity in record["entities"]} for record in records}
     if len(records) != len(written) or written.keys() != set(ids):

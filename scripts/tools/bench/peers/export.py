@@ -9,7 +9,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from tools.bench.model.plain import MODEL_FILE, write_fused
 
 
-def exported(checkpoint: Checkpoint, folder: Path) -> Path:
+def export_peer(checkpoint: Checkpoint, folder: Path) -> Path:
     """Write the model into `folder`."""
     for name in ("config.json", "tokenizer.json"):
         shutil.copyfile(checkpoint.folder / name, folder / name)

@@ -41,7 +41,6 @@ def service(model: OnnxModel) -> FastAPI:
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, threads: int) -> None:
-    """Serve until the process is ended."""
     model = OnnxModel(
         folder, window_tokens=window_tokens, overlap_tokens=overlap_tokens, threads=threads, callers=RUNS_AT_ONCE,
         device=device,

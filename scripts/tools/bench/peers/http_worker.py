@@ -17,7 +17,7 @@ import httpx
 import orjson
 
 from tools.bench.peers.orders import Options, obey
-from tools.bench.peers.records import Article, Found, Span, encoded, model_card, text_of
+from tools.bench.peers.records import Article, Found, Span, encode, model_card, text_of
 from tools.bench.peers.transfer import Enrich
 
 _TIMEOUT_S = 60.0
@@ -31,21 +31,20 @@ def _client(url: str) -> httpx.Client:
 def asking(client: httpx.Client, card: Mapping[str, str]) -> Callable[[Article], bytes]:
     """A function that enriches one article by asking the server."""
 
-    def enriched(article: Article) -> bytes:
+    def enrich(article: Article) -> bytes:
         response = client.post("/entities", json={"text": text_of(article)}).raise_for_status()
         answer = orjson.loads(response.content)
-        return encoded(article, Found([Span(**span) for span in answer["spans"]], answer["coverage"]), card)
+        return encode(article, Found([Span(**span) for span in answer["spans"]], answer["coverage"]), card)
 
-    return enriched
+    return enrich
 
 
 def main(folder: Path) -> None:
-    """Execute orders until standard input ends."""
     card = model_card(folder / "model.onnx", "fp32")
 
     def make(options: Options) -> Enrich:
-        pool, enriched = ThreadPoolExecutor(options["requests_at_once"]), asking(_client(options["url"]), card)
-        return lambda articles: list(pool.map(enriched, articles))
+        pool, enrich = ThreadPoolExecutor(options["requests_at_once"]), asking(_client(options["url"]), card)
+        return lambda articles: list(pool.map(enrich, articles))
 
     obey(make)
 

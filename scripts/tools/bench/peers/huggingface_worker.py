@@ -15,12 +15,11 @@ import torch  # type: ignore[import-not-found]  # not in this project's environm
 from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
 from tools.bench.peers.orders import Options, obey
-from tools.bench.peers.records import Article, Found, Span, encoded, model_card, text_of
+from tools.bench.peers.records import Article, Found, Span, encode, model_card, text_of
 from tools.bench.peers.transfer import Enrich
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, dtype: str) -> None:
-    """Execute orders until standard input ends."""
     ner = pipeline(
         "token-classification",
         model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, dtype)),
@@ -35,14 +34,14 @@ def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, dty
     def make(options: Options) -> Enrich:
         def enrich(articles: list[Article]) -> list[bytes]:
             answers = ner([text_of(article) for article in articles], batch_size=options["batch_size"])
-            return [encoded(article, _found(answer), card) for article, answer in zip(articles, answers, strict=True)]
+            return [encode(article, _findings(answer), card) for article, answer in zip(articles, answers, strict=True)]
 
         return enrich
 
     obey(make)
 
 
-def _found(answer: list[dict[str, Any]]) -> Found:
+def _findings(answer: list[dict[str, Any]]) -> Found:
     """Convert the answer; the pipeline does not report numbers of tokens and windows."""
     spans = [Span(each["start"], each["end"], each["entity_group"], float(each["score"])) for each in answer]
     return Found(spans, {"truncated": False})

@@ -16,7 +16,7 @@ from enricher.worker.runtime.devices import Precision
 from tools.bench.bench import Bench
 from tools.bench.peers.contenders import Peer
 from tools.bench.peers.djl import NotCompiled, djl_launcher
-from tools.bench.peers.export import exported
+from tools.bench.peers.export import export_peer
 from tools.bench.peers.interpreter import torch_python
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PYTHON, PeerProcess
@@ -64,7 +64,7 @@ def start(bench: Bench, checkpoint: Checkpoint, closing: ExitStack) -> LineUp:
     )
     folder = scratch / checkpoint.name
     folder.mkdir()
-    exported(checkpoint, folder)
+    export_peer(checkpoint, folder)
     cutter, prepared = window_cutter(bench.settings, bench.model), bench.model.prepared
     device = "cpu" if prepared.device == "cpu" else f"cuda:{prepared.device_id}"
     starter = Starter(scratch, closing, (cutter.max_window_tokens, cutter.overlap_tokens, device), prepared.device)

@@ -33,7 +33,6 @@ class OnnxModel(WindowModel):
         self._inputs = [each.name for each in self._session.get_inputs()]
 
     def label(self, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Run the model; see the base class."""
         (logits,) = self._session.run(["logits"], {name: feeds[name] for name in self._inputs})
         odds = np.exp(logits - logits.max(-1, keepdims=True))
         return logits.argmax(-1), odds.max(-1) / odds.sum(-1)

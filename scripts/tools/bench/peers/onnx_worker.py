@@ -18,7 +18,6 @@ from tools.bench.peers.transfer import Enrich
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str) -> None:
-    """Execute orders until standard input ends."""
     card = model_card(folder / "model.onnx", "fp32")
 
     @cache

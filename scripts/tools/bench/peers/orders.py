@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
+from tools.bench.child import tell
 from tools.bench.peers.transfer import Enrich, Route, transfer
-from tools.bench.telling import tell
 
 Options = dict[str, Any]
 """Options of a worker, such as its batch size; the bench tries several and uses the best."""

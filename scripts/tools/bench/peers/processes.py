@@ -39,7 +39,6 @@ class PeerProcess(Closing):
 
     @property
     def pid(self) -> int:
-        """Its process."""
         return self._process.pid
 
     def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +63,6 @@ class PeerProcess(Closing):
         return line
 
     def close(self) -> None:
-        """End the process."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

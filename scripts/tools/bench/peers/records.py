@@ -44,8 +44,7 @@ def text_of(article: Article) -> str:
     return (article.get("title") or "") + SEPARATOR + str(article["body"])
 
 
-def encoded(article: Article, found: Found, model: Mapping[str, str]) -> bytes:
-    """The enriched record of an article."""
+def encode(article: Article, found: Found, model: Mapping[str, str]) -> bytes:
     metadata = {name: article[name] for name in _METADATA if article.get(name) is not None}
     return orjson.dumps(
         {

@@ -58,14 +58,13 @@ class TorchModel(WindowModel):
         self._labels, self._device = labels, device
 
     def label(self, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Run the model; see the base class."""
         with torch.inference_mode():
             tensors = (torch.from_numpy(feeds[name]).to(self._device) for name in ("input_ids", "attention_mask"))
             labels, scores = self._labels(*tensors)
             return labels.cpu().numpy(), scores.cpu().numpy()
 
 
-def loaded(folder: Path, device: str, dtype: str, kind: str) -> _Function:
+def load(folder: Path, device: str, dtype: str, kind: str) -> _Function:
     """The checkpoint as TorchScript, or to be compiled at its first call."""
     labels = _Labels(folder, dtype).to(device).eval()
     if kind == "compiled":
@@ -76,9 +75,8 @@ def loaded(folder: Path, device: str, dtype: str, kind: str) -> _Function:
 
 
 def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
-    """Execute orders until standard input ends."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
-    card, labels = model_card(folder / "model.safetensors", dtype), loaded(folder, device, dtype, kind)
+    card, labels = model_card(folder / "model.safetensors", dtype), load(folder, device, dtype, kind)
 
     @cache
     def model(threads: int, callers: int) -> TorchModel:

@@ -49,7 +49,7 @@ def transfer(route: Route, enrich: Enrich, *, articles: int) -> Transferred:
     try:
         consumer.subscribe([route.input_topic])
         while done < articles:
-            messages = _checked(consumer.consume(POLL_RECORDS, POLL_S))
+            messages = _check(consumer.consume(POLL_RECORDS, POLL_S))
             if not messages:
                 continue
             first_read_s = first_read_s or time.monotonic()
@@ -87,7 +87,7 @@ def _producer(route: Route) -> Producer:
     return producer
 
 
-def _checked(messages: list[Message]) -> list[Message]:
+def _check(messages: list[Message]) -> list[Message]:
     for message in messages:
         if message.error():
             raise KafkaException(message.error())
@@ -97,7 +97,6 @@ def _checked(messages: list[Message]) -> list[Message]:
 def _commit(
     route: Route, consumer: Consumer, producer: Producer, messages: Sequence[Message], records: Sequence[bytes]
 ) -> None:
-    """Write records and offsets in one transaction."""
     producer.begin_transaction()
     for message, record in zip(messages, records, strict=True):
         producer.produce(route.output_topic, record, message.key())

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from tokenizers import Encoding
 
-from tools.bench.peers.records import Article, Found, encoded, text_of
+from tools.bench.peers.records import Article, Found, encode, text_of
 from tools.bench.peers.transfer import Enrich
 from tools.bench.peers.windows import Array, Windows
 
@@ -42,14 +42,14 @@ class WindowModel(ABC):
         by_text = self._windows.of(texts)
         batches = by_text if windows_per_run is None else _in_batches(by_text, windows_per_run)
         results = (row for rows in self._pool.map(self._run, batches) for row in rows)
-        return [self._found(windows, [next(results) for _ in windows]) for windows in by_text]
+        return [self._findings(windows, [next(results) for _ in windows]) for windows in by_text]
 
     def enrich(self, windows_per_run: int | None, card: Mapping[str, str]) -> Enrich:
         """The function that makes records of articles."""
 
         def enrich(articles: list[Article]) -> list[bytes]:
             found = self.find([text_of(article) for article in articles], windows_per_run)
-            return [encoded(article, each, card) for article, each in zip(articles, found, strict=True)]
+            return [encode(article, each, card) for article, each in zip(articles, found, strict=True)]
 
         return enrich
 
@@ -65,7 +65,7 @@ class WindowModel(ABC):
         labels, scores = self.label(feeds)
         return list(zip(labels, scores, strict=True))
 
-    def _found(self, windows: Sequence[Encoding], results: Sequence[tuple[Array, Array]]) -> Found:
+    def _findings(self, windows: Sequence[Encoding], results: Sequence[tuple[Array, Array]]) -> Found:
         spans = self._windows.spans(windows, [labels for labels, _ in results], [scores for _, scores in results])
         return Found(spans, self._windows.coverage(windows))
 

@@ -39,7 +39,7 @@ class Windows:
     def spans(self, windows: Sequence[Encoding], labels: Sequence[Array], scores: Sequence[Array]) -> list[Span]:
         """The entities of one text; `labels` and `scores` have shape `[length]` for each window."""
         owned = [self.owned(window, index, len(windows)) for index, window in enumerate(windows)]
-        return self._decoded(
+        return self._decode(
             np.concatenate([np.array(window.word_ids[own]) for window, own in zip(windows, owned, strict=True)]),
             np.concatenate([np.array(window.offsets[own]) for window, own in zip(windows, owned, strict=True)]),
             np.concatenate([each[own] for each, own in zip(labels, owned, strict=True)]),
@@ -53,7 +53,7 @@ class Windows:
         left_out = self._overlap_tokens - half if index < count - 1 else 0
         return slice(first, len(window.ids) - 1 - left_out)
 
-    def _decoded(self, words: Array, offsets: Array, labels: Array, scores: Array) -> list[Span]:
+    def _decode(self, words: Array, offsets: Array, labels: Array, scores: Array) -> list[Span]:
         """A word's first token decides its label; `I-` continues an entity of its kind that ends just before."""
         first = np.flatnonzero(np.diff(words, prepend=-1))
         last = np.append(first[1:], len(words)) - 1

@@ -10,7 +10,6 @@ from enricher.workshop.simulator import Arrival
 
 
 def evenly(per_s: float) -> Iterator[float]:
-    """Evenly spaced times."""
     return (number / per_s for number in count())
 
 
@@ -31,6 +30,12 @@ def along(per_s_at: Callable[[float], float], most_per_s: float, random: Random)
         at_s += random.expovariate(most_per_s)
         if random.random() * most_per_s < per_s_at(at_s):
             yield at_s
+
+
+def poisson(per_s: float, seconds: float, *, seed: int) -> list[float]:
+    """The times of `at_random` in [0, seconds), as from independent publishers. The same seed gives the same times."""
+    times_s = at_random(per_s, Random(seed))  # noqa: S311  nothing secret
+    return list(takewhile(lambda at_s: at_s < seconds, times_s))
 
 
 def arriving(

@@ -17,7 +17,7 @@ from tools.bench.simulator.statistics import Statistics
 LOADS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 MIXES = ("headlines", "news")
 SINCE_S = 5.0
-"""The average of the load, which begins at 0, has settled then."""
+"""The average of the load begins at 0 and has reached the load by then."""
 COST_AIM = 1.02
 COST_LOADS = (0.5, 0.9)
 Rows = Sequence["Case"]
@@ -77,7 +77,6 @@ def cases(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> Iterator[Case]:
 
 
 def figures(rows: Rows) -> dict[str, Any]:
-    """Figures for machines."""
     return {
         f"{case.setting.name} / {case.mix} / {case.load:.0%} / {name}": {
             "p50_s": statistics.latency_s(0.5),
@@ -90,7 +89,7 @@ def figures(rows: Rows) -> dict[str, Any]:
     }
 
 
-def freshness_table(rows: Rows) -> Table:
+def table(rows: Rows) -> Table:
     """Without and with early batches, side by side."""
     columns = ["device: articles, load", "p50 ms", "early", "p99 ms", "early", "padded / real", "early", "thread time"]
     cells = [
@@ -116,7 +115,7 @@ def _padding(setting: Setting, statistics: Statistics) -> str:
     return "-" if setting.model.packs else f"{statistics.padded_per_real:.3f}"
 
 
-def freshness_plot(rows: Rows, mix: str = "headlines") -> Plot:
+def plot(rows: Rows, mix: str = "headlines") -> Plot:
     """Median time by load, of one mix, on a CPU and a GPU."""
     shown = (SETTINGS[0].name, SETTINGS[-1].name)
     series = [
@@ -133,7 +132,7 @@ def freshness_plot(rows: Rows, mix: str = "headlines") -> Plot:
     return Plot("batching-freshness", title, "lines", "load, % of capacity", "p50, ms", series, log_y=True)
 
 
-def freshness_claims(rows: Rows) -> Iterator[Claim]:
+def claims(rows: Rows) -> Iterator[Claim]:
     """Early batches are fresher at low load, and cost next to nothing above."""
     for load in COST_LOADS:
         worst = max((case for case in rows if case.load == load), key=lambda case: case.cost)

@@ -38,7 +38,7 @@ class Cut:
         return f"{self.window_tokens}/{self.overlap_tokens}"
 
 
-def recorded(source: str, count: int) -> dict[str, list[int]]:
+def record_lengths(source: str, count: int) -> dict[str, list[int]]:
     """Token lengths of `count` articles of every mix, by the tokenizer of model `source`."""
     tokenizer = ArticleTokenizer(open_model(source), max_article_tokens=NO_LIMIT, too_long="truncate")
     mixes: dict[str, list[int]] = {mix: _tokens(tokenizer, articles(mix, count)) for mix in MIXES}

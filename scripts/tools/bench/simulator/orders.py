@@ -18,7 +18,6 @@ class _Queue:
         self._windows: deque[Window] = deque()
 
     def add(self, window: Window) -> None:
-        """Append a window."""
         self._windows.append(window)
 
     @property
@@ -44,7 +43,6 @@ class _Queue:
         return head_s if self.fitting() < len(self._windows) else head_s + self._rules.max_wait_s
 
     def take(self) -> Batch:
-        """The next batch."""
         return Batch(tuple(self._windows.popleft() for _ in range(self.fitting())))
 
 
@@ -58,18 +56,15 @@ class PlainBuckets:
 
     @property
     def max_batch_tokens(self) -> int:
-        """The token budget of a batch."""
         return self._rules.max_batch_tokens
 
     def add(self, windows: Sequence[Window]) -> None:
-        """Queue windows."""
         last = len(self._queues) - 1
         for window in windows:
             self._queues[min(bisect_left(self._rules.bucket_edges, len(window.ids)), last)].add(window)
             self.queued_tokens += len(window.ids)
 
     def next_due_s(self) -> float | None:
-        """When the next batch is due."""
         return min((due_s for queue in self._queues if (due_s := queue.due_s()) is not None), default=None)
 
     def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:

@@ -42,7 +42,6 @@ class Load:
 
     @property
     def name(self) -> str:
-        """A unique name."""
         traffic = self.traffic
         return f"{self.setting.name} / {traffic.mix} / {traffic.pattern} / {traffic.load:.0%} / {self.order}"
 

@@ -1,4 +1,4 @@
-"""What the batching leg simulates: devices with their rules, backlogs, and articles at a share of capacity."""
+"""The scenarios of the batching leg: devices with their rules, backlogs, and articles at a share of capacity."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from statistics import fmean
 from typing import Literal
 
 from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
+from enricher.worker.records import Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
+from enricher.worker.rules.passes import PassScheduler
 from enricher.workshop.simulator import EngineModel, Scheduler
 from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
-from tools.bench.simulator.statistics import Statistics, watched
+from tools.bench.simulator.statistics import Statistics, watch
 
 SEED = 11
 BACKLOG_BATCHES = 32
@@ -42,11 +44,18 @@ class Setting:
     rules: BatchRules
     simulated_s: float
     backlog_tokens: int
+    passes: int = 1
+    """How often each article runs: with two, a worker has two tasks whose encoders differ."""
 
     def scheduler(self, order: str) -> Scheduler:
-        """A scheduler of this order with this device's rules."""
         made = ArrivalScheduler if self.model.packs and order == OURS else ORDERS[order]
-        return made(self.rules)
+        if self.passes == 1:
+            return made(self.rules)
+        return _EvenPasses([LengthBucketScheduler(self.rules) for _ in range(self.passes)])
+
+    def articles(self, cut: Cut, articles_tokens: Sequence[int]) -> list[tuple[int, ...]]:
+        """The lengths of each article's windows, for one pass after the other."""
+        return [cut.lengths(tokens) * self.passes for tokens in articles_tokens]
 
     @property
     def bound_s(self) -> float:
@@ -57,6 +66,15 @@ class Setting:
     def capacity_tokens_per_s(self) -> float:
         """Rate with full batches and no padding."""
         return self.model.capacity_tokens_per_s(self.rules.max_batch_tokens)
+
+
+class _EvenPasses(PassScheduler):
+    """Splits the windows of an article, which come once for each pass."""
+
+    def add(self, windows: Sequence[Window]) -> None:
+        count = len(windows) // len(self._queues)
+        for index, queue in enumerate(self._queues):
+            queue.add(windows[index * count : (index + 1) * count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +101,14 @@ GPU_ONE = Setting("GPU, 1 thread", EngineModel(1, 500_000, 16, 0.0), rules_for(8
 
 def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: str) -> Statistics:
     """More articles than the worker holds; ends when the last one has been admitted."""
-    articles = [cut.lengths(tokens) for tokens in articles_tokens]
-    total = max(1, round(setting.backlog_tokens / fmean(map(sum, articles))))
-    return watched(
+    articles = setting.articles(cut, articles_tokens)
+    total = max(1, round(setting.backlog_tokens * setting.passes / fmean(map(sum, articles))))
+    return watch(
         setting.scheduler(order),
         setting.model,
         in_turn(articles, total),
         best_tokens_per_s=setting.capacity_tokens_per_s,
-        max_queued_tokens=BACKLOG_BATCHES * setting.rules.max_batch_tokens,
+        max_queued_tokens=BACKLOG_BATCHES * setting.passes * setting.rules.max_batch_tokens,
         drain=False,
     )
 
@@ -106,11 +124,11 @@ def under_load(
 ) -> Statistics:
     """Random articles for `simulated_s`, until the last of them has run. `since_s`: when the statistics begin."""
     random = Random(SEED)  # noqa: S311  the same traffic every time is the point
-    articles = [traffic.cut.lengths(tokens) for tokens in articles_tokens]
+    articles = setting.articles(traffic.cut, articles_tokens)
     per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))
     arrivals = arriving(_times_s(traffic.pattern, per_s, random), articles, random, until_s=setting.simulated_s)
     scheduler = setting.scheduler(order)
-    return watched(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s)
+    return watch(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s)
 
 
 def _times_s(pattern: Pattern, per_s: float, random: Random) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""What came of a simulation: tokens, runs and waits."""
+"""The results of a simulation: tokens, runs and waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enricher.worker.records import Window
 from enricher.workshop.simulator import Arrival, EngineModel, Run, Scheduler, Simulation
 
 
-def watched(
+def watch(
     scheduler: Scheduler,
     engine: EngineModel,
     arrivals: Iterable[Arrival],
@@ -40,7 +40,7 @@ class Statistics:
     engine: EngineModel
     max_batch_tokens: int
     since_s: float
-    """Batches that start and articles that arrive before do not count: averages of the load settle first."""
+    """Batches that start and articles that arrive before do not count: the average of the load begins at 0."""
     best_tokens_per_s: float
     runs: int = 0
     real_tokens: int = 0
@@ -61,7 +61,6 @@ class Statistics:
     """The same for the windows that wait now."""
 
     def note_admitted(self, windows: Sequence[Window]) -> None:
-        """Note an article."""
         now_s = windows[0].arrived_s
         self.arrived_s.append(now_s)
         self.done_s.append(now_s)
@@ -93,12 +92,10 @@ class Statistics:
 
     @property
     def padded_per_real(self) -> float:
-        """Padded tokens per real token."""
         return self.padded_tokens / self.real_tokens
 
     @property
     def computed_per_real(self) -> float:
-        """Computed tokens per real token."""
         return self.computed_tokens / self.real_tokens
 
     @property
@@ -120,7 +117,6 @@ class Statistics:
         return range(bisect_left(self.arrived_s, self.since_s), len(self.arrived_s))
 
     def wait_s(self, quantile: float) -> float:
-        """Quantile of the waits."""
         return float(np.quantile(self.waits_s, quantile))
 
     def own_wait_s(self, quantile: float) -> float:

@@ -47,7 +47,8 @@ class Fault(ABC):
         self.lasts_s = 0.0
         self.about = ""
         self.broken: list[str] = []
-        """What the fault demands of the group while it lasts, and did not get; complete after `heal`."""
+        """Demands on the group, while the fault lasts, that were not met; complete after `heal`."""
+        self._rules: list[Rule] = []
         self.choose()
 
     @classmethod
@@ -58,16 +59,13 @@ class Fault(ABC):
     def choose(self) -> None:  # noqa: B027  optional
         """Draw the parameters."""
 
-    def shorten(self) -> None:
-        """Reduce the fault to its shortest effective form, for tests."""
-        self.lasts_s = min(self.lasts_s, 2.0)
-
     @abstractmethod
     def apply(self) -> None:
         """Inject the fault. May block until the right moment."""
 
-    def heal(self) -> None:  # noqa: B027  optional
-        """End the fault. May block until what was broken works again."""
+    def heal(self) -> None:
+        """End the fault: here its rules. May block until what was broken works again."""
+        self.scene.proxy.lift(*self._rules)
 
     # ---- helpers
 
@@ -85,20 +83,23 @@ class Fault(ABC):
             self.scene.wait_until_whole(_WHOLE_S)
 
     def some_worker(self) -> str:
-        """Draw the name of a worker."""
         return self.chosen.choice(sorted(self.scene.crew.slots))
 
     def slot(self, name: str) -> Slot:
-        """The slot of a worker."""
         return self.scene.crew.slots[name]
 
     def of_worker(self, name: str, *apis: Api) -> Match:
         """Match a worker's requests: these, or all."""
         return Match(apis or None, self.slot(name).client_id)
 
-    def catch(self, rule: Rule) -> bool:
-        """Apply a rule and wait until it takes effect; `about` says so if it does not."""
+    def inject(self, rule: Rule) -> None:
+        """Apply a rule until `heal`."""
+        self._rules.append(rule)
         self.scene.proxy.apply(rule)
+
+    def catch(self, rule: Rule) -> bool:
+        """Inject a rule and wait until it takes effect; `about` says so if it does not."""
+        self.inject(rule)
         if not rule.caught.wait(CATCH_S):
             self.about += ", which did not come"
         return rule.caught.is_set()

@@ -22,7 +22,6 @@ class _BrokerKilled(Fault):
     """SIGKILL to a broker with a certain role; it is restarted after a while."""
 
     def choose(self) -> None:
-        """Draw the time until the restart."""
         self.lasts_s = self.chosen.uniform(2.0, 8.0)
         self.worker = self.some_worker()
         self.partition = self.chosen.randrange(self.scene.partitions)
@@ -32,13 +31,11 @@ class _BrokerKilled(Fault):
         return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
-        """Kill the node."""
         self.node = self.find()
         self.about = f"node {self.node.node_id}, {self.lasts_s:.1f} s"
         self.node.kill()
 
     def heal(self) -> None:
-        """Start the node."""
         self.node.start()
 
 
@@ -54,7 +51,6 @@ class TransactionCoordinatorKilled(_BrokerKilled):
     name = "transaction coordinator killed"
 
     def find(self) -> Node:
-        """The coordinator of one worker's transactions."""
         return self.scene.transaction_coordinator(self.worker)
 
 
@@ -64,7 +60,6 @@ class GroupCoordinatorKilled(_BrokerKilled):
     name = "group coordinator killed"
 
     def find(self) -> Node:
-        """The group's coordinator."""
         return self.scene.group_coordinator()
 
 
@@ -81,11 +76,6 @@ class CoordinatorGoneWhileIdle(GroupCoordinatorKilled):
         super().choose()
         self.away_s = self.chosen.uniform(4.0, 8.0)
         self.graceful = self.chosen.random() < 0.5
-
-    def shorten(self) -> None:
-        """Keep it long enough for the coordinator to leave the metadata."""
-        super().shorten()
-        self.away_s = 4.0
 
     def apply(self) -> None:
         """Let the workers become idle, end the coordinator, then publish again."""
@@ -108,13 +98,11 @@ class BrokerFrozen(_BrokerKilled):
     exit_codes = EXIT_CODES - {FENCED}
 
     def apply(self) -> None:
-        """Freeze the node."""
         self.node = self.find()
         self.about = f"node {self.node.node_id}, {self.lasts_s:.1f} s"
         self.node.suspend()
 
     def heal(self) -> None:
-        """Resume the node."""
         self.node.resume()
 
 
@@ -125,7 +113,6 @@ class RollingRestart(Fault):
     exit_codes = EXIT_CODES - {FENCED}
 
     def apply(self) -> None:
-        """Restart each node before the next one stops."""
         for node in self.scene.cluster.nodes:
             node.stop()
             node.start()

@@ -44,14 +44,8 @@ class CommandKilled(Fault):
     command: ClassVar[Sequence[str]]
 
     def choose(self) -> None:
-        """Draw the requests in which it is killed."""
         self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
         self.about = f"in {' and '.join(each.name for each in self.kills)}"
-
-    def shorten(self) -> None:
-        """Kill it once."""
-        self.kills = self.kills[:1]
-        self.about = f"in {self.kills[0].name}"
 
     @abstractmethod
     def prepare(self) -> Sequence[str]:
@@ -76,7 +70,6 @@ class CommandKilled(Fault):
             self.broken.append(f"{self.name}: ended with {codes}, see {self._log.name}")
 
     def heal(self) -> None:
-        """Compare what it wrote with what it read."""
         self.broken += [f"{what}: {count}" for what, count in self.check().items() if count]
 
     # ---- for the kinds
@@ -168,7 +161,6 @@ class ReplayKilled(CommandKilled):
     command = ("replay",)
 
     def prepare(self) -> Sequence[str]:
-        """Write down the offsets of the range, and what is in it."""
         servers = self.scene.cluster.bootstrap_servers
         make_topics(servers, self.topics.all[1:], self.scene.partitions, replicas=len(self.scene.cluster.nodes))
         ends = self.scene.ends()

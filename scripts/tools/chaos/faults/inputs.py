@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tools.chaos.articles import Articles
 from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
 from tools.chaos.incarnations import LARGE_BYTES
 from tools.chaos.rules import Delay, Match
+from tools.topics import configure
 
 if TYPE_CHECKING:
     from tools.chaos.scene import Scene
@@ -29,7 +31,6 @@ class PartitionsAdded(Fault):
         return scene.partitions < _MOST_PARTITIONS
 
     def apply(self) -> None:
-        """Add the partitions."""
         self.scene.topics.add_partition()
         self.about = f"{self.scene.partitions} now"
 
@@ -41,7 +42,6 @@ class PartitionsAddedAfterEnd(PartitionsAdded):
     _burst = 200
 
     def apply(self) -> None:
-        """Add the partitions and publish to the new one at once."""
         scene = self.scene
         self.restart_with("end")
         scene.workload.pause()
@@ -53,7 +53,6 @@ class PartitionsAddedAfterEnd(PartitionsAdded):
         self.about += f", with {self._burst} in the new one"
 
     def heal(self) -> None:
-        """Resume publishing."""
         self.scene.workload.resume()
 
 
@@ -72,23 +71,15 @@ class OutputPartitionsAdded(Fault):
         return scene.partitions < _MOST_PARTITIONS
 
     def choose(self) -> None:
-        """Draw how long the counts differ, and how slow transactions are."""
         self.lasts_s, self.slow_s = self.chosen.uniform(3.0, 6.0), self.chosen.uniform(0.2, 0.4)
 
-    def shorten(self) -> None:
-        """Keep it long enough for new producers."""
-        self.lasts_s = 3.0
-
     def apply(self) -> None:
-        """Add output partitions and make transactions slow."""
         self.scene.topics.add_output_partition()
-        self.slow = Delay(Match({Api.END_TXN}), self.slow_s)
-        self.scene.proxy.apply(self.slow)
+        self.inject(Delay(Match({Api.END_TXN}), self.slow_s))
         self.about = f"{self.scene.partitions + 1} of the outputs, {self.lasts_s:.1f} s before the input's"
 
     def heal(self) -> None:
-        """Add the input partition."""
-        self.scene.proxy.lift(self.slow)
+        super().heal()
         self.scene.topics.add_input_partition()
 
 
@@ -100,25 +91,23 @@ class RefusedLetter(Fault):
     """Bytes beyond the limit: letters that fit, letters too large only with their headers, letters that never fit."""
 
     def choose(self) -> None:
-        """Draw the order, and how long the limit stays."""
         self.sizes_bytes = [
             _LETTER_LIMIT_BYTES + beyond for beyond in self.chosen.sample(self._around, len(self._around))
         ]
         self.lasts_s = self.chosen.uniform(5.0, 10.0)
         self.about = f"{len(self.sizes_bytes)} around {_LETTER_LIMIT_BYTES} bytes, {self.lasts_s:.1f} s"
 
-    def shorten(self) -> None:
-        """Keep it long enough for a few tries."""
-        self.lasts_s = 4.0
-
     def apply(self) -> None:
-        """Limit the topic's message size and publish the inputs."""
-        self.scene.topics.limit_dead_letters(_LETTER_LIMIT_BYTES)
+        _limit_size(self.scene, self.scene.names.dead_letters, _LETTER_LIMIT_BYTES)
         self.scene.workload.large_poison(self.sizes_bytes)
 
     def heal(self) -> None:
-        """Remove the limit."""
-        self.scene.topics.limit_dead_letters(None)
+        _limit_size(self.scene, self.scene.names.dead_letters, None)
+
+
+def _limit_size(scene: Scene, topic: str, size_bytes: int | None) -> None:
+    """Limit the message size of a topic; None restores the broker's default."""
+    configure(scene.names.bootstrap_servers, topic, {"max.message.bytes": str(size_bytes) if size_bytes else None})
 
 
 class OutputLimitLowered(Fault):
@@ -139,18 +128,13 @@ class OutputLimitLowered(Fault):
             f"to {self.limit_bytes} bytes, {self.lasts_s:.1f} s, {self._burst} articles in partition {self.filled}"
         )
 
-    def shorten(self) -> None:
-        """Keep it long enough for a refused batch and what follows."""
-        self.lasts_s = 4.0
-
     def apply(self) -> None:
         """Limit the topic's message size and publish many articles at once."""
-        self.scene.topics.limit_outputs(self.limit_bytes)
+        _limit_size(self.scene, self.scene.names.output, self.limit_bytes)
         self.scene.workload.burst(self._burst, self.filled)
 
     def heal(self) -> None:
-        """Remove the limit."""
-        self.scene.topics.limit_outputs(None)
+        _limit_size(self.scene, self.scene.names.output, None)
 
 
 class PoisonMessages(Fault):
@@ -159,13 +143,11 @@ class PoisonMessages(Fault):
     name = "poison messages"
 
     def choose(self) -> None:
-        """Draw how many."""
         self.count = self.chosen.randrange(50, 300)
         self.about = f"{self.count} in a row"
 
     def apply(self) -> None:
-        """Publish the inputs."""
-        self.scene.workload.poison(self.count)
+        self.scene.workload.burst(self.count, make=Articles.poison)
 
 
 class TransactionalInput(Fault):
@@ -174,12 +156,10 @@ class TransactionalInput(Fault):
     name = "input in transactions, some aborted"
 
     def choose(self) -> None:
-        """Draw the size of each transaction, and whether it is committed."""
         chosen = self.chosen
         self.transactions = [(chosen.randrange(1, 60), chosen.random() < 0.6) for _ in range(5)]
         self.about = ", ".join(f"{count} {'committed' if commit else 'aborted'}" for count, commit in self.transactions)
 
     def apply(self) -> None:
-        """Publish the inputs."""
         for count, commit in self.transactions:
             self.scene.workload.in_transaction(count, commit=commit)

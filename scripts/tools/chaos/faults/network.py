@@ -17,7 +17,6 @@ class _NetworkFault(Fault):
     least_s, most_s = 1.0, 6.0
 
     def choose(self) -> None:
-        """Draw whose connections, and for how long."""
         self.lasts_s = self.chosen.uniform(self.least_s, self.most_s)
         worker, node = self.some_worker(), self.chosen.randrange(len(self.scene.cluster.nodes))
         one_worker = Match(client=self.slot(worker).client_id)
@@ -31,12 +30,7 @@ class _NetworkFault(Fault):
         """The rule that injects the fault."""
 
     def apply(self) -> None:
-        """Apply the rule."""
-        self.scene.proxy.apply(self.rule)
-
-    def heal(self) -> None:
-        """Lift the rule."""
-        self.scene.proxy.lift(self.rule)
+        self.inject(self.rule)
 
 
 class ConnectionsCut(_NetworkFault):
@@ -45,7 +39,6 @@ class ConnectionsCut(_NetworkFault):
     name = "connections cut"
 
     def make(self) -> Rule:
-        """The rule that injects the fault."""
         return Cut(self.match)
 
 
@@ -56,7 +49,6 @@ class ConnectionsDelayed(_NetworkFault):
     least_s, most_s = 6.0, 15.0
 
     def make(self) -> Rule:
-        """The rule that injects the fault."""
         seconds = self.chosen.uniform(5.0, 30.0)
         self.about += f", by {seconds:.0f} s"
         return Delay(self.match, seconds)
@@ -69,7 +61,6 @@ class OneWay(_NetworkFault):
     least_s, most_s = 2.0, 10.0
 
     def make(self) -> Rule:
-        """The rule that injects the fault."""
         direction = self.chosen.choice(list(Direction))
         self.about += f", nothing {direction.value}"
         return Silence(self.match, {direction})
@@ -84,16 +75,13 @@ class RecordsDamaged(Fault):
     exit_codes = EXIT_CODES | {-signal.SIGABRT}
 
     def choose(self) -> None:
-        """Draw the worker, and for how long."""
         self.worker, self.lasts_s = self.some_worker(), self.chosen.uniform(2.0, 6.0)
         self.about = f"{self.worker}, {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        """Apply the rule and wait until it takes effect."""
         self.damage = DamagedRecords(self.of_worker(self.worker, Api.FETCH))
         self.catch(self.damage)
 
     def heal(self) -> None:
-        """Lift the rule."""
-        self.scene.proxy.lift(self.damage)
+        super().heal()
         self.about += f", {self.damage.damaged} replies"

@@ -11,6 +11,7 @@ import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from tools.chaos.articles import Articles
 from tools.chaos.faults.base import Fault
 from tools.registry import Fault as Wrong
 from tools.waiting import wait_until
@@ -54,13 +55,11 @@ class _RegistryAway(_RegistryFault):
         self.about = f"{self.way.name}, {self.lasts_s:.0f} s"
 
     def apply(self) -> None:
-        """Begin to go wrong, and publish with a new schema."""
         assert self.scene.schemas is not None, "it is not possible without"
         self.scene.schemas.proxy.begin(self.way)
         self.scene.schemas.renew()
 
     def heal(self) -> None:
-        """Answer again."""
         assert self.scene.schemas is not None, "as above"
         self.about += f", {self.scene.backlog()} inputs waited"
         self.scene.schemas.proxy.end()
@@ -110,13 +109,11 @@ class RegistryAwayAtStart(_RegistryAway):
     exit_codes = frozenset({-signal.SIGKILL})
 
     def choose(self) -> None:
-        """Draw the worker too."""
         super().choose()
         self.worker = self.some_worker()
         self.about = f"{self.worker}, {self.about}"
 
     def apply(self) -> None:
-        """Kill the worker while the registry is away."""
         super().apply()
         self.slot(self.worker).send(signal.SIGKILL)
 
@@ -125,7 +122,6 @@ class _OnePartition(_RegistryFault):
     """Concerns the articles of one partition; the others get an honest schema that no worker has met, and must go on."""
 
     def choose(self) -> None:
-        """Draw the partition, and for how long."""
         self.partition = self.chosen.randrange(self.scene.partitions)
         self.lasts_s = self.chosen.uniform(3.0, 10.0)
 
@@ -160,7 +156,7 @@ class IdForbidden(_OnePartition):
         assert self.scene.schemas is not None, "it is not possible without"
         self.scene.schemas.forbid()
         self.about = f"{_FEW} articles"
-        self.scene.workload.forbidden(_FEW, self.partition)
+        self.scene.workload.burst(_FEW, self.partition, make=Articles.forbidden)
 
     def heal(self) -> None:
         """Allow it: the articles were good."""
@@ -174,19 +170,12 @@ class UnknownIds(_OnePartition):
     name = "flood of unknown ids"
     _count = 1_500
 
-    def shorten(self) -> None:
-        """Fewer of them."""
-        super().shorten()
-        self._count = 150
-
     def disturb(self) -> None:
-        """Publish them."""
         self.about = f"{self._count} records"
-        self.scene.workload.unknown(self._count, self.partition)
+        self.scene.workload.burst(self._count, self.partition, make=Articles.unknown)
         self._end = self.scene.ends()[self.partition]
 
     def heal(self) -> None:
-        """Wait until they are through."""
         began_s = time.monotonic()
         if wait_until(lambda: not self.scene.behind({self.partition: self._end}), _THROUGH_S, 0.2):
             self.about += f", through {self.lasts_s + time.monotonic() - began_s:.0f} s after that"

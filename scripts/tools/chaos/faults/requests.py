@@ -15,7 +15,7 @@ _REJOIN_S = 30.0
 """A worker that restarts has its partitions again within this time, even if its old session must end first."""
 
 
-class _LateRequest(Fault):
+class LateRequest(Fault):
     """Holds a request and releases it later.
 
     Mostly the connection is closed at once and the worker repeats the request on a new one; otherwise the worker must notice
@@ -25,50 +25,39 @@ class _LateRequest(Fault):
     api: ClassVar[Api]
 
     def choose(self) -> None:
-        """Draw the worker, which request, and for how long."""
         self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
         self.hang_up = self.chosen.random() < 0.75
         self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
 
-    def shorten(self) -> None:
-        """Close the connection, so that the request is repeated at once."""
-        super().shorten()
-        self.hang_up = True
-
     def apply(self) -> None:
-        """Hold the request."""
         how = "sent again meanwhile" if self.hang_up else "no connection lost"
         self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
         self.hold = Hold(self.of_worker(self.worker, self.api), self.nth, hang_up=self.hang_up)
         self.catch(self.hold)
 
-    def heal(self) -> None:
-        """Release the request."""
-        self.scene.proxy.lift(self.hold)
 
-
-class LateEndTxn(_LateRequest):
+class LateEndTxn(LateRequest):
     """A late EndTxn ends whichever transaction is open by then (KAFKA-17754), unless the epoch has moved on."""
 
     name = "EndTxn late"
     api = Api.END_TXN
 
 
-class LateTxnOffsetCommit(_LateRequest):
+class LateTxnOffsetCommit(LateRequest):
     """A late TxnOffsetCommit sets the committed offset back, unless the epoch has moved on."""
 
     name = "TxnOffsetCommit late"
     api = Api.TXN_OFFSET_COMMIT
 
 
-class LateAddPartitions(_LateRequest):
+class LateAddPartitions(LateRequest):
     """A late AddPartitionsToTxn opens a transaction that nobody ends, unless the epoch has moved on."""
 
     name = "AddPartitionsToTxn late"
     api = Api.ADD_PARTITIONS_TO_TXN
 
 
-class LateProduce(_LateRequest):
+class LateProduce(LateRequest):
     """A Produce request arrives after its transaction's abort, and before the next transaction writes to that broker.
 
     It opens a transaction that nobody ends, or is committed with the next one (KIP-890), unless the abort had a newer epoch.
@@ -83,26 +72,21 @@ class LateProduce(_LateRequest):
         super().choose()
         self.hang_up, self.lasts_s = False, self.chosen.uniform(0.5, 2.0)
 
-    def shorten(self) -> None:
-        """It is short already."""
-
     def apply(self) -> None:
         """Hold the request, and also what the new producer writes."""
         super().apply()
         self.catch(Answered(self.of_worker(self.worker, Api.INIT_PRODUCER_ID)))
-        self.next = Hold(self.of_worker(self.worker, self.api))
-        self.scene.proxy.apply(self.next)
+        self.inject(Hold(self.of_worker(self.worker, self.api)))
 
     def heal(self) -> None:
         """Release the late request first."""
-        answered = Answered(self.of_worker(self.worker, self.api))
-        self.scene.proxy.apply(answered)
-        super().heal()
+        self.inject(answered := Answered(self.of_worker(self.worker, self.api)))
+        self.scene.proxy.lift(self.hold)
         answered.caught.wait(CATCH_S)
-        self.scene.proxy.lift(self.next, answered)
+        super().heal()
 
 
-class LateInitProducerId(_LateRequest):
+class LateInitProducerId(LateRequest):
     """A late InitProducerId takes the transactional id from the worker's own, newer producer; there is no rival.
 
     A new producer sends it, and the worker makes one after a slow transaction: so the fault makes one slow.
@@ -119,7 +103,6 @@ class LateInitProducerId(_LateRequest):
         self.nth = 1
 
     def apply(self) -> None:
-        """Hold the request."""
         slow = Delay(self.of_worker(self.worker, Api.END_TXN), self._slow_s)
         self.scene.proxy.apply(slow)
         super().apply()
@@ -143,15 +126,9 @@ class OffsetFetchWrong(Fault):
         self.how = self.chosen.choice([signal.SIGTERM, signal.SIGKILL, None])
         self.worker = self.some_worker()
 
-    def shorten(self) -> None:
-        """Use the quickest variant."""
-        self.times, self.how = 1, signal.SIGTERM
-
     def apply(self) -> None:
-        """Answer the next request with the error, and cause an assignment."""
-        match = self.of_worker(self.worker, Api.OFFSET_FETCH)
-        self.rule = WrongOffsets(match, self.error, self.times)
-        self.scene.proxy.apply(self.rule)
+        wrong = WrongOffsets(self.of_worker(self.worker, Api.OFFSET_FETCH), self.error, self.times)
+        self.inject(wrong)
         how = f"after {self.how.name}" if self.how else "after a guest"
         self.about = f"{self.worker}, {self.error.name}, {self.times} times, {how}"
         if self.how:
@@ -160,12 +137,8 @@ class OffsetFetchWrong(Fault):
             self.scene.crew.add(self._guest)
             time.sleep(self._stays_s)
             self.scene.crew.remove(self._guest)
-        if not self.rule.caught.wait(_REJOIN_S):
+        if not wrong.caught.wait(_REJOIN_S):
             self.about += ", which did not come"
-
-    def heal(self) -> None:
-        """Lift the rule."""
-        self.scene.proxy.lift(self.rule)
 
 
 class EndTxnReplyDropped(Fault):
@@ -174,22 +147,14 @@ class EndTxnReplyDropped(Fault):
     name = "EndTxn reply dropped"
 
     def choose(self) -> None:
-        """Draw the worker, and which request."""
         self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
         self.about = self.worker
 
     def apply(self) -> None:
-        """Drop the reply."""
         self.catch(self.make())
 
     def make(self) -> DropReply:
-        """The rule that drops the reply."""
-        self.drop = DropReply(self.of_worker(self.worker, Api.END_TXN), self.nth)
-        return self.drop
-
-    def heal(self) -> None:
-        """Lift the rule."""
-        self.scene.proxy.lift(self.drop)
+        return DropReply(self.of_worker(self.worker, Api.END_TXN), self.nth)
 
 
 class EndTxnReplyUnread(EndTxnReplyDropped):
@@ -202,5 +167,4 @@ class EndTxnReplyUnread(EndTxnReplyDropped):
         """The rule also kills the worker, so that no time passes between the two."""
         slot = self.slot(self.worker)
         match = self.of_worker(self.worker, Api.END_TXN)
-        self.drop = DropReply(match, self.nth, instead=lambda: slot.send(signal.SIGKILL))
-        return self.drop
+        return DropReply(match, self.nth, instead=lambda: slot.send(signal.SIGKILL))

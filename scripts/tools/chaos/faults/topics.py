@@ -26,13 +26,8 @@ class TopicMadeAgain(Fault):
     _burst, _beyond = 600, 100
 
     def choose(self) -> None:
-        """Draw whether there is a pause, and which partition is filled."""
         self.absent_s = self.chosen.choice([0.0, self.chosen.uniform(3.0, 8.0)])
         self.filled = self.chosen.randrange(self.scene.partitions)
-
-    def shorten(self) -> None:
-        """Recreate at once, which is the harder case."""
-        self.absent_s = 0.0
 
     def apply(self) -> None:
         """Record the topic's contents while the workers read, publish more, and delete it before they are done."""
@@ -57,7 +52,6 @@ class TopicMadeAgain(Fault):
             self.about += f", at once, with {count} in partition {self.filled}"
 
     def heal(self) -> None:
-        """Resume publishing."""
         self.scene.workload.resume()
 
 
@@ -70,12 +64,10 @@ class TopicMadeAgainAfterEnd(TopicMadeAgain):
     name = "topic made again under start=end"
 
     def choose(self) -> None:
-        """Draw which partition is filled."""
         super().choose()
         self.absent_s = 0.0
 
     def apply(self) -> None:
-        """Restart the workers with the setting first."""
         self.restart_with("end")
         super().apply()
 
@@ -97,10 +89,6 @@ class ForeignTransactionOpen(Fault):
         self.topic = self.chosen.choice([names.output, names.output, names.dead_letters])
         self.lasts_s = self.chosen.uniform(5.0, 12.0)
         self.about = f"in '{self.topic}', {self.lasts_s:.1f} s"
-
-    def shorten(self) -> None:
-        """The output topic, which has most outputs."""
-        self.topic, self.lasts_s = self.scene.names.output, 4.0
 
     def apply(self) -> None:
         """Open the transaction, let outputs follow, and restart the workers without their offsets."""
@@ -146,16 +134,13 @@ class OffsetsDeleted(Fault):
     name = "committed offsets deleted"
 
     def choose(self) -> None:
-        """Draw how long no worker runs."""
         self.lasts_s = self.chosen.uniform(0.5, 4.0)
         self.about = f"no worker for {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        """Stop the workers and delete the group."""
         self.scene.crew.rest()
         self.scene.crew.start = "resume"
         self.scene.topics.forget_offsets()
 
     def heal(self) -> None:
-        """Start the workers."""
         self.scene.crew.wake()

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
-from tools.chaos.rules import Cut, Match, Watch
+from tools.chaos.rules import Cut, Watch
 from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, SESSION_S, TRANSACTION_S
 from tools.chaos.worker import TWO_PROCESSES
 from tools.waiting import wait_until
@@ -24,7 +24,7 @@ _PHASES = (
     Api.END_TXN,
     Api.HEARTBEAT,
 )
-"""What a worker is sending when the signal comes: every step of a transaction, or a heartbeat between transactions."""
+"""The requests in which the signal comes: every step of a transaction, or a heartbeat between transactions."""
 
 
 class _Signalled(Fault):
@@ -33,12 +33,10 @@ class _Signalled(Fault):
     number: ClassVar[signal.Signals]
 
     def choose(self) -> None:
-        """Draw the worker and the request."""
         self.worker, self.api = self.some_worker(), self.chosen.choice(_PHASES)
         self.about = f"{self.worker} in {self.api.name}"
 
     def apply(self) -> None:
-        """Wait for the request, then send the signal."""
         self.catch(watch := Watch(self.of_worker(self.worker, self.api)))
         self.slot(self.worker).send(self.number)
         self.scene.proxy.lift(watch)
@@ -66,7 +64,6 @@ class WorkerStopped(_Signalled):
             self.about += f", again {self.again_s:.1f} s after its end"
 
     def apply(self) -> None:
-        """Send one or two signals."""
         asked_s = time.monotonic()
         super().apply()
         wait_until(lambda: any(end.name == self.worker for end in self.scene.crew.exits_since(asked_s)), 30)
@@ -82,17 +79,11 @@ class WorkerPaused(_Signalled):
     number = signal.SIGSTOP
 
     def choose(self) -> None:
-        """Draw for how long."""
         super().choose()
         self.lasts_s = self.chosen.uniform(TRANSACTION_S + 0.5, 12.0)
         self.about += f", {self.lasts_s:.1f} s"
 
-    def shorten(self) -> None:
-        """Keep it longer than the transaction timeout."""
-        self.lasts_s = TRANSACTION_S + 0.5
-
     def heal(self) -> None:
-        """Send SIGCONT."""
         self.slot(self.worker).send(signal.SIGCONT)
 
 
@@ -103,24 +94,13 @@ class BrokerAwayAtStart(Fault):
     silent_death = True
 
     def choose(self) -> None:
-        """Draw the worker, and for how long."""
         self.worker = self.some_worker()
         self.lasts_s = self.chosen.uniform(14.0, 25.0)
         self.about = f"{self.worker}, {self.lasts_s:.1f} s"
 
-    def shorten(self) -> None:
-        """Keep it longer than a request may take."""
-        self.lasts_s = 12.0
-
     def apply(self) -> None:
-        """Cut this worker off from the brokers, then kill it."""
-        self.cut = Cut(self.of_worker(self.worker))
-        self.scene.proxy.apply(self.cut)
+        self.inject(Cut(self.of_worker(self.worker)))
         self.slot(self.worker).send(signal.SIGKILL)
-
-    def heal(self) -> None:
-        """Let it reach the brokers again."""
-        self.scene.proxy.lift(self.cut)
 
 
 class RebalanceStorm(Fault):
@@ -130,17 +110,11 @@ class RebalanceStorm(Fault):
     _guest = "guest"
 
     def choose(self) -> None:
-        """Draw the visits: how long each lasts, and which signal ends it."""
         numbers = (signal.SIGTERM, signal.SIGKILL)
         self.visits = [(self.chosen.uniform(2.0, 3.5), self.chosen.choice(numbers)) for _ in range(4)]
         self.about = ", ".join(f"{seconds:.1f} s {number.name}" for seconds, number in self.visits)
 
-    def shorten(self) -> None:
-        """Make one visit for each signal."""
-        self.visits = [(2.0, signal.SIGTERM), (2.0, signal.SIGKILL)]
-
     def apply(self) -> None:
-        """Make all visits."""
         for seconds, number in self.visits:
             self.scene.crew.add(self._guest)
             time.sleep(seconds)
@@ -161,14 +135,9 @@ class ChildFrozen(Fault):
     """Twice what the parent takes: the stall timeout and 10 s."""
 
     def choose(self) -> None:
-        """Draw who is frozen, and whether and when they continue."""
         self.frozen = self.chosen.choice([["guest-0"], ["guest-1"], ["guest-0", "guest-1"]])
         self.continue_s = self.chosen.choice([None, None, self.chosen.uniform(SESSION_S, 25.0)])
         self.about = " and ".join(self.frozen)
-
-    def shorten(self) -> None:
-        """Let them be killed: that is what the parent is for."""
-        self.continue_s = None
 
     def apply(self) -> None:
         """Add the guest, freeze its processes, and wait until others have their partitions and the parent has acted."""
@@ -215,12 +184,7 @@ class ChildFrozen(Fault):
 
     def _publishes(self, *names: str) -> bool:
         """Wait until each of these processes commits a transaction."""
-        watches = [Watch(Match({Api.END_TXN}, f"enricher-{name}")) for name in names]
-        for watch in watches:
-            self.scene.proxy.apply(watch)
-        seen = wait_until(lambda: all(watch.caught.is_set() for watch in watches), self._start_s)
-        self.scene.proxy.lift(*watches)
-        return seen
+        return self.scene.wait_for_commits([f"enricher-{name}" for name in names], self._start_s)
 
 
 class ModelHangs(Fault):
@@ -229,17 +193,11 @@ class ModelHangs(Fault):
     name = "model hangs"
 
     def choose(self) -> None:
-        """Draw the worker, and for how long."""
         self.worker = self.some_worker()
         self.hang_s = self.chosen.choice([POLL_INTERVAL_S + 2, ENGINE_S + 10])
         self.about = f"{self.worker}, {self.hang_s:.0f} s"
 
-    def shorten(self) -> None:
-        """Choose a duration that the worker survives."""
-        self.hang_s = POLL_INTERVAL_S + 1
-
     def apply(self) -> None:
-        """Let the model hang until the run returns or the worker gives up."""
         asked_s = time.monotonic()
         self.slot(self.worker).tell(f"hang {self.hang_s}")
         gone = wait_until(lambda: bool(self.scene.crew.exits_since(asked_s)), self.hang_s)
@@ -253,12 +211,10 @@ class ItemLost(Fault):
     _notice_s = 60.0
 
     def choose(self) -> None:
-        """Draw the worker."""
         self.worker = self.some_worker()
         self.about = self.worker
 
     def apply(self) -> None:
-        """Lose a window and wait until the worker exits because of it."""
         asked_s = time.monotonic()
         self.slot(self.worker).tell("lose")
         noticed = wait_until(lambda: bool(self.scene.crew.exits_since(asked_s)), self._notice_s)
@@ -271,12 +227,10 @@ class Rival(Fault):
     name = "rival with the same transactional id"
 
     def choose(self) -> None:
-        """Draw the worker."""
         self.worker = self.some_worker()
         self.about = self.worker
 
     def apply(self) -> None:
-        """Initialise a producer with the id, then close it."""
         producer = Producer(
             {
                 "bootstrap.servers": self.scene.cluster.bootstrap_servers,

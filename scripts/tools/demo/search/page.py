@@ -29,7 +29,6 @@ _ICON = (
 
 
 def page(search: Search, found: Found) -> str:
-    """The whole document."""
     hits = (
         "".join(_hit(search, each) for each in found.hits) or '<p class="none">Nothing matches. Take a filter away?</p>'
     )
@@ -101,8 +100,8 @@ def _hit(search: Search, document: Mapping[str, Any]) -> str:
     title, body = str(document.get("title", "")), str(document.get("body", ""))
     entities = document.get("entities", ())
     start, end = excerpt(search, body, entities)
-    text = marked(search, body, [each for each in entities if each["field"] == "body"], start, end)
-    heading = marked(search, title, [each for each in entities if each["field"] == "title"], 0, len(title))
+    text = mark_entities(search, body, [each for each in entities if each["field"] == "body"], start, end)
+    heading = mark_entities(search, title, [each for each in entities if each["field"] == "title"], 0, len(title))
     about = " · ".join(filter(None, (str(document.get("published_at", ""))[:10], str(document.get("source", "")))))
     return f"""<article><h2>{heading or escape(str(document.get("id")))}</h2>
 <p class="about">{escape(about)}</p>
@@ -123,7 +122,7 @@ def excerpt(search: Search, body: str, entities: Iterable[Mapping[str, Any]]) ->
     return start, end if end == len(body) else max(body.rfind(" ", start, end), start + 1)
 
 
-def marked(search: Search, text: str, entities: Sequence[Mapping[str, Any]], start: int, end: int) -> str:
+def mark_entities(search: Search, text: str, entities: Sequence[Mapping[str, Any]], start: int, end: int) -> str:
     """The HTML of `text[start:end]`, with each entity in it as a link that searches for it.
 
     `entities`: of this text; `start` and `end` are code points, as Python counts them.

@@ -30,7 +30,6 @@ class Search:
 
     @property
     def url(self) -> str:
-        """The address of its page."""
         pairs = [*([("q", self.text)] if self.text else []), *self.chosen]
         return f"/?{urlencode(pairs)}" if pairs else "/"
 
@@ -41,7 +40,6 @@ class Search:
         return Search(self.text, without if each in self.chosen else (*self.chosen, each))
 
     def body(self) -> dict[str, Any]:
-        """The request to `_search`."""
         words = {"query": self.text, "fields": ["title^3", "body"], "type": "cross_fields", "operator": "and"}
         return {
             "size": _HITS,

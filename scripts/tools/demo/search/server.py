@@ -36,7 +36,6 @@ class SearchPage(Closing):
         self.url = f"http://{_HOST}:{self._server.server_port}/"
 
     def close(self) -> None:
-        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

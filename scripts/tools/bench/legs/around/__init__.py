@@ -19,7 +19,7 @@ from tools.bench.legs.around.report import GPU_BATCH_TOKENS, Result, outcome
 from tools.bench.load import Mix, articles
 from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave
+from tools.bench.repeating import Run
 from tools.bench.stages import REST, stage_times
 from tools.bench.stubs import KnownAnswers
 from tools.bench.watching import calls_of, work_off
@@ -48,9 +48,8 @@ class KnownLoad:
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
-    results = [_measured(bench, known_load(bench, mix)) for mix in _COUNTS]
-    found = outcome(results, [reading.measured(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
+    results = [_measure_mix(bench, known_load(bench, mix)) for mix in _COUNTS]
+    found = outcome(results, [reading.measure(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
     bench.say("encoding records in each format")
     costs = [format_costs(bench.settings, bench.model, mix, bench.repetitions) for mix in _COUNTS]
     figures = {**found.figures, "formats": {each.mix: each.figures() for each in costs}}
@@ -73,7 +72,7 @@ def known_load(bench: Bench, mix: Mix) -> KnownLoad:
     return KnownLoad(mix, distinct * repeats, answers, [text for each in decoded for text in (each.title, each.body)])
 
 
-def _measured(bench: Bench, load: KnownLoad) -> Result:
+def _measure_mix(bench: Bench, load: KnownLoad) -> Result:
     contenders = {
         "bare tokenizer": partial(_bare_tokenizer, bench, load),
         "worker": partial(_worker, bench, load),
@@ -84,8 +83,7 @@ def _measured(bench: Bench, load: KnownLoad) -> Result:
             _worker, bench, load, tokenizer=False, clocks=True, batch_tokens=GPU_BATCH_TOKENS
         ),
     }
-    runs = interleave(contenders, bench.repetitions, lambda text: bench.say(f"{load.mix}: {text}"))
-    return Result(load.mix, *runs.values())
+    return Result(load.mix, *bench.interleave(contenders, load.mix).values())
 
 
 # ---- the contenders

@@ -35,10 +35,9 @@ class FormatCosts:
     record_bytes: Mapping[RecordFormat, float]
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         return {
             "entities_per_record": self.entities,
-            "encode_us": {name: spread.as_dict() for name, spread in self.us.items()},
+            "encode_us": dict(self.us),
             "record_bytes": dict(self.record_bytes),
         }
 
@@ -69,7 +68,7 @@ def format_table(costs: Sequence[FormatCosts]) -> Table:
 
 
 def _records(settings: Settings, model: Model, mix: Mix) -> list[EnrichedRecord]:
-    """What the model finds in distinct articles."""
+    """Records of distinct articles, with the entities that the model finds."""
     values = articles(mix, _DISTINCT)
     inputs = [RawRecord(Partition("articles", 0), number, None, value) for number, value in enumerate(values)]
     records = []

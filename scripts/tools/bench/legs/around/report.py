@@ -20,7 +20,6 @@ GPU_BATCH_TOKENS = DEFAULT_BATCH_TOKENS["cuda"]
 
 
 def outcome(results: Sequence[Result], readings: Sequence[Reading]) -> Outcome:
-    """The outcome of the leg."""
     read = {each.mix: {"reading": each.figures()} for each in readings}
     return Outcome(
         figures={result.mix: result.figures() | read[result.mix] for result in results},
@@ -81,17 +80,16 @@ class Result:
         return float(getattr(counters, count) / counters.records)
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         return {
             "articles": self.worker[0].detail["work"].counters.records,
             "windows_per_article": self.per_article("windows"),
             "entities_per_article": self.per_article("entities"),
-            "beside_the_tokenizer_us": self.beside_us.as_dict(),
-            "beside_a_tokenizer_from_memory_us": us_each(self.without_tokenizer).as_dict(),
-            "beside_the_tokenizer_in_large_batches_us": us_each(self.large_batches).as_dict(),
-            "threads_us": {part: _thread_us(self.worker, part).as_dict() for part in _THREADS},
-            "tokenizer_over_bare": self.tokenizer_ratio.as_dict(),
-            "tokenizer_over_library_inside": self.conversion_ratio.as_dict(),
+            "beside_the_tokenizer_us": self.beside_us,
+            "beside_a_tokenizer_from_memory_us": us_each(self.without_tokenizer),
+            "beside_the_tokenizer_in_large_batches_us": us_each(self.large_batches),
+            "threads_us": {part: _thread_us(self.worker, part) for part in _THREADS},
+            "tokenizer_over_bare": self.tokenizer_ratio,
+            "tokenizer_over_library_inside": self.conversion_ratio,
             "stages_us": {stage: self.stage_us(stage) for stage in (*STAGES, REST)},
             "stages_in_large_batches_us": {
                 stage: self.stage_us(stage, large_batches=True) for stage in (*STAGES, REST)
@@ -100,7 +98,6 @@ class Result:
         }
 
     def claims(self) -> list[Claim]:
-        """The aims of this leg."""
         windows, entities = self.per_article("windows"), self.per_article("entities")
         beside = (
             f"{self.mix}: {self.beside_us} us of one core per article beside model and tokenizer (aim {AIM_US:g}), "

@@ -43,7 +43,7 @@ _AROUND_S = 5.0
 """About what a point takes besides: topics, joining the group, leaving it."""
 
 Step = tuple[str, float, Callable[[], None]]
-"""What it measures, about how many seconds it takes, and how."""
+"""The name of what it measures, about how many seconds it takes, and the function."""
 
 
 def measure(bench: Bench) -> Outcome:
@@ -97,7 +97,6 @@ class _Leg:
         )
 
     def results(self) -> Results:
-        """Everything together."""
         points, traced = ([Repeated(*each) for each in runs.items()] for runs in (self.points, self.traced))
         return Results(self.capacity, points, traced, dict(self.backlogs), self.bench.against)
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tools.bench.legs.latency.measured import (
-    Measured,
-    Repeated,
-    broker_ms,
-    p50_ms,
-    padding,
-    transactions_per_s,
-    worker_ms,
-)
+from tools.bench.legs.latency.measured import Repeated
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Table
 from tools.bench.policy import Policy
@@ -27,16 +19,13 @@ LATENCY_LOAD = 0.9
 _NOW = Policy().name
 Backlogs = Mapping[tuple[Mix, str], Sequence[Run]]
 
-_COSTS: dict[str, Callable[[Measured], float]] = {
-    "worker's processor time per article": worker_ms,
-    "broker's processor time per article": broker_ms,
-    "padded per real token": padding,
+_COSTS = {
+    "worker's processor time per article": "worker_ms_per_article",
+    "broker's processor time per article": "broker_ms_per_article",
+    "padded per real token": "padded_per_real_token",
 }
-_SHOWN: dict[str, Callable[[Measured], float]] = {
-    "p50": p50_ms,
-    **_COSTS,
-    "transactions per second": transactions_per_s,
-}
+_SHOWN = {"p50": "p50_ms", **_COSTS, "transactions per second": "transactions_per_s"}
+"""The names of compared values, for readers and among the values of a repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +40,6 @@ class Ratio:
 
     @property
     def held(self) -> bool:
-        """Whether the median keeps the aim."""
         assert self.aim is not None
         return self.spread.median >= self.aim if self.higher else self.spread.median <= self.aim
 
@@ -74,9 +62,8 @@ def claims_against(other: Policy, points: Sequence[Repeated], backlogs: Backlogs
 
 
 def figures_against(other: Policy, points: Sequence[Repeated], backlogs: Backlogs) -> dict[str, Any]:
-    """The figures as JSON."""
     found = [
-        {"where": each.where, "what": each.what, "aim": each.aim, **each.spread.as_dict()}
+        {"where": each.where, "what": each.what, "aim": each.aim, **asdict(each.spread)}
         for each in _ratios(other, points, backlogs)
     ]
     return {

@@ -1,25 +1,23 @@
-"""What is known of one measuring point, and of its repetitions together. Plain data and arithmetic."""
+"""The results at one measuring point, and those of its repetitions together. Plain data and arithmetic."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
 from typing import Any
 
-from tools.bench.arrivals import p99, percentile
 from tools.bench.legs.latency.stages import StageTimes
 from tools.bench.load import Mix
-from tools.bench.repeating import Spread
+from tools.bench.repeating import Spread, p99, percentile
 
 NAIVE = "naive loop"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What is measured. `load`: share of the capacity, 0 to 1. `who`: a policy of the worker, or `NAIVE`."""
+    """One measuring point. `load`: share of the capacity, 0 to 1. `who`: a policy of the worker, or `NAIVE`."""
 
     mix: Mix
     load: float
@@ -31,11 +29,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """What the scheduler made of the articles."""
+    """The scheduler's batches of these articles; computed tokens include padding."""
 
-    batches: int
-    real_tokens: int
-    padded_tokens: int
+    padded_per_real_token: float
+    tokens_per_batch: float
     run_ms: float
     """Median duration of a run of the model."""
 
@@ -55,6 +52,7 @@ class Measured:
     transactions: float
     worker_cpu_s: float
     broker_cpu_s: float
+    """It includes what the broker does for publisher and reader."""
     client_cores: float
     others_cores: float
     publisher_late_p99_ms: float
@@ -62,6 +60,26 @@ class Measured:
     """It is None for the naive loop."""
     stages: StageTimes | None = None
     """Only if the repetition was traced."""
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The values that are reported and compared, each with its unit in its name."""
+        latencies_ms = self.latencies_ms
+        return {
+            "p50_ms": percentile(latencies_ms, 0.5),
+            # Far above the p50 of all if the worker keeps falling behind.
+            "p50_ms_of_the_last_third": percentile(latencies_ms[-max(1, len(latencies_ms) // 3) :], 0.5),
+            "articles_per_s": self.articles / self.seconds,
+            "visible_per_s": self.visible_per_s,
+            "transactions_per_s": self.transactions / self.seconds,
+            "articles_per_transaction": self.articles / max(1.0, self.transactions),
+            "worker_ms_per_article": 1000 * self.worker_cpu_s / self.articles,
+            "broker_ms_per_article": 1000 * self.broker_cpu_s / self.articles,
+            "client_cores": self.client_cores,
+            "others_cores": self.others_cores,
+            "publisher_late_p99_ms": self.publisher_late_p99_ms,
+            **(asdict(self.batching) if self.batching else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +96,10 @@ class Repeated:
 
     @property
     def p50_ms(self) -> float:
-        """Median of all articles."""
         return percentile(self.latencies_ms, 0.5)
 
     @property
     def p90_ms(self) -> float:
-        """90th percentile of all articles."""
         return percentile(self.latencies_ms, 0.9)
 
     @property
@@ -97,101 +113,29 @@ class Repeated:
         traced = [run.stages for run in self.runs if run.stages]
         return reduce(add, traced) if traced else None
 
-    def spread(self, value: Callable[[Measured], float]) -> Spread:
-        """A value's spread over the repetitions."""
-        return Spread.of([value(run) for run in self.runs])
+    def spread(self, value: str) -> Spread:
+        """The spread over the repetitions of one of `Measured.values`."""
+        return Spread.of([run.values[value] for run in self.runs])
 
-    def ratio(self, other: Repeated, value: Callable[[Measured], float]) -> Spread:
+    def ratio(self, other: Repeated, value: str) -> Spread:
         """The same value over the other's, repetition by repetition."""
-        return Spread.of([value(run) / value(base) for run, base in zip(self.runs, other.runs, strict=True)])
+        pairs = zip(self.runs, other.runs, strict=True)
+        return Spread.of([run.values[value] / base.values[value] for run, base in pairs])
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON, without the single latencies."""
-        values = {name: self.spread(value).as_dict() for name, value in VALUES.items() if self._has(name)}
+        values = [run.values for run in self.runs]
+        spreads = {name: self.spread(name) for name in values[0] if all(name in each for each in values)}
         return {
             "mix": self.point.mix,
             "load": self.point.load,
             "who": self.point.who,
             "articles": len(self.latencies_ms),
+            **spreads,
             "p50_ms": self.p50_ms,
             "p90_ms": self.p90_ms,
             "p99_ms": self.p99_ms,
             "highest_ms": max(self.latencies_ms),
-            "p50_ms_by_repetition": [p50_ms(run) for run in self.runs],
-            "p50_ms_of_the_last_third": statistics.median(map(late_p50_ms, self.runs)),
-            **values,
+            "p50_ms_by_repetition": [each["p50_ms"] for each in values],
+            "p50_ms_of_the_last_third": spreads["p50_ms_of_the_last_third"].median,
         }
-
-    def _has(self, name: str) -> bool:
-        return name not in _BATCHING or all(run.batching for run in self.runs)
-
-
-# ---- values of one repetition
-
-
-def p50_ms(run: Measured) -> float:
-    """Median latency."""
-    return percentile(run.latencies_ms, 0.5)
-
-
-def late_p50_ms(run: Measured) -> float:
-    """p50 of the last third of the articles: far above the overall p50 if the worker keeps falling behind."""
-    return percentile(run.latencies_ms[-max(1, len(run.latencies_ms) // 3) :], 0.5)
-
-
-def worker_ms(run: Measured) -> float:
-    """Processor time of the worker per article."""
-    return 1000 * run.worker_cpu_s / run.articles
-
-
-def broker_ms(run: Measured) -> float:
-    """Processor time of the broker per article, what it does for publisher and reader included."""
-    return 1000 * run.broker_cpu_s / run.articles
-
-
-def transactions_per_s(run: Measured) -> float:
-    """Transactions of the worker per second."""
-    return run.transactions / run.seconds
-
-
-def articles_per_transaction(run: Measured) -> float:
-    """Mean size of a transaction."""
-    return run.articles / max(1.0, run.transactions)
-
-
-def padding(run: Measured) -> float:
-    """Computed tokens per real token."""
-    assert run.batching
-    return run.batching.padded_tokens / run.batching.real_tokens
-
-
-def batch_tokens(run: Measured) -> float:
-    """Mean computed tokens of a batch."""
-    assert run.batching
-    return run.batching.padded_tokens / run.batching.batches
-
-
-def run_ms(run: Measured) -> float:
-    """Median duration of a run of the model."""
-    assert run.batching
-    return run.batching.run_ms
-
-
-_BATCHING: dict[str, Callable[[Measured], float]] = {
-    "padded_per_real_token": padding,
-    "tokens_per_batch": batch_tokens,
-    "run_ms": run_ms,
-}
-VALUES: dict[str, Callable[[Measured], float]] = {
-    "articles_per_s": lambda run: run.articles / run.seconds,
-    "visible_per_s": lambda run: run.visible_per_s,
-    "transactions_per_s": transactions_per_s,
-    "articles_per_transaction": articles_per_transaction,
-    "worker_ms_per_article": worker_ms,
-    "broker_ms_per_article": broker_ms,
-    "client_cores": lambda run: run.client_cores,
-    "others_cores": lambda run: run.others_cores,
-    "publisher_late_p99_ms": lambda run: run.publisher_late_p99_ms,
-    **_BATCHING,
-}
-"""What is reported of every point, with its unit in its name."""

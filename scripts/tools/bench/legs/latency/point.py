@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
-from tools.bench.arrivals import percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.legs.latency.measured import Batching, Measured
@@ -21,8 +20,10 @@ from tools.bench.load import Mix, articles
 from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
 from tools.bench.peers.contenders import order
+from tools.bench.repeating import percentile
+from tools.bench.simulator.arrivals import poisson
 from tools.bench.timeline import Timeline
-from tools.bench.watching import calls_of
+from tools.bench.watching import calls_of, run_meanwhile
 from tools.only_task import tasks_of
 from tools.topics import Topics
 
@@ -62,13 +63,12 @@ class Traffic:
         return next(number for number, due_s in enumerate(self.due_s) if due_s >= WARM_UP_S)
 
     def job(self, bench: Bench, topics: Topics, *, traced: bool = False) -> Job:
-        """The same for the client."""
         return Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, self.values, self.due_s, traced=traced)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the client reports, and the processor time meanwhile."""
+    """The client's report, and the processor time meanwhile."""
 
     start_s: float
     client: Mapping[str, Any]
@@ -84,28 +84,18 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
         calls_of(bench.model.engine, "run") as runs,
         bench.topics() as topics,
         Child("tools.bench.open_loop") as client,
-        ThreadPoolExecutor(1) as pool,
         Watchdog() as watchdog,
     ):
         settings = bench.settings_for(topics, **policy.changes)
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         batching = _BatchingMeter(worker.counters, runs)
         client.say(traffic.job(bench, topics, traced=traced))
-
-        def watch() -> _Seen:
-            try:
-                return _watched(bench, client, time.process_time, batching.begin)
-            finally:
-                worker.stop()
-
-        watching = pool.submit(watch)
-        worker.run()
-        seen = watching.result()
+        seen = run_meanwhile(worker, lambda: _watch(bench, client, time.process_time, batching.begin))
     stages = None
     if traced:
         every = stage_times(timeline, seen.client, traffic.due_s, seen.start_s)
         stages = StageTimes(every.rows[traffic.first_counted :])
-    return _measured(traffic, seen, batching.transactions, batching.read(), stages)
+    return _result(traffic, seen, batching.transactions, batching.read(), stages)
 
 
 def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measured:
@@ -114,14 +104,14 @@ def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measu
         job = traffic.job(bench, topics)
         client.say(job)
         done = pool.submit(process.ask, order(topics, {}, job.warm + len(traffic.values)))
-        seen = _watched(bench, client, lambda: cpu_s(process.pid))
+        seen = _watch(bench, client, lambda: cpu_s(process.pid))
         transferred = done.result()
     # The loop counts its warm-up too.
     transactions = transferred["transactions"] * len(traffic.values) / transferred["articles"]
-    return _measured(traffic, seen, transactions)
+    return _result(traffic, seen, transactions)
 
 
-def _watched(
+def _watch(
     bench: Bench, client: Child, worker_cpu_s: Callable[[], float], begin: Callable[[], None] = lambda: None
 ) -> _Seen:
     """Measure between the client's first and last article. `begin` is called at the first one."""
@@ -141,28 +131,24 @@ class _BatchingMeter:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was before."""
         self._runs.clear()
         self._before = self._now()
 
     @property
     def transactions(self) -> int:
-        """Committed ones."""
         return self._counters.transactions - self._before[0]
 
     def read(self) -> Batching:
-        """Batches and tokens."""
         _, batches, real, padded = (now - before for now, before in zip(self._now(), self._before, strict=True))
-        return Batching(
-            batches, real, padded, 1000 * statistics.median(run.ended_s - run.began_s for run in self._runs)
-        )
+        run_ms = 1000 * statistics.median(run.ended_s - run.began_s for run in self._runs)
+        return Batching(padded / real, padded / batches, run_ms)
 
     def _now(self) -> tuple[int, int, int, int]:
         counters = self._counters
         return counters.transactions, counters.batches, counters.real_tokens, counters.padded_tokens
 
 
-def _measured(
+def _result(
     traffic: Traffic,
     seen: _Seen,
     transactions: float,

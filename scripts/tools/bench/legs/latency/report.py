@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from tools.bench.legs.latency.comparison import claims_against, figures_against, table_against
-from tools.bench.legs.latency.measured import (
-    NAIVE,
-    Measured,
-    Repeated,
-    articles_per_transaction,
-    batch_tokens,
-    broker_ms,
-    late_p50_ms,
-    p50_ms,
-    padding,
-    run_ms,
-    transactions_per_s,
-    worker_ms,
-)
+from tools.bench.legs.latency.measured import NAIVE, Repeated
 from tools.bench.legs.latency.stages import SLOWEST, STAGES, StageTimes
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
@@ -42,6 +29,17 @@ _COST_COLUMNS = (
 )  # fmt: skip
 
 
+_BATCHING = {"padded_per_real_token": ".3f", "tokens_per_batch": ".0f", "run_ms": ".1f"}
+_COSTS = {
+    "transactions_per_s": ".1f",
+    "articles_per_transaction": ".1f",
+    "worker_ms_per_article": ".2f",
+    "broker_ms_per_article": ".2f",
+    **_BATCHING,
+}
+"""The values in those columns and their formats. The naive loop has no batches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """Everything that was measured. `backlogs`: by mix and name of the policy, if one is compared."""
@@ -54,8 +52,7 @@ class Results:
 
 
 def outcome(results: Results) -> Outcome:
-    """The outcome of the leg."""
-    tables = [_table(results), _costs(results.points)]
+    tables = [_table(results), _cost_table(results.points)]
     claims = [claim for each in results.points for claim in _claims(each)]
     figures: dict[str, Any] = {
         "capacity_articles_per_s": dict(results.capacity),
@@ -86,39 +83,32 @@ def _table(results: Results) -> Table:
 
 
 def _row(each: Repeated) -> list[str]:
-    spread = each.spread(p50_ms)
+    spread = each.spread("p50_ms")
     return [
         str(each.point),
         str(len(each.latencies_ms)),
-        f"{each.spread(lambda run: run.articles / run.seconds).median:.1f}",
+        f"{each.spread('articles_per_s').median:.1f}",
         f"{each.p50_ms:.0f} ({spread.low:.0f} to {spread.high:.0f})",
         f"{each.p90_ms:.0f}",
         "-" if each.p99_ms is None else f"{each.p99_ms:.0f}",
-        f"{each.spread(late_p50_ms).median:.0f}",
-        f"{each.spread(lambda run: run.others_cores).high:.2f}",
+        f"{each.spread('p50_ms_of_the_last_third').median:.0f}",
+        f"{each.spread('others_cores').high:.2f}",
     ]
 
 
-def _costs(points: Sequence[Repeated]) -> Table:
+def _cost_table(points: Sequence[Repeated]) -> Table:
     rows = [
         [
             str(each.point),
-            *_medians(each, "{:.1f}", transactions_per_s, articles_per_transaction),
-            *_medians(each, "{:.2f}", worker_ms, broker_ms),
-            *(_batching(each) if each.point.who != NAIVE else ["", "", ""]),
+            *(
+                f"{each.spread(name).median:{spec}}" if each.point.who != NAIVE or name not in _BATCHING else ""
+                for name, spec in _COSTS.items()
+            ),
         ]
         for each in points
     ]
     note = "Medians of the repetitions. The broker's time includes what it does for publisher and reader."
     return Table("What it costs", _COST_COLUMNS, rows, note)
-
-
-def _batching(each: Repeated) -> list[str]:
-    return _medians(each, "{:.3f}", padding) + _medians(each, "{:.0f}", batch_tokens) + _medians(each, "{:.1f}", run_ms)
-
-
-def _medians(each: Repeated, form: str, *values: Callable[[Measured], float]) -> list[str]:
-    return [form.format(each.spread(value).median) for value in values]
 
 
 def _stage_table(traced: Sequence[Repeated], who: str) -> Table:

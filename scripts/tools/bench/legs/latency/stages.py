@@ -1,4 +1,4 @@
-"""Where the time of one article goes, from when it was due to when a read_committed consumer has it. Pure functions.
+"""The time of one article by stage, from when it was due to when a read_committed consumer has it. Pure functions.
 
 The stages of an article are the differences of one chain of moments, so they sum to its latency. A moment that was seen
 before the one in front of it (a record is delivered before its acknowledgement) counts as simultaneous with that.
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.bench.arrivals import percentile
 from tools.bench.open_loop import key_of
+from tools.bench.repeating import percentile
 from tools.bench.timeline import BatchTimes, Passage, Timeline
 
 STAGES: dict[str, str] = {
@@ -52,11 +52,9 @@ class StageTimes:
 
     @property
     def totals_ms(self) -> list[float]:
-        """The latency of each article."""
         return [sum(row) for row in self.rows]
 
     def p50_ms(self) -> list[float]:
-        """Median by stage."""
         return [percentile(column, 0.5) for column in zip(*self.rows, strict=True)]
 
     def mean_ms(self) -> list[float]:
@@ -69,7 +67,6 @@ class StageTimes:
         return _means(ordered[: max(1, round(SLOWEST * len(ordered)))])
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures as JSON."""
         by_stage = zip(STAGES, self.p50_ms(), self.mean_ms(), self.slowest_ms(), strict=True)
         stages = {name: {"p50_ms": p50, "mean_ms": mean, "slowest_ms": slow} for name, p50, mean, slow in by_stage}
         totals = self.totals_ms

@@ -15,8 +15,9 @@ from tools.bench.bench import Bench
 from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, processor_table, rates_table, thread_table
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
+from tools.bench.model.cases import in_order_of_arrival
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave, rates
+from tools.bench.repeating import Run, rates
 from tools.bench.watching import calls_of, work_off
 from tools.cutting import windows_of
 
@@ -33,13 +34,12 @@ _QUICK_RUN_S = 2.0
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg."""
     cases = [_case(bench, name, model) for name, model in _models(bench).items()]
     contenders = {}
     for case in cases:
         contenders[f"{case.name}, bare"] = partial(_bare, case.model, case.batches, len(case.values))
         contenders[f"{case.name}, worker"] = partial(_worker, bench, case)
-    runs = interleave(contenders, bench.repetitions, bench.say)
+    runs = bench.interleave(contenders)
     results = [Result(case, runs[f"{case.name}, bare"], runs[f"{case.name}, worker"]) for case in cases]
     return Outcome(
         figures={result.case.name: result.figures() for result in results},
@@ -65,10 +65,10 @@ def _case(bench: Bench, name: str, model: Model) -> Case:
     sizes = _BATCH_TOKENS[model.prepared.device]
     rate = _bare(model, _batches(windows, sizes[1]), len(sample)).rate
     laps = max(1, round(rate * _CONTEST_S / len(sample)))
-    contest = interleave(
+    contest = bench.interleave(
         {str(size): partial(_bare, model, _batches(windows, size) * laps, len(sample) * laps) for size in sizes},
-        1 if bench.quick else 3,
-        lambda text: bench.say(f"{name}, bare, at batch size {text}"),
+        f"{name}, bare, tokens of a batch",
+        most=3,
     )
     best = max(contest, key=lambda size: rates(contest[size]).median)
     seconds = _QUICK_RUN_S if bench.quick else _RUN_S
@@ -87,12 +87,7 @@ def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window
 
 def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
     """Batches of neighbours in length, as many as fit."""
-    batches, start = [], 0
-    while start < len(windows):
-        count = max(1, batch_tokens // windows[start].length_tokens)
-        batches.append(Batch(tuple(windows[start : start + count])))
-        start += count
-    return batches
+    return [Batch(tuple(batch)) for batch in in_order_of_arrival(windows, batch_tokens)]
 
 
 # ---- the contenders

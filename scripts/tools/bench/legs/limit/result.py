@@ -102,7 +102,6 @@ class Result:
         return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON."""
         worker = self.worker[0].detail["work"].counters
         thread_parts, processor_parts = self.parts
         return {
@@ -110,12 +109,12 @@ class Result:
             "articles": len(self.case.values),
             "bare_batch_tokens": self.case.batch_tokens,
             "worker_padding_share": worker.padding_share,
-            "bare_articles_per_s": rates(self.bare).as_dict(),
-            "worker_articles_per_s": rates(self.worker).as_dict(),
-            "efficiency": self.efficiency().as_dict(),
-            "efficiency_broker_apart": self.efficiency(without_broker=True).as_dict(),
-            "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True).as_dict(),
-            "broker_cores": self.broker_cores.as_dict(),
+            "bare_articles_per_s": rates(self.bare),
+            "worker_articles_per_s": rates(self.worker),
+            "efficiency": self.efficiency(),
+            "efficiency_broker_apart": self.efficiency(without_broker=True),
+            "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True),
+            "broker_cores": self.broker_cores,
             "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
             "thread_ms_per_article": {
                 who: {part: self.thread_ms(runs, part) for part in thread_parts}
@@ -162,7 +161,6 @@ _PROCESSOR_PARTS_ELSEWHERE = {
 
 
 def rates_table(results: Sequence[Result]) -> Table:
-    """Table of the rates and their ratios."""
     rows = [
         (
             f"{result.case.name} ({result.case.model.prepared.variant.name})",
@@ -193,7 +191,6 @@ def rates_table(results: Sequence[Result]) -> Table:
 
 
 def thread_table(result: Result) -> Table:
-    """Table of thread time by use."""
     rows = []
     for part, words in result.parts[0].items():
         bare, worker = result.thread_ms(result.bare, part), result.thread_ms(result.worker, part)
@@ -206,13 +203,11 @@ def thread_table(result: Result) -> Table:
 
 
 def processor_table(result: Result) -> Table:
-    """Table of CPU time by kind of thread."""
     rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.parts[1].items()]
     return Table(f"{result.case.name}: CPU time by thread, ms of a core per article", ("", "worker"), rows)
 
 
 def plot_of(results: Sequence[Result]) -> Plot:
-    """Bars of both rates."""
     names = [result.case.name for result in results]
     series = [
         bars("bare", names, [rates(result.bare) for result in results]),

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tools.bench.arrivals import poisson
-from tools.bench.bench import Bench
+from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
-from tools.bench.legs.scale.crew import PARTITIONS, Crew
+from tools.bench.legs.scale.crew import Crew
 from tools.bench.load import articles
 from tools.bench.moments import Moment
 from tools.bench.open_loop import Job
+from tools.bench.simulator.arrivals import poisson
 
 RATE_PER_S = 200.0
 """Headlines: 25 per second and partition, so that a pause of one partition is measured to a few hundredths of a second."""
@@ -23,7 +23,7 @@ _BEFORE_S, _BETWEEN_S, _CYCLE_S, _AFTER_S = 6.0, 4.0, 20.0, 10.0
 """Time before the first worker joins; between events; for one to join and leave; after the last event."""
 _PHASE_S = 0.37
 """Each repetition waits this much longer, so that events meet different moments between two heartbeats."""
-_SETTLING_S = 2.0
+_CATCH_UP_S = 2.0
 """The time after an event that still belongs to it: a partition that moved late catches up."""
 
 
@@ -74,7 +74,7 @@ def longest_gap(times_s: Sequence[float], span: Span) -> float:
 
 def join_and_leave(bench: Bench, crew: Crew) -> Sequence[Change]:
     """Publish steadily to the crew while one more worker joins and leaves gracefully, once per repetition."""
-    newcomers = _hired(crew, bench.repetitions)
+    newcomers = _hire(crew, bench.repetitions)
     crew.command(join=True, tokens_per_s=DEVICE_TOKENS_PER_S)
     crew.ready()
     all_s = _BEFORE_S + bench.repetitions * (_CYCLE_S + bench.repetitions * _PHASE_S) + _AFTER_S
@@ -92,19 +92,17 @@ def join_and_leave(bench: Bench, crew: Crew) -> Sequence[Change]:
             _until(events[-1].ended_s + _BETWEEN_S + number * _PHASE_S)
         bench.say("waiting until all is visible")
         seen_s = client.hear()["seen_s"]
-    if events[-1].ended_s + _SETTLING_S > start_s + all_s:
+    if events[-1].ended_s + _CATCH_UP_S > start_s + all_s:
         raise TimeoutError("no articles arrived at the last event: the machine is too busy for this measurement")
-    return [_seen(event, start_s, due_s, seen_s) for event in events]
+    return [_change_of(event, start_s, due_s, seen_s) for event in events]
 
 
-def _hired(crew: Crew, count: int) -> list[Child]:
+def _hire(crew: Crew, count: int) -> list[Child]:
     """Workers that have started and wait for the command to join. They are not counted among the crew's yet."""
     newcomers = [crew.hire() for _ in range(count)]
     del crew.workers[-count:]
     for newcomer in newcomers:
-        newcomer.say({"tokens_per_s": DEVICE_TOKENS_PER_S})
-    for newcomer in newcomers:
-        newcomer.hear()
+        newcomer.ask(tokens_per_s=DEVICE_TOKENS_PER_S)
     return newcomers
 
 
@@ -112,11 +110,10 @@ def _join(bench: Bench, crew: Crew, newcomer: Child) -> _Event:
     bench.say("a worker joins")
     crew.command()  # forgets earlier moments
     began_s = time.monotonic()
-    newcomer.say({"join": True})
-    first = _moments(newcomer.hear())
+    first = _moments(newcomer.ask(join=True))
     crew.workers.append(newcomer)
     ended_s = crew.ready()
-    _until(ended_s + _SETTLING_S)
+    _until(ended_s + _CATCH_UP_S)
     *others, own = crew.command()
     return _Event("joins", began_s, ended_s, first + _moments(own), *_together(others))
 
@@ -128,7 +125,7 @@ def _leave(bench: Bench, crew: Crew) -> _Event:
     began_s = time.monotonic()
     leaving.leave()
     ended_s = crew.ready()
-    _until(ended_s + _SETTLING_S)
+    _until(ended_s + _CATCH_UP_S)
     return _Event("leaves", began_s, ended_s, _moments(leaving.hear()), *_together(crew.command()))
 
 
@@ -141,8 +138,8 @@ def _together(answers: Sequence[Mapping[str, Any]]) -> tuple[list[Moment], int]:
     return moments, sum(answer["recoveries"] for answer in answers)
 
 
-def _seen(event: _Event, start_s: float, due_s: Sequence[float], seen_s: Sequence[float]) -> Change:
-    span = Span(event.began_s - start_s, event.ended_s - start_s + (0 if event.kind == "nothing" else _SETTLING_S))
+def _change_of(event: _Event, start_s: float, due_s: Sequence[float], seen_s: Sequence[float]) -> Change:
+    span = Span(event.began_s - start_s, event.ended_s - start_s + (0 if event.kind == "nothing" else _CATCH_UP_S))
     waits_s = [seen - due for due, seen in zip(due_s, seen_s, strict=True) if span.begin_s <= due < span.end_s]
     # Article i went to partition i % PARTITIONS.
     partition_gaps_s = [longest_gap(seen_s[number::PARTITIONS], span) for number in range(PARTITIONS)]

@@ -21,7 +21,8 @@ def outcome(changes: Mapping[int, Sequence[Change]]) -> Outcome:
     tables = [_pauses(changes)]
     for kind, names in (("joins", JOINING), ("leaves", LEAVING)):
         tables.append(_parts(kind, names, changes))
-    return Outcome(_figures(changes), tables, [_plot(changes)], _claims(changes))
+    figures = {str(running): [_figures_of(change) for change in each] for running, each in changes.items()}
+    return Outcome(figures, tables, [_plot(changes)], _claims(changes))
 
 
 def beyond_s(changes: Sequence[Change], kind: str) -> Spread:
@@ -32,10 +33,6 @@ def beyond_s(changes: Sequence[Change], kind: str) -> Spread:
 
 def _of(changes: Sequence[Change], kind: str) -> Sequence[Change]:
     return [change for change in changes if change.kind == kind]
-
-
-def _figures(changes: Mapping[int, Sequence[Change]]) -> dict[str, Any]:
-    return {str(running): [_figures_of(change) for change in each] for running, each in changes.items()}
 
 
 def _figures_of(change: Change) -> dict[str, Any]:

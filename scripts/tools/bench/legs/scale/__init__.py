@@ -17,7 +17,7 @@ from tools.bench.legs.scale.report import Scale, outcome
 from tools.bench.load import articles
 from tools.bench.machine import Load
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave
+from tools.bench.repeating import Run
 
 ABOUT = (
     "Worker processes in one group, eight partitions, news articles. Only the model is a stub: it answers at once (then "
@@ -37,7 +37,7 @@ MOST_REPETITIONS = 3
 
 def measure(bench: Bench) -> Outcome:
     """Run the leg: about three minutes, with `--quick` one."""
-    seconds, repetitions = QUICK_S if bench.quick else SECONDS, min(bench.repetitions, MOST_REPETITIONS)
+    seconds = QUICK_S if bench.quick else SECONDS
     with ExitStack() as closing:
         bench.say("starting workers")
         crews = {size: Crew(bench, closing, size) for size in SIZES}
@@ -45,23 +45,20 @@ def measure(bench: Bench) -> Outcome:
         everyone = [*crews.values(), often]
         for crew in everyone:
             crew.ready()
-            _warm_up(bench, crew)
+            bench.say(f"warming up {len(crew.workers)} workers")
+            crew.burst(articles("news", WARM_UP))
         probe = crews[1].burst(articles("news", 4 * WARM_UP))
         count = round(probe.articles / probe.seconds * seconds)
-        at_once = interleave({str(n): _bursts(crew, count) for n, crew in crews.items()}, repetitions, bench.say)
+        at_once = bench.interleave({str(n): _bursts(crew, count) for n, crew in crews.items()}, most=MOST_REPETITIONS)
         device_tokens_per_s = _device(probe)
         for crew in everyone:
             crew.command(tokens_per_s=device_tokens_per_s)
         idle = _idle(bench)
         count = round(WAITING_CORES * probe.articles / probe.worker_cpu_s * seconds)
         contenders = {str(n): _bursts(crew, n * count) for n, crew in crews.items()} | {"often": _bursts(often, count)}
-        waiting = interleave(contenders, repetitions, bench.say)
-    return outcome(Scale(at_once, waiting, idle, device_tokens_per_s, OFTEN_MS, _interval_ms(bench)))
-
-
-def _warm_up(bench: Bench, crew: Crew) -> None:
-    bench.say(f"warming up {len(crew.workers)} workers")
-    crew.burst(articles("news", WARM_UP))
+        waiting = bench.interleave(contenders, most=MOST_REPETITIONS)
+    usually_ms = bench.settings.worker.publish_interval_ms
+    return outcome(Scale(at_once, waiting, idle, device_tokens_per_s, OFTEN_MS, usually_ms))
 
 
 def _bursts(crew: Crew, count: int) -> Callable[[], Run]:
@@ -81,7 +78,3 @@ def _idle(bench: Bench) -> Load:
     meter = bench.meter()
     time.sleep(IDLE_S)
     return meter.read()
-
-
-def _interval_ms(bench: Bench) -> float:
-    return bench.settings.worker.publish_interval_ms

@@ -8,18 +8,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tools.bench.bench import Bench
+from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
-from tools.topics import Topics
 from tools.waiting import wait_until
 
-PARTITIONS = 8
 BATCH_TOKENS = 8192
 """The batch size of a GPU, for which the stub stands."""
 _READY_S = 120.0
@@ -27,7 +24,7 @@ _ASK_S = 0.1
 
 
 class Crew:
-    """`size` workers with their own topics, started in parallel; `ready` waits until the group has settled."""
+    """`size` workers with their own topics, started in parallel; `ready` waits until the group is stable."""
 
     def __init__(
         self,
@@ -41,7 +38,7 @@ class Crew:
     ) -> None:
         self.bench = bench
         self._module = module
-        self.topics = closing.enter_context(bench.topics(partitions=PARTITIONS))
+        self.topics = closing.enter_context(bench.topics())
         self._changes: dict[str, Mapping[str, object]] = {
             "batching": {"max_batch_tokens": batch_tokens},
             "worker": worker,
@@ -77,7 +74,7 @@ class Crew:
     def burst(self, values: Sequence[bytes]) -> Burst:
         """Publish evenly to all partitions and wait until all is committed. Raises TimeoutError."""
         before, after, meter, began_s = self.command(), list[dict[str, Any]](), self.bench.meter(), time.monotonic()
-        _publish(self.bench, self.topics, values)
+        self.bench.publish(self.topics, values, evenly=True)
 
         def done() -> int:
             after[:] = self.command()
@@ -89,7 +86,7 @@ class Crew:
         assert len(values) == _sum(after, "published") - _sum(before, "published"), "every article is published once"
         return Burst(
             articles=len(values),
-            seconds=max(report["last_commit_s"] for report in after) - began_s,
+            seconds=max(report["last_commit_s"] or 0.0 for report in after) - began_s,
             worker_cpu_s=_sum(after, "cpu_s") - _sum(before, "cpu_s"),
             broker_cpu_s=load.broker_cores * load.seconds,
             transactions=_sum(after, "transactions") - _sum(before, "transactions"),
@@ -128,7 +125,6 @@ class Burst:
 
     @property
     def run(self) -> Run:
-        """The leg as a run, for interleaving."""
         detail: Mapping[str, Any] = {
             "articles_per_cpu_s": self.articles / self.worker_cpu_s,
             "worker_cores": self.worker_cpu_s / self.seconds,
@@ -140,16 +136,6 @@ class Burst:
             "transactions_per_s": self.transactions / self.seconds,
         }
         return Run(self.articles / self.seconds, self.load, detail)
-
-
-def _publish(bench: Bench, topics: Topics, values: Sequence[bytes]) -> None:
-    """Publish evenly: hashed keys would give some workers a few per cent more than others."""
-    producer = Producer({"bootstrap.servers": bench.cluster.bootstrap_servers, "linger.ms": 20})
-    for number, value in enumerate(values):
-        key = orjson.loads(value)["id"].encode()
-        producer.produce(topics.input, value, key, partition=number % PARTITIONS)
-        producer.poll(0)
-    producer.flush(60)
 
 
 def _sum(reports: Sequence[Mapping[str, Any]], name: str) -> Any:  # noqa: ANN401  some are counts, some are seconds

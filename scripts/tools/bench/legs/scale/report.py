@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tools.bench.machine import Load, describe
@@ -53,7 +53,6 @@ def commit_cost(usually: Sequence[Run], often: Sequence[Run], idle_broker_cores:
 
 
 def outcome(scale: Scale) -> Outcome:
-    """The outcome of the leg."""
     cost = commit_cost(scale.waiting["1"], scale.waiting["often"], scale.idle.broker_cores)
     tables = [
         _throughput("Stub that answers at once: as far as the cores allow", scale.at_once),
@@ -90,7 +89,7 @@ def _figures(scale: Scale, cost: CommitCost) -> dict[str, Any]:
         "device_tokens_per_s": scale.device_tokens_per_s,
         "idle_broker_cores": scale.idle.broker_cores,
         "idle_workers_cores": scale.idle.own_cores,
-        "commit": asdict(cost),
+        "commit": cost,
     }
 
 

@@ -27,11 +27,12 @@ from tools.bench.legs.tasks.report import (
     Results,
     outcome,
 )
-from tools.bench.legs.tasks.waiting import simulated
+from tools.bench.legs.tasks.waiting import simulate
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Outcome
-from tools.bench.repeating import Run, interleave
-from tools.bench.simulator.lengths import recorded
+from tools.bench.repeating import Run
+from tools.bench.simulator.lengths import record_lengths
+from tools.changed_settings import change
 
 ABOUT = (
     "Backlogs, Kafka to Kafka, in fp32, which needs no gate report: entities alone, without and with tasks in the "
@@ -51,32 +52,21 @@ def measure(bench: Bench) -> Outcome:
         bench.say("making checkpoints")
         sources = make_checkpoints(Path(folder))
         contenders = _contenders(bench, sources)
-        settings = contenders[PLAIN][0]
-        counts = {mix: _count(bench, mix, RUN_S, contenders[PLAIN]) for mix in MIXES}
+        settings, tasks = contenders[PLAIN]
+        seconds = QUICK_S if bench.quick else RUN_S
+        counts = {mix: count_for(bench, mix, seconds, settings=settings, tasks=tasks) for mix in MIXES}
         runs: dict[str, dict[str, list[Run]]] = {
-            mix: interleave(
-                _backlogs(bench, mix, counts[mix], contenders), bench.repetitions, partial(_say, bench, mix)
-            )
-            for mix in MIXES
+            mix: bench.interleave(_backlogs(bench, mix, counts[mix], contenders), mix) for mix in MIXES
         }
-        crews = interleave(_crews(bench, sources, settings), bench.repetitions, bench.say)
+        crews = bench.interleave(_crews(bench, sources, settings))
     bench.say("simulating two tasks")
-    waits = simulated(recorded(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
+    waits = simulate(record_lengths(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
     return outcome(Results(runs, crews, waits))
-
-
-def _say(bench: Bench, mix: Mix, text: str) -> None:
-    bench.say(f"{mix}: {text}")
-
-
-def _count(bench: Bench, mix: Mix, seconds: float, contender: tuple[Settings, Tasks]) -> int:
-    settings, tasks = contender
-    return count_for(bench, mix, QUICK_S if bench.quick else seconds, settings=settings, tasks=tasks)
 
 
 def _contenders(bench: Bench, sources: Sources) -> dict[str, tuple[Settings, Tasks]]:
     """The settings of each worker, with its tasks loaded."""
-    plain = _in_fp32(bench.settings)
+    plain = change(bench.settings, model={"precision": "fp32"})
     chosen = {
         PLAIN: plain,
         ONE: sources.settings(plain, "ner"),
@@ -90,10 +80,6 @@ def _contenders(bench: Bench, sources: Sources) -> dict[str, tuple[Settings, Tas
         loaded[name] = settings, load_tasks(settings)
     assert [1, 2] == [len(loaded[name][1].passes) for name in (FOUR, BOTH)], "four tasks share an encoder, two do not"
     return loaded
-
-
-def _in_fp32(settings: Settings) -> Settings:
-    return settings.model_copy(update={"model": settings.model.model_copy(update={"precision": "fp32"})})
 
 
 def _backlogs(

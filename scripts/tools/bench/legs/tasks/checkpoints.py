@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 from safetensors.numpy import load_file, save_file
 
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import Settings, TaskSettings
-from tools.heads.pooling import write_pooling
+from tools.heads.checkpoint import CLASSIFIER, CONFIG_FILE, POOLER, WEIGHTS_FILE, Weights, is_half, join, write_head
+from tools.heads.pooling import write_embedding
 
 EMBEDDED = "newswire-minilm"
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 _OTHER_LAYERS = 3
 _SEED = 19
-Weights = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,64 +43,31 @@ def make_checkpoints(folder: Path) -> Sources:
     `topic` (8 classes) and `tone` (3 labels, any of which may hold) and `vectors` (mean, normalised) share the embedded
     encoder with `ner`; `other` classifies with its first layers only.
     """
-    source = open_model(EMBEDDED).folder
-    weights = load_file(source / "model.safetensors")
-    config = orjson.loads((source / "config.json").read_bytes())
-    encoder = {name: value for name, value in weights.items() if not name.startswith("classifier")}
-    few = {name: value for name, value in encoder.items() if _layer(name) < _OTHER_LAYERS}
-    random = np.random.default_rng(_SEED)
-    width, kind = config["hidden_size"], next(iter(encoder.values())).dtype
-    single = {"problem_type": "single_label_classification"}
-    several = {"problem_type": "multi_label_classification"}
-    made = {
-        "topic": _classifier(random, encoder, width, kind, 8, config | single),
-        "tone": _classifier(random, encoder, width, kind, 3, config | several),
-        "other": _classifier(random, few, width, kind, 8, config | single | {"num_hidden_layers": _OTHER_LAYERS}),
-        "vectors": (encoder, config | {"architectures": ["BertModel"]} | _labels(1)),
-    }
-    for name, (tensors, written) in made.items():
-        _write(folder / name, source, tensors, written)
-    write_pooling(folder / "vectors", width, "mean_tokens", normalised=True)
-    return Sources({"ner": EMBEDDED} | {name: str(folder / name) for name in made})
+    encoder = open_model(EMBEDDED)
+    assert isinstance(encoder, Checkpoint), "the embedded model is a checkpoint"
+    few, random = _first_layers(encoder, folder / "few"), np.random.default_rng(_SEED)
+    for name, own, labels in (("topic", encoder, 8), ("tone", encoder, 3), ("other", few, 8)):
+        head = folder / "heads" / name
+        names = [f"class {number}" for number in range(labels)]
+        write_head(head, own, _random_head(random, own, labels), names, several=name == "tone")
+        join(head, own, folder / name)
+    write_embedding(encoder, folder / "vectors", "mean_tokens", normalised=True)
+    return Sources({"ner": EMBEDDED} | {name: str(folder / name) for name in ("topic", "tone", "other", "vectors")})
 
 
-def _layer(name: str) -> int:
-    parts = name.split(".")
-    return int(parts[parts.index("layer") + 1]) if "layer" in parts else -1
+def _first_layers(encoder: Checkpoint, folder: Path) -> Checkpoint:
+    """The encoder without its later layers."""
+    shutil.copytree(encoder.folder, folder)
+    config = orjson.loads((folder / CONFIG_FILE).read_bytes())
+    (folder / CONFIG_FILE).write_bytes(orjson.dumps(config | {"num_hidden_layers": _OTHER_LAYERS}))
+    later = tuple(f"bert.encoder.layer.{number}." for number in range(_OTHER_LAYERS, encoder.config.layers))
+    weights = load_file(folder / WEIGHTS_FILE)
+    save_file({name: each for name, each in weights.items() if not name.startswith(later)}, folder / WEIGHTS_FILE)
+    return Checkpoint.open(folder)
 
 
-def _classifier(
-    random: np.random.Generator,
-    encoder: Weights,
-    width: int,
-    kind: np.dtype[Any],
-    count: int,
-    config: dict[str, Any],
-) -> tuple[Weights, dict[str, Any]]:
-    def some(*shape: int) -> Any:  # noqa: ANN401  the dtype of the checkpoint
-        return random.normal(scale=0.05, size=shape).astype(kind)
-
-    head = {
-        "bert.pooler.dense.weight": some(width, width),
-        "bert.pooler.dense.bias": some(width),
-        "classifier.weight": some(count, width),
-        "classifier.bias": some(count),
-    }
-    return encoder | head, config | {"architectures": ["BertForSequenceClassification"]} | _labels(count)
-
-
-def _labels(count: int) -> dict[str, Any]:
-    names = [f"class {number}" for number in range(count)]
-    return {"id2label": {str(i): name for i, name in enumerate(names)}, "label2id": {n: i for i, n in enumerate(names)}}
-
-
-def _write(folder: Path, source: Path, weights: Weights, config: Mapping[str, Any]) -> None:
-    folder.mkdir()
-    for name in _present(source):
-        shutil.copyfile(source / name, folder / name)
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_bytes(orjson.dumps(config))
-
-
-def _present(source: Path) -> Sequence[str]:
-    return [name for name in _TOKENIZER if (source / name).is_file()]
+def _random_head(random: np.random.Generator, encoder: Checkpoint, labels: int) -> Weights:
+    width, kind = encoder.config.hidden_size, np.float16 if is_half(encoder) else np.float32
+    sizes = ((width, width), (width,), (labels, width), (labels,))
+    shapes = zip((*POOLER, *CLASSIFIER), sizes, strict=True)
+    return {name: random.normal(scale=0.05, size=shape).astype(kind) for name, shape in shapes}

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import orjson
-
 from enricher.worker.settings import Settings
+from tools import enricher_command
 from tools.bench.bench import Bench
 from tools.bench.child import Child
 from tools.bench.repeating import Run
@@ -34,18 +29,16 @@ def run_workers(bench: Bench, values: Sequence[bytes], crew: Sequence[Settings])
             topics = stack.enter_context(bench.topics(values))
             worker = stack.enter_context(Child(_MODULE))
             worker.say(worker_settings(bench, settings, topics))
-            worker.hear()
+            worker.ask()  # it answers when its models are loaded
             workers.append(worker)
         meter = bench.meter()
         for worker in workers:
-            worker.say({})
+            worker.ask(join=True)
         reports = [worker.hear() for worker in workers]
         load = meter.read()
     assert all(report["records"] == len(values) for report in reports), "every worker makes a record of every article"
     began_s, ended_s = min(each["first_read_s"] for each in reports), max(each["last_commit_s"] for each in reports)
-    return Run(
-        len(values) / (ended_s - began_s), load, {"alone": [len(values) / each["working_s"] for each in reports]}
-    )
+    return Run(len(values) / (ended_s - began_s), load)
 
 
 def worker_settings(bench: Bench, settings: Settings, topics: Topics) -> dict[str, object]:
@@ -58,17 +51,10 @@ def worker_settings(bench: Bench, settings: Settings, topics: Topics) -> dict[st
 
 def run_checkout(bench: Bench, values: Sequence[bytes], checkout: Path) -> Run:
     """`enricher run` of the code in another folder, with this environment's packages: entities in fp32, without tasks."""
-    with bench.topics(values) as topics, tempfile.TemporaryDirectory(prefix="bench-tasks-") as folder:
-        summary = Path(folder) / "summary.json"
-        environment = os.environ | {
-            "PYTHONPATH": str(checkout),
-            "ENRICHER_MODEL__PRECISION": "fp32",
-            **topics.variables("bench-0"),
-        }
-        command = [sys.executable, "-m", "enricher", "run", "--until-caught-up", "--summary", str(summary)]
+    with bench.topics(values) as topics:
+        own = {"PYTHONPATH": str(checkout), "ENRICHER_MODEL__PRECISION": "fp32"}
         meter = bench.meter()
-        subprocess.run(command, cwd=folder, env=environment, check=True, timeout=_CHECKOUT_S, stderr=subprocess.DEVNULL)
+        done = enricher_command.summary_of("run", variables=own | topics.variables("bench-0"), timeout_s=_CHECKOUT_S)
         load = meter.read()
-        done = orjson.loads(summary.read_bytes())
     assert done["published"] == len(values), "a backlog is done to its end"
     return Run(done["published"] / done["working_s"], load)

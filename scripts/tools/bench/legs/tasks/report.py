@@ -38,21 +38,20 @@ class Results:
 
 
 def outcome(results: Results) -> Outcome:
-    """Figures, tables, a plot, and the aims."""
     figures: dict[str, Any] = {
         "articles_per_s": {mix: _rates(runs) for mix, runs in results.runs.items()},
         "articles_per_s_of_processes": _rates(results.crews),
         "over_entities_alone": {
-            mix: {name: results.over_plain(mix, name).as_dict() for name in (ONE, FOUR)} for mix in results.runs
+            mix: {name: results.over_plain(mix, name) for name in (ONE, FOUR)} for mix in results.runs
         },
-        "one_worker_over_four": _crews(results, ONE_WORKER, FOUR_WORKERS).as_dict(),
-        "two_encoders_over_sum_of_times": results.over_sum().as_dict(),
+        "one_worker_over_four": _crews(results, ONE_WORKER, FOUR_WORKERS),
+        "two_encoders_over_sum_of_times": results.over_sum(),
         "padding_share": {name: runs[0].detail["padding_share"] for name, runs in results.runs["news"].items()},
         "simulated": [_facts(each) for each in results.waits],
         "others_cores_at_most": others([run for runs in _all(results) for run in runs]),
     }
     if BEFORE in results.crews:
-        figures["this_version_over_before"] = _crews(results, NOW, BEFORE).as_dict()
+        figures["this_version_over_before"] = _crews(results, NOW, BEFORE)
     tables = [_table(results, mix) for mix in results.runs]
     return Outcome(
         figures, [*tables, _crews_table(results), _waits_table(results.waits)], [_plot(results)], _claims(results)
@@ -65,8 +64,8 @@ def _all(results: Results) -> Iterator[Sequence[Run]]:
     yield from results.crews.values()
 
 
-def _rates(runs: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, float]]:
-    return {name: rates(each).as_dict() for name, each in runs.items()}
+def _rates(runs: Mapping[str, Sequence[Run]]) -> dict[str, Spread]:
+    return {name: rates(each) for name, each in runs.items()}
 
 
 def _crews(results: Results, name: str, reference: str) -> Spread:

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
-from statistics import fmean
+from dataclasses import dataclass, replace
 
-from enricher.worker.records import Window
-from enricher.worker.rules.batching import LengthBucketScheduler
-from enricher.worker.rules.passes import PassScheduler
-from enricher.workshop.simulator import Scheduler
-from tools.bench.simulator.arrivals import arriving, at_random, in_turn
 from tools.bench.simulator.report import CUT
-from tools.bench.simulator.scenarios import BACKLOG_BATCHES, CPU, SEED
-from tools.bench.simulator.statistics import Statistics, watched
+from tools.bench.simulator.scenarios import CPU, OURS, Traffic, backlog, under_load
+from tools.bench.simulator.statistics import Statistics
 
 LOADS = (0.1, 0.5, 0.9)
 MIXES = ("news", "headlines")
 _SIMULATED_S, _QUICK_S = 200.0, 5.0
-_BACKLOG_TOKENS, _QUICK_TOKENS = 500_000, 20_000
-
-
-class TwoPasses(PassScheduler):
-    """The scheduler of two passes, for articles whose windows come twice: for the first pass, then for the second."""
-
-    def add(self, windows: Sequence[Window]) -> None:
-        """Queue the windows of one article."""
-        half = len(windows) // 2
-        self.of_pass(0).add(windows[:half])
-        self.of_pass(1).add(windows[half:])
+_QUICK_TOKENS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +25,20 @@ class Simulated:
     loads: Mapping[float, Statistics]
 
 
-def simulated(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> list[Simulated]:
+def simulate(mixes: Mapping[str, Sequence[int]], *, quick: bool) -> list[Simulated]:
     """One and two passes on each mix; two CPU threads, and encoders of the same speed."""
-    return [_simulated(mix, mixes[mix], passes, quick=quick) for mix in MIXES for passes in (1, 2)]
+    return [_simulate_setting(mix, mixes[mix], passes, quick=quick) for mix in MIXES for passes in (1, 2)]
 
 
-def _simulated(mix: str, tokens: Sequence[int], passes: int, *, quick: bool) -> Simulated:
-    windows = [CUT.lengths(each) * passes for each in tokens]
-    total = max(1, round((_QUICK_TOKENS if quick else _BACKLOG_TOKENS) * passes / fmean(map(sum, windows))))
-    backlog = watched(
-        _scheduler(passes),
-        CPU.model,
-        in_turn(windows, total),
-        best_tokens_per_s=CPU.capacity_tokens_per_s,
-        max_queued_tokens=BACKLOG_BATCHES * passes * CPU.rules.max_batch_tokens,
-        drain=False,
-    )
-    best, until_s = backlog.tokens_per_s, _QUICK_S if quick else _SIMULATED_S
-    return Simulated(
-        mix, passes, backlog, {load: _loaded(windows, passes, load * best, best, until_s) for load in LOADS}
-    )
-
-
-def _loaded(
-    windows: Sequence[Sequence[int]], passes: int, tokens_per_s: float, best: float, until_s: float
-) -> Statistics:
-    random = Random(SEED)  # noqa: S311  the same traffic every time is the point
-    times_s = at_random(tokens_per_s / fmean(map(sum, windows)), random)
-    arrivals = arriving(times_s, windows, random, until_s=until_s)
-    return watched(_scheduler(passes), CPU.model, arrivals, best_tokens_per_s=best)
-
-
-def _scheduler(passes: int) -> Scheduler:
-    queues = [LengthBucketScheduler(CPU.rules) for _ in range(passes)]
-    return queues[0] if passes == 1 else TwoPasses(queues)
+def _simulate_setting(mix: str, tokens: Sequence[int], passes: int, *, quick: bool) -> Simulated:
+    setting = replace(CPU, simulated_s=_SIMULATED_S, passes=passes)
+    if quick:
+        setting = replace(setting, simulated_s=_QUICK_S, backlog_tokens=_QUICK_TOKENS)
+    done = backlog(setting, CUT, tokens, OURS)
+    loads = {
+        load: under_load(
+            setting, Traffic(mix, CUT, "random", load), tokens, OURS, capacity_tokens_per_s=done.tokens_per_s
+        )
+        for load in LOADS
+    }
+    return Simulated(mix, passes, done, loads)
