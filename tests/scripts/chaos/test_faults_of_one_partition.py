@@ -36,7 +36,7 @@ class _Group:
 
 class _Accepts(SimpleNamespace):
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401  whatever it is asked
-        return lambda *_: None
+        return lambda *_, **_options: None
 
 
 @pytest.fixture(autouse=True)
