@@ -282,7 +282,7 @@ def test_records_of_the_output_are_compared_with_the_new_model(topics: Topics) -
     assert "the output (test)" == comparison["model_a"]["name"]
     assert (4, 8) == (comparison["articles"], comparison["overall"]["of_a"])
     assert any("1 records are no longer" in remark for remark in found["remarks"])
-    assert any("1 records of" in remark and "not a worker's" in remark for remark in found["remarks"])
+    assert any("1 records of" in remark and "not written by a worker" in remark for remark in found["remarks"])
     assert_nothing_was_left_behind(topics, outputs=6)
 
 
