@@ -26,7 +26,7 @@ _SHORTEST_POLL = 1 / 4
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """The bounds of every queue and wait in the loop; `worker/settings/groups.py` explains each."""
+    """The bounds of every queue and wait in the loop; `worker/settings/worker.py` explains each."""
 
     max_in_flight: int
     max_in_flight_bytes: int
