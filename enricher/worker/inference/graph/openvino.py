@@ -2,7 +2,7 @@
 
 All use the graph that padded.py builds, quantised for int8; OpenVINO computes it in the precision of the session. It
 compiles each new shape and keeps the result: half a megabyte and 4 ms for the embedded model. So lengths are rounded up, by
-each variant's rule. The number of windows is not: that would cost more than it saves (scripts/tools/bench/model/README.md).
+each variant's rule. The number of windows is not: that would cost more than it saves.
 """
 
 from __future__ import annotations
