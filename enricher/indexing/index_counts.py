@@ -67,3 +67,5 @@ class IndexSnapshot:
     """The most documents that a bulk request may have now."""
     stuck_s: float
     """Seconds for which the index has taken none of them; 0 while it takes some."""
+    stuck_reason: str
+    """Why documents were sent again last; empty if none were."""

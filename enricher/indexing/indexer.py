@@ -97,6 +97,7 @@ class Indexer:
             size_bytes=self._in_hand_bytes,
             most_documents=self._writer.size.documents,
             stuck_s=stuck_s,
+            stuck_reason=self._writer.reason,
         )
 
     # ---- inside

@@ -100,7 +100,7 @@ class Found:
     def baseline(self, topic: str) -> bytes:
         """The content of a baseline file: for each task the number of its labels, and their shares, the largest first."""
         ranked = dict(self.counts.most_common())
-        shares, totals = shares_of(bound_labels(ranked)), totals_of(ranked)
+        shares, totals = shares_of(bound_labels(ranked)), totals_of(self.counts)
         tasks = {
             name: {
                 "labels": total,

@@ -97,3 +97,10 @@ def test_a_malformed_file_is_refused_with_the_reason(tmp_path: Path, values: dic
     """It is not ignored, because its author wanted it to have an effect."""
     with pytest.raises(ModelError, match=problem):
         advice_for(write(tmp_path, **values), 512)
+
+
+def test_a_mistake_of_the_whole_file_names_the_file_only(tmp_path: Path) -> None:
+    """Nothing stands where a field's name would."""
+    (tmp_path / ADVICE_FILE).write_text("[]")
+    with pytest.raises(ModelError, match=rf"{ADVICE_FILE}: Input should be an object"):
+        advice_for(tmp_path, 512)

@@ -38,6 +38,7 @@ def test_an_index_that_takes_nothing_turns_readiness_and_not_liveness() -> None:
     stuck = shown(stuck_s=READY_WITHIN_S + 1, state=WorkerState.RECOVERING)
     assert (False, "the search index has taken nothing for 16 s") == (stuck.readiness().ok, stuck.readiness().reason)
     assert stuck.liveness().ok
+    assert {"stuck_s", "stuck_reason"} <= stuck.status().keys()
     assert shown(stuck_s=READY_WITHIN_S - 1).readiness().ok, "a pause is no outage"
 
 

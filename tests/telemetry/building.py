@@ -75,5 +75,5 @@ def observed_indexer() -> ObservedIndexer:
     counts.bulk_s.add(0.2)
     counts.latency_s.add(1.0)
     lags = {Partition("entities", 0): 7}
-    snapshot = IndexSnapshot(WorkerState.WORKING, 1, lags, 3, 6_000, 250, 0.0)
+    snapshot = IndexSnapshot(WorkerState.WORKING, 1, lags, 3, 6_000, 250, 0.0, "")
     return ObservedIndexer(WORKER, counts, lambda: snapshot)
