@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from enricher.operate.inspect.key_partitions import KeyPartitions, murmur2
+from enricher.operate.inspect.key_partitions import KeyPartitions, murmur2, shared_keys
 
 PARTITIONS = 8
 
@@ -79,3 +79,12 @@ def test_many_keys_take_bounded_memory_and_a_kept_key_counts_with_all_its_record
     assert 400 <= keys.keys <= 1_000
     assert 0.3 <= keys.in_several / keys.keys <= 0.55  # half of them, less the eighth that both rules put together
     assert len(pickle.dumps(keys)) < 60_000
+
+
+def test_keys_of_a_small_topic_are_found_in_a_large_one() -> None:
+    """Of the large one only some keys are remembered, so only those are compared, and in the small one too."""
+    large = noted([by_java(number) for number in range(20_000)], max_keys=1_000)
+    small, other = noted([by_java(number) for number in range(900)]), noted([by_java(-1), by_java(-2)])
+    of_large, of_small, of_other = shared_keys([large, small, other])
+    assert of_small[0] == of_small[1] == of_large[0] > 10
+    assert (large.keys, 0) == (of_large[1], of_other[0])

@@ -6,8 +6,10 @@ key, librdkafka's clients CRC32 unless they are told otherwise. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
+from itertools import chain
 from zlib import crc32
 
 MAX_KEYS = 65_536
@@ -31,7 +33,8 @@ class KeyPartitions:
     def __init__(self, partitions: int, *, max_keys: int = MAX_KEYS) -> None:
         self._partitions = partitions
         self._max_keys = max_keys
-        self._mask = 0
+        self.mask = 0
+        """Keys whose digests have one of these bits are not remembered."""
         self._place: dict[int, int] = {}
         """The partition of the first record of each key, by the key's digest."""
         self._several: set[int] = set()
@@ -43,7 +46,7 @@ class KeyPartitions:
         if key is None:
             return
         digest = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
-        if digest & self._mask or self._place.get(digest) == partition:
+        if digest & self.mask or self._place.get(digest) == partition:
             return
         if self._place.setdefault(digest, partition) != partition:
             self._several.add(digest)
@@ -80,10 +83,24 @@ class KeyPartitions:
 
     def _take_fewer(self) -> None:
         """Keep about half of the keys, chosen by their digests, so that all records of a kept key count."""
-        self._mask = self._mask << 1 | 1
-        self._place = {digest: place for digest, place in self._place.items() if not digest & self._mask}
+        self.mask = self.mask << 1 | 1
+        self._place = {digest: place for digest, place in self._place.items() if not digest & self.mask}
         for kept in (self._several, self._by_crc32, self._otherwise):
             kept.intersection_update(self._place)
+
+
+def shared_keys(topics: Iterable[KeyPartitions]) -> Iterator[tuple[int, int]]:
+    """For each topic, how many of its keys others have too, and how many were compared.
+
+    Compared are keys that no topic would forget to stay within its memory, so few shared keys can be missed beside many.
+    """
+    topics = list(topics)
+    compared = [
+        {digest for digest in each.digests if not any(digest & other.mask for other in topics)} for each in topics
+    ]
+    topics_by_key = Counter(chain.from_iterable(compared))
+    for digests in compared:
+        yield sum(topics_by_key[digest] > 1 for digest in digests), len(digests)
 
 
 def murmur2(key: bytes) -> int:

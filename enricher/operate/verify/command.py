@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Annotated, Any
 
 import orjson
@@ -15,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.operate.inspect.key_partitions import ONE_TOPIC
+from enricher.operate.inspect.key_partitions import ONE_TOPIC, shared_keys
 from enricher.operate.verify import EARLIER, Check, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
 from enricher.worker.build.kafka_clients import kafka_config
@@ -96,15 +94,13 @@ def verify(
 
 def _compare_keys(reports: Mapping[str, Report]) -> dict[str, Report]:
     """The reports, with a warning in each whose topic has keys of another."""
-    topics_by_key = Counter(chain.from_iterable(report.keys for report in reports.values()))
-
-    def compare(report: Report) -> Report:
-        if not (shared := sum(topics_by_key[key] > 1 for key in report.keys)):
-            return report
-        warning = f"{shared:,} of {len(report.keys):,} keys also have records in another input topic. {ONE_TOPIC}"
-        return replace(report, warnings=(*report.warnings, warning))
-
-    return {topic: compare(report) for topic, report in reports.items()}
+    compared = dict(reports)
+    found = shared_keys(report.keys for report in reports.values())
+    for (topic, report), (shared, looked_at) in zip(reports.items(), found, strict=True):
+        if shared:
+            warning = f"{shared:,} of {looked_at:,} keys also have records in another input topic. {ONE_TOPIC}"
+            compared[topic] = replace(report, warnings=(*report.warnings, warning))
+    return compared
 
 
 def _print(reports: Mapping[str, Report], config: KafkaConfig, *, as_json: bool) -> None:

@@ -5,11 +5,13 @@ No I/O. A check fails if something is certainly wrong, and is unknown if the log
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
 from confluent_kafka import Message
+
+from enricher.operate.inspect.key_partitions import KeyPartitions
 
 State = Literal["ok", "failed", "unknown"]
 
@@ -112,13 +114,13 @@ class Checks:
 class Report:
     """The checks, and what else was counted (`facts`, by name). `warnings`: what breaks no promise, but others' work.
 
-    `keys`: digests of the keys that were looked at, the same in every topic.
+    `keys`: the keys of the input topic, to be compared with those of other topics.
     """
 
     checks: tuple[Check, ...]
     facts: Mapping[str, int]
     warnings: tuple[str, ...] = ()
-    keys: Collection[int] = ()
+    keys: KeyPartitions = field(default_factory=lambda: KeyPartitions(1))
 
     @property
     def holds(self) -> bool:

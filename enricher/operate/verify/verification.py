@@ -9,7 +9,7 @@ an input at or above the second ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -73,7 +73,7 @@ class _Verification:
         self._topic_id: str | None = None
         self._facts: Counter[str] = Counter()
         self._warnings: list[str] = []
-        self._keys: Collection[int] = ()
+        self._keys = KeyPartitions(1)
         self._ledgers: dict[int, PartitionLedger] = {}
         self._outputs: dict[str, Outputs] = {}
         self._ranges: dict[str, Ranges] = {}
@@ -183,7 +183,7 @@ class _Verification:
         self._facts["inputs whose output may be deleted"] += judge.excused
 
     def _note_keys(self, keys: KeyPartitions) -> None:
-        self._keys = keys.digests
+        self._keys = keys
         self._facts["keys looked at"] = keys.keys
         self._facts["keys in several partitions"] = keys.in_several
         if keys.in_several:

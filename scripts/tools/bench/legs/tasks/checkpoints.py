@@ -12,6 +12,7 @@ import orjson
 from safetensors.numpy import load_file, save_file
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import Settings, TaskSettings
 from tools.heads.checkpoint import CLASSIFIER, CONFIG_FILE, POOLER, WEIGHTS_FILE, Weights, is_half, join, write_head
@@ -52,6 +53,7 @@ def make_checkpoints(folder: Path) -> Sources:
         write_head(head, own, _random_head(random, own, labels), names, several=name == "tone")
         join(head, own, folder / name)
     write_embedding(encoder, folder / "vectors", "mean_tokens", normalised=True)
+    (folder / "vectors" / ADVICE_FILE).unlink()  # so that its windows are as long as those of the others
     return Sources({"ner": EMBEDDED} | {name: str(folder / name) for name in ("topic", "tone", "other", "vectors")})
 
 
