@@ -170,15 +170,9 @@ class ReplayKilled(CommandKilled):
             files[name].write_bytes(orjson.dumps({str(number): offset for number, offset in offsets.items()}))
         self.range = begins, ends
         bounds = ["--from", str(files["from"]), "--to", str(files["to"])]
-        return [
-            *bounds,
-            "--into",
-            self.topics.output,
-            "--dead-letters",
-            self.topics.dead_letters,
-            "--group",
-            self._group,
-        ]
+        inputs = ["--input", self.scene.names.input]  # with --lanes there are two
+        outputs = ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters]
+        return [*inputs, *bounds, *outputs, "--group", self._group]
 
     def check(self) -> Counter[str]:
         """Each committed record of the range has one output or dead letter."""
