@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector away from what stays until the end, a million objects. That is a fifth of all time here."""
+    """Keep the garbage collector from a million objects that stay until the end. Tests that compute take a fifth less."""
     gc.disable()
     result = yield
     gc.freeze()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from enricher.errors import BrokerError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.inspect.key_partitions import ADVICE, ONE_TOPIC, KeyPartitions
+from enricher.operate.inspect.key_partitions import ADVICE, ONE_TOPIC, KeyPartitions, topics_by_key
 from enricher.operate.trials.rights import newest_records
 from enricher.worker.kafka.shared.client import KafkaConfig
 
@@ -26,25 +25,26 @@ def key_findings(configs: Sequence[KafkaConfig]) -> Iterator[Finding]:
     `configs`: those of the clients, one for each input topic.
     """
     check = "one partition per key"
-    topics_by_key = Counter[int]()
+    topics: list[KeyPartitions] = []
     for config in configs:
         try:
             found = _newest_keys(config)
         except BrokerError as error:
             yield _report.warn(check, f"not read: {error}", "See the checks above.")
             continue
-        topics_by_key.update(found.digests)
+        topics.append(found)
         if found.in_several or found.from_crc32:
             yield _report.warn(check, f"{found}, among the newest records", ADVICE)
         else:
             yield _report.ok(check, f"holds for the {found.keys:,} keys of the newest records")
     if len(configs) > 1:
-        yield _in_one_topic(topics_by_key)
+        yield _in_one_topic(topics_by_key(topics))
 
 
-def _in_one_topic(topics_by_key: Counter[int]) -> Finding:
-    check, keys = "one input topic per key", len(topics_by_key)
-    if several := sum(topics > 1 for topics in topics_by_key.values()):
+def _in_one_topic(topics: Mapping[int, int]) -> Finding:
+    """`topics`: how many topics each key is in, by its digest."""
+    check, keys = "one input topic per key", len(topics)
+    if several := sum(count > 1 for count in topics.values()):
         seen = f"{several:,} of {keys:,} keys have records in several input topics, among the newest records"
         return _report.warn(check, seen, ONE_TOPIC)
     return _report.ok(check, f"holds for the {keys:,} keys of the newest records")

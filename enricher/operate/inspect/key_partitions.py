@@ -7,9 +7,8 @@ key, librdkafka's clients CRC32 unless they are told otherwise. No I/O.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
-from itertools import chain
 from zlib import crc32
 
 MAX_KEYS = 65_536
@@ -34,7 +33,7 @@ class KeyPartitions:
         self._partitions = partitions
         self._max_keys = max_keys
         self.mask = 0
-        """Keys whose digests have one of these bits are not remembered."""
+        """Keys whose digests have one of these bits are not remembered: the lowest ones, more where there are more keys."""
         self._place: dict[int, int] = {}
         """The partition of the first record of each key, by the key's digest."""
         self._several: set[int] = set()
@@ -89,18 +88,13 @@ class KeyPartitions:
             kept.intersection_update(self._place)
 
 
-def shared_keys(topics: Iterable[KeyPartitions]) -> Iterator[tuple[int, int]]:
-    """For each topic, how many of its keys others have too, and how many were compared.
+def topics_by_key(topics: Sequence[KeyPartitions]) -> Counter[int]:
+    """Count the topics of each key, by its digest. Keys that not every topic would remember are left out.
 
-    Compared are keys that no topic would forget to stay within its memory, so few shared keys can be missed beside many.
+    So beside a topic with many keys, few shared ones can be missed.
     """
-    topics = list(topics)
-    compared = [
-        {digest for digest in each.digests if not any(digest & other.mask for other in topics)} for each in topics
-    ]
-    topics_by_key = Counter(chain.from_iterable(compared))
-    for digests in compared:
-        yield sum(topics_by_key[digest] > 1 for digest in digests), len(digests)
+    forgotten = max((each.mask for each in topics), default=0)
+    return Counter(digest for each in topics for digest in each.digests if not digest & forgotten)
 
 
 def murmur2(key: bytes) -> int:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.operate.inspect.key_partitions import ONE_TOPIC, shared_keys
+from enricher.operate.inspect.key_partitions import ONE_TOPIC, topics_by_key
 from enricher.operate.verify import EARLIER, Check, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
 from enricher.worker.build.kafka_clients import kafka_config
@@ -94,13 +94,16 @@ def verify(
 
 def _compare_keys(reports: Mapping[str, Report]) -> dict[str, Report]:
     """The reports, with a warning in each whose topic has keys of another."""
-    compared = dict(reports)
-    found = shared_keys(report.keys for report in reports.values())
-    for (topic, report), (shared, looked_at) in zip(reports.items(), found, strict=True):
-        if shared:
-            warning = f"{shared:,} of {looked_at:,} keys also have records in another input topic. {ONE_TOPIC}"
-            compared[topic] = replace(report, warnings=(*report.warnings, warning))
-    return compared
+    topics = topics_by_key([report.keys for report in reports.values()])
+
+    def compare(report: Report) -> Report:
+        counts = [topics[digest] for digest in report.keys.digests if digest in topics]
+        if not (shared := sum(count > 1 for count in counts)):
+            return report
+        warning = f"{shared:,} of {len(counts):,} keys also have records in another input topic. {ONE_TOPIC}"
+        return replace(report, warnings=(*report.warnings, warning))
+
+    return {topic: compare(report) for topic, report in reports.items()}
 
 
 def _print(reports: Mapping[str, Report], config: KafkaConfig, *, as_json: bool) -> None:

@@ -62,10 +62,10 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
     try:
         advice = Advice.model_validate_json(path.read_bytes()) if path.is_file() else Advice()
     except ValidationError as error:
-        mistakes = "; ".join(
-            ": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, "))))
-            for each in error.errors()
+        found = (
+            (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors()
         )
+        mistakes = "; ".join(f"{field}: {text}" if field else text for field, text in found)
         raise ModelError(
             f"{path}: {mistakes}. The file is a JSON object with {', '.join(Advice.model_fields)}"
         ) from error
