@@ -36,11 +36,13 @@ from support.reading import committed_and_ends, read_all
 from support.stub_worker import STUB_WORKER
 from support.topics import PARTITIONS, Topics, make_topics
 
-from enricher.errors import BrokerError, SettingsError
+from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay import pinning
 from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.errors import Polled, mapping_errors
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
@@ -237,6 +239,26 @@ def test_processes_that_begin_together_agree_on_the_range(replay: Replay) -> Non
         found = list(pool.map(pinned, range(4)))
     assert 1 == len({tuple(sorted(each.until.items())) for each in found})
     assert found[0] == pinned(4)
+
+
+def test_a_range_whose_commit_ends_in_an_unknown_way_is_chosen_once(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a broker meets two processes at once: it is asked again, and takes what was committed."""
+    fill(replay.live, 8)
+    config, tries = replay_config(replay), list[str]()
+
+    @contextmanager
+    def trouble_once(doing: str, client_errors: ClientErrors, client: Polled) -> Iterator[None]:
+        with mapping_errors(doing, client_errors, client):
+            yield
+        tries.append(doing)
+        if len(tries) == 1:
+            raise TransactionTrouble("committing the range: UNKNOWN: EndTxn commit failed: Unknown broker error")
+
+    monkeypatch.setattr(pinning, "mapping_errors", trouble_once)
+    assert {0: 2} == pin(config, lambda _: {0: (0, 2 + len(tries))}).until
+    assert ["committing the range"] * 2 == tries
 
 
 def test_of_two_ranges_that_are_chosen_at_once_for_a_group_one_is_refused(

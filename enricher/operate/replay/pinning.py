@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
-from enricher.errors import BrokerError, ProducerFenced, SettingsError
+from enricher.errors import BrokerError, ProducerFenced, SettingsError, TransactionTrouble
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
 from enricher.worker.kafka.shared.client_errors import Complaint
@@ -88,18 +88,25 @@ def pin(config: KafkaConfig, ranges_now: Callable[[Inspector], Ranges]) -> Pinne
             return pinned
         # Asked before the offsets: if they are those of a topic that was made again meanwhile, the commit says so later.
         topic_id = ask.topic_id(config.input_topic)
-        ranges, found = ranges_now(ask), list[Pinned]()
+        ranges, found, troubles = ranges_now(ask), list[Pinned](), list[TransactionTrouble]()
 
         def try_once() -> bool:
+            # Mostly another process of this replay chooses the range at the same time. The broker says so, or that its own
+            # error is unknown. The next try begins with what is committed by then.
             try:
                 found.append(_commit(config, complaint, ask, topic_id, ranges))
-            except ProducerFenced:
-                log.debug("another process of this replay chooses the range at the same time")
+            except TransactionTrouble as trouble:
+                log.debug("the range is not committed yet: %s", trouble)
+                troubles.append(trouble)
             return bool(found)
 
         with without_recovery():
             if not until(try_once, Deadline(3 * config.transaction_timeout_s), pause_s=_ASK_AGAIN_S):
-                raise BrokerError(f"other processes choose the range of the group '{config.group_id}' again and again")
+                if isinstance(troubles[-1], ProducerFenced):
+                    raise BrokerError(
+                        f"other processes choose the range of the group '{config.group_id}' again and again"
+                    )
+                raise troubles[-1]
         return found[0]
 
 
