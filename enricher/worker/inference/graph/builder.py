@@ -103,6 +103,7 @@ class _Encoder:
 
         The key's bias adds the same number to all scores of a query, which softmax cancels. The value's bias passes through
         attention unchanged, because the weights of a query sum to one: it is folded into the output projection's bias.
+        The query's cannot be folded into the norm before it: that takes the inverse of a weight that is nearly singular.
         """
         config, family = self.checkpoint.config, self.checkpoint.family
         width = config.hidden_size

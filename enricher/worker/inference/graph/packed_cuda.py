@@ -13,7 +13,7 @@ Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key an
 those as they are; a packed projection or a bias would be copied first. The operator reads the number of windows and
 `longest` from the *shape* of `token_offset`; only its unfused route reads the values (packed_multihead_attention.cc).
 
-Which kernel runs, in the source of ONNX Runtime 1.30 with `sdpa_kernel` = 19 (not seen on a GPU yet): float16 takes
+Which kernel runs, in the source of ONNX Runtime 1.30 with `sdpa_kernel` = 19 (seen on sm90 only): float16 takes
 FlashAttention from sm80 on and CUTLASS's memory-efficient attention before; float32 takes the latter at every length (with
 that option its threshold of 256 tokens is 0). From sm80 on, it makes each float32 product of scores and values of three
 TF32 ones (OpMultiplyAddFastF32), whatever `use_tf32` says: nearly float32's accuracy. All other products are cuBLAS's.
