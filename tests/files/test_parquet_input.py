@@ -121,6 +121,19 @@ def test_nanoseconds_are_cut_in_lists_of_every_type(
     assert [expected] == document["when"]
 
 
+def test_a_time_in_a_year_that_python_does_not_have_is_text(tmp_path: Path) -> None:
+    """As text it is refused, or kept as metadata, like any other; the rows beside it are as ever."""
+    times = pa.array([0, 10**18, 0]).cast(pa.timestamp("us", "UTC"))
+    seen = pa.StructArray.from_arrays([pa.array([0, 0, 2**61]).cast(pa.timestamp("us"))], names=["at"])
+    table = pa.table({"id": list("abc"), "body": ["x"] * 3, "published_at": times, "seen": seen})
+    path = written(tmp_path / "a.parquet", table)
+    rows = [row for _, row in values_of(path, wanted(metadata={"at": "/seen/at"}))]
+    assert [row["published_at"] for row in rows[::2]] == ["1970-01-01T00:00:00+00:00", "1970-01-01 00:00:00.000000Z"]
+    assert rows[1]["published_at"].endswith("01:46:40.000000Z")
+    assert [row["seen"]["at"] for row in rows[:2]] == ["1970-01-01T00:00:00", "1970-01-01 00:00:00.000000"]
+    assert rows[2]["seen"]["at"] == "<value out of range: 2305843009213693952>"
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_dates_and_times_are_iso_8601(tmp_path: Path, unit: str) -> None:
     """In every unit, with and without a zone; nanoseconds, which Python's times have not, are cut."""

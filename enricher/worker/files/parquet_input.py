@@ -212,27 +212,53 @@ def _groups_from(metadata: Any, first_row: int) -> list[int]:  # noqa: ANN401  a
 
 def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
     """Each row of a batch as a JSON object."""
-    plain = pa.schema([each.with_type(_in_microseconds(each.type)) for each in batch.schema])
-    if plain != batch.schema:
-        batch = batch.cast(plain, safe=False)
-    for row in batch.to_pylist():
-        try:
-            yield json_bytes(row)
-        except InvalidArticle:
-            yield _NOT_TEXT
+    batch = _with_times(batch, _in_microseconds)
+    try:
+        rows = batch.to_pylist()
+    except (ValueError, OverflowError):  # one of its values has no form in Python
+        yield from (_value_alone(batch.slice(index, 1)) for index in range(batch.num_rows))
+    else:
+        yield from map(_value, rows)
+
+
+def _value(row: Mapping[str, Any]) -> bytes:
+    try:
+        return json_bytes(row)
+    except InvalidArticle:
+        return _NOT_TEXT
+
+
+def _value_alone(batch: pa.RecordBatch) -> bytes:
+    """The only row of a batch. If it has a time in a year that Python does not have, its times are text."""
+    try:
+        return _value(batch.to_pylist()[0])
+    except UnicodeDecodeError:
+        return _NOT_TEXT
+    except (ValueError, OverflowError):
+        return _value(_with_times(batch, lambda _kind: pa.string()).to_pylist()[0])
+
+
+def _with_times(batch: pa.RecordBatch, change: Callable[[pa.DataType], pa.DataType]) -> pa.RecordBatch:
+    """The batch with another type for each date and time in it."""
+    schema = pa.schema([each.with_type(_time_changed(each.type, change)) for each in batch.schema])
+    return batch if schema == batch.schema else batch.cast(schema, safe=False)
+
+
+def _time_changed(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    if _any_of(kind, types.is_timestamp, types.is_date, types.is_time):
+        return change(kind)
+    if types.is_struct(kind):
+        return pa.struct([each.with_type(_time_changed(each.type, change)) for each in kind])
+    if types.is_large_list(kind):
+        return pa.large_list(_time_changed(kind.value_type, change))
+    if _is_list(kind):
+        size = kind.list_size if types.is_fixed_size_list(kind) else -1
+        return pa.list_(_time_changed(kind.value_type, change), size)
+    return kind
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """The type with times in microseconds: Python has no nanoseconds, for which pyarrow would need pandas."""
+    """Python has no nanoseconds, for which pyarrow would need pandas."""
     if types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
-    if types.is_time64(kind):
-        return pa.time64("us")
-    if types.is_struct(kind):
-        return pa.struct([each.with_type(_in_microseconds(each.type)) for each in kind])
-    if types.is_large_list(kind):
-        return pa.large_list(_in_microseconds(kind.value_type))
-    if _is_list(kind):
-        size = kind.list_size if types.is_fixed_size_list(kind) else -1
-        return pa.list_(_in_microseconds(kind.value_type), size)
-    return kind
+    return pa.time64("us") if types.is_time64(kind) else kind
