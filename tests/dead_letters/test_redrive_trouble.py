@@ -144,15 +144,18 @@ def test_a_letter_that_the_input_refuses_is_named_and_holds_up_no_other(topics: 
     assert redrive(topics) == {"sent": 1}
 
 
-def test_an_input_that_is_created_again_meanwhile_gets_nothing(topics: Topics, hooks: dict[str, list[Hook]]) -> None:
-    """Its partitions are not those of the letters. A later run leaves them alone: their source has another id."""
-    publish_and_die(topics, [Sent(None, b"x")])
-    hooks["written"] = [lambda: ids.append(make_again(topics.bootstrap_servers, topics.input))]
+@pytest.mark.parametrize(("again", "later"), [("input", {"not_ours": 1}), ("dead_letters", {})])
+def test_a_topic_that_is_created_again_meanwhile_ends_the_redrive(
+    topics: Topics, hooks: dict[str, list[Hook]], again: str, later: dict[str, int]
+) -> None:
+    """Its partitions are not those of the letters. A later run leaves the letters of another input alone."""
+    places = publish_and_die(topics, [Sent(None, b"x")])
+    hooks["written"] = [lambda: ids.append(make_again(topics.bootstrap_servers, getattr(topics, again)))]
     ids: list[str] = []
     error = run("dead-letters", "redrive", env=topics.environment).exception
     assert 4 == getattr(error, "exit_code", None), error
-    assert redrive(topics) == {"not_ours": 1}
-    assert not redriven(topics, {})
+    assert redrive(topics) == later
+    assert not redriven(topics, places if again == "dead_letters" else {})
 
 
 def limit_message_bytes(topics: Topics, size_bytes: int) -> None:

@@ -146,10 +146,8 @@ def _open_run(
     with ExitStack() as stack:
         watchdog = stack.enter_context(Watchdog())
         inspector = stack.enter_context(closing(Inspector(group)))
-        input_topic_id = inspector.topic_id(config.input_topic)
-        sender = stack.enter_context(
-            closing(Sender(config, group.group_id, input_topic_id=input_topic_id, guard=watchdog.guard))
-        )
+        topic_ids = {topic: inspector.topic_id(topic) for topic in (config.input_topic, config.dead_letter_topic)}
+        sender = stack.enter_context(closing(Sender(config, group.group_id, topic_ids=topic_ids, guard=watchdog.guard)))
         with without_recovery():
             if not dry_run:
                 sender.open()

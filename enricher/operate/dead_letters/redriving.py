@@ -20,7 +20,7 @@ from typing import Literal
 
 from confluent_kafka import Message
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import BrokerError, TransactionTrouble
 from enricher.operate.dead_letters.letters import Letter, Selection, headers_to_send, input_headers, letter_of
 from enricher.operate.dead_letters.newer import NewerRecords
 from enricher.operate.dead_letters.sender import Outgoing, Overtaken, RefusedRecords, Sender
@@ -218,8 +218,10 @@ class Redrive:
 
     def _ready(self, message: Message) -> _Ready | None:
         """The letter in a message with its record; None, and counted, if it is not sent."""
-        letter = letter_of(message)
-        assert letter is not None, "it was one before"
+        letter = self._letter_of(message)
+        if letter is None:
+            topic = self._config.dead_letter_topic
+            raise BrokerError(f"the topic '{topic}' was created again, or its records were replaced: redrive once more")
         source = letter.source
         whole = self._input_of(letter, message)
         if whole is None:

@@ -63,7 +63,8 @@ Check = Callable[[Mapping[int, int]], None]
 class Sender:
     """Makes the transactions. `group_id`: of the redrive; its offsets are those of the dead-letter topic.
 
-    `guard`: ends the process if a transaction hangs.
+    `topic_ids`: of the input and of the dead-letter topic, when they were read. `guard`: ends the process if a transaction
+    hangs.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class Sender:
         config: KafkaConfig,
         group_id: str,
         *,
-        input_topic_id: str | None,
+        topic_ids: Mapping[str, str | None],
         guard: Guard,
         producer_class: type[Producer] = Producer,
     ) -> None:
         self._config = config
         self._group_id = group_id
-        self._input_topic_id = input_topic_id
+        self._topic_ids = topic_ids
         self._guard = guard
         self._producer_class = producer_class
         self._complaint = Complaint()
@@ -206,15 +207,18 @@ class Sender:
                 raise
             steps.done("produce")
             check(firsts)
-            topic = self._config.input_topic
-            if topic_id_of(self._admin, topic, timeout_s / 2) != self._input_topic_id:
-                raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
+            self._require_same_topics()
             steps.restart()
         self._send_offsets(producer, commits)
         steps.done("send_offsets")
         producer.commit_transaction(timeout_s)
         steps.done("commit")
         return steps.slow
+
+    def _require_same_topics(self) -> None:
+        for topic, known in self._topic_ids.items():
+            if topic_id_of(self._admin, topic, self._config.transaction_timeout_s / 4) != known:
+                raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
 
     def _send_offsets(self, producer: Producer, commits: Mapping[int, Commit]) -> None:
         offsets = [
