@@ -104,7 +104,7 @@ def _recipe(checkpoint: Checkpoint) -> str | None:
 def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     """Every variant for the device: whether it may serve, and why or why not."""
     cache_dir = load_settings().model.cache_dir
-    chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
+    chosen = choose([checkpoint], device, "auto", cache_dir=cache_dir)
     obstacles = [
         (variant, why_not_reduced([checkpoint], variant) or obstacle_to(checkpoint, device, variant, cache_dir))
         for variant in variants_for(device)

@@ -208,7 +208,7 @@ def _choose_variant(checkpoint: Checkpoint, request: _Request, graphs: Path, con
             console.print(line)
         if report.passed:
             break
-    chosen = choose(checkpoint, request.device, request.precision).variant
+    chosen = choose([checkpoint], request.device, request.precision).variant
     console.print(f"building the graph of {chosen.name}")
     kept = prepare_variant(checkpoint, chosen, request.device, cache_dir=graphs).onnx_path.parent
     for other in graphs.iterdir():

@@ -12,7 +12,7 @@ from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
-from enricher.worker.inference.run.selection import choose_for
+from enricher.worker.inference.run.selection import choose
 from enricher.worker.settings import Settings, TaskSettings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | N
 def _choice(checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, cache_dir: Path) -> dict[str, Any]:
     """The variant that serves these heads together, and why faster ones do not."""
     try:
-        choice = choose_for(checkpoints, device, precision, cache_dir=cache_dir)
+        choice = choose(checkpoints, device, precision, cache_dir=cache_dir)
     except ModelError as error:
         return {"variant": None, "why": str(error), "rejected": []}
     rejected = [{"variant": variant.name, "why": why} for variant, why in choice.rejected]

@@ -49,7 +49,7 @@ def checkpoint(model_folder: Path) -> Checkpoint:
 
 def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(checkpoint: Checkpoint) -> None:
     """Each faster variant with its reason, and the command that would make a report."""
-    choice = choose(checkpoint, "cpu", "auto")
+    choice = choose([checkpoint], "cpu", "auto")
     assert choice.variant == PaddedFloat32()
     reasons = {variant.name: why for variant, why in choice.rejected}
     assert ["padded-elsewhere", "padded-twin", "padded-damaged"] == list(reasons)
@@ -60,7 +60,7 @@ def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(check
 def test_with_a_passing_report_auto_takes_the_reduced_variant(checkpoint: Checkpoint) -> None:
     """The fastest that runs here; what is slower is not even looked at."""
     write_report(checkpoint.folder, report(checkpoint, Twin()))
-    choice = choose(checkpoint, "cpu", "auto")
+    choice = choose([checkpoint], "cpu", "auto")
     assert choice.variant == Twin()
     assert ["padded-elsewhere"] == [variant.name for variant, _ in choice.rejected]
     assert "passed its gate" in choice.reason
@@ -73,8 +73,8 @@ def test_a_report_in_the_cache_counts_where_the_folder_cannot_be_written(
     beside_graphs = report_folders(checkpoint, tmp_path / "cache")[-1]
     beside_graphs.mkdir(parents=True)
     write_report(beside_graphs, report(checkpoint, Twin()))
-    assert choose(checkpoint, "cpu", "auto").variant == PaddedFloat32()
-    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
+    assert choose([checkpoint], "cpu", "auto").variant == PaddedFloat32()
+    assert choose([checkpoint], "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_report_about_something_else_is_none(checkpoint: Checkpoint, bound_to:
     """Another model, variant or builder computes something else."""
     path = report_path(checkpoint.folder, Twin().name)
     path.write_text(report(checkpoint, Twin(), **bound_to).model_dump_json())
-    choice = choose(checkpoint, "cpu", "auto")
+    choice = choose([checkpoint], "cpu", "auto")
     assert choice.variant == PaddedFloat32()
     assert (
         "no gate report of this model and builder"
@@ -117,17 +117,17 @@ def test_a_report_of_a_processor_names_no_arithmetic(checkpoint: Checkpoint) -> 
     """So those that were made before it was named stay valid; one of a GPU does not count there."""
     write_report(checkpoint.folder, report(checkpoint, Twin()))
     assert "arithmetic" not in SHIPPED["bound_to"]
-    assert choose(checkpoint, "cpu", "auto").variant == Twin()
+    assert choose([checkpoint], "cpu", "auto").variant == Twin()
     write_report(checkpoint.folder, report(checkpoint, Twin(), arithmetic="sdpa_kernel=19"))
-    assert choose(checkpoint, "cpu", "auto").variant == PaddedFloat32()
+    assert choose([checkpoint], "cpu", "auto").variant == PaddedFloat32()
 
 
 def test_a_variant_that_failed_its_gate_is_refused_with_the_reason(checkpoint: Checkpoint) -> None:
     """By auto, and by name."""
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
-    assert choose(checkpoint, "cpu", "auto").variant == PaddedFloat32()
+    assert choose([checkpoint], "cpu", "auto").variant == PaddedFloat32()
     with pytest.raises(ModelError, match=r"bf16 is refused: padded-twin failed its gate: sentences: F1 -1\.40"):
-        choose(checkpoint, "cpu", "bf16")
+        choose([checkpoint], "cpu", "bf16")
 
 
 def test_the_newest_report_counts(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -136,25 +136,25 @@ def test_the_newest_report_counts(checkpoint: Checkpoint, tmp_path: Path) -> Non
     beside_graphs.mkdir(parents=True)
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False, created_at="2026-01-01T00:00:00+00:00"))
     write_report(beside_graphs, report(checkpoint, Twin(), created_at="2026-01-02T00:00:00+00:00"))
-    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
+    assert choose([checkpoint], "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
 
 
 def test_a_precision_by_name_must_run_here_and_be_proven(checkpoint: Checkpoint) -> None:
     """Nothing else is taken in its place; the message says what to do."""
     with pytest.raises(ModelError, match=r"fp16 does not run here: the processor has no wings\. Choose auto"):
-        choose(checkpoint, "cpu", "fp16")
+        choose([checkpoint], "cpu", "fp16")
     with pytest.raises(
         ModelError, match=r"int8 is refused: there is no gate report .*enricher model check .* --precision int8"
     ):
-        choose(checkpoint, "cpu", "int8")
-    assert choose(checkpoint, "cpu", "fp32").variant == PaddedFloat32()
+        choose([checkpoint], "cpu", "int8")
+    assert choose([checkpoint], "cpu", "fp32").variant == PaddedFloat32()
 
 
 def test_where_nothing_runs_every_reason_is_told(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the last one only."""
     monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), Elsewhere()))
     with pytest.raises(ModelError, match="no wings; padded-elsewhere: the processor has no wings"):
-        choose(checkpoint, "cpu", "auto")
+        choose([checkpoint], "cpu", "auto")
 
 
 def test_the_schema_that_ships_is_the_reports() -> None:
@@ -199,20 +199,20 @@ def test_int8_serves_with_its_recipe_and_the_report_of_that_recipe(checkpoint: C
     """Otherwise bf16 does: a report is about the recipe that it names, not about int8."""
     write_report(checkpoint.folder, report(checkpoint, Twin()))
     write_report(checkpoint.folder, report(checkpoint, Quantised()))
-    choice = choose(checkpoint, "cpu", "auto")
+    choice = choose([checkpoint], "cpu", "auto")
     assert Twin() == choice.variant
     assert "there is no int8.json" in choice.rejected[0][1]
     recipe = empty_recipe(checkpoint)
     write_recipe(checkpoint.folder, recipe)
-    choice = choose(checkpoint, "cpu", "auto")
+    choice = choose([checkpoint], "cpu", "auto")
     assert Twin() == choice.variant
     assert "no gate report of this model, builder and recipe" in choice.rejected[0][1]
     write_report(checkpoint.folder, report(checkpoint, Quantised(), recipe_digest=recipe.digest))
-    assert Quantised() == choose(checkpoint, "cpu", "auto").variant
+    assert Quantised() == choose([checkpoint], "cpu", "auto").variant
     write_recipe(checkpoint.folder, empty_recipe(checkpoint, seed=1))
-    assert Twin() == choose(checkpoint, "cpu", "auto").variant
+    assert Twin() == choose([checkpoint], "cpu", "auto").variant
     with pytest.raises(ModelError, match="int8 is refused: there is no gate report of this model, builder and recipe"):
-        choose(checkpoint, "cpu", "int8")
+        choose([checkpoint], "cpu", "int8")
 
 
 @pytest.mark.usefixtures("quantised_first")
@@ -223,10 +223,10 @@ def test_auto_does_not_take_int8_whose_calibration_fell_short(checkpoint: Checkp
     write_recipe(checkpoint.folder, recipe)
     assert "--precision int8" not in " ".join(missing_reports([checkpoint], "cpu", None))
     write_report(checkpoint.folder, report(checkpoint, Quantised(), recipe_digest=recipe.digest))
-    choice = choose(checkpoint, "cpu", "auto")
+    choice = choose([checkpoint], "cpu", "auto")
     assert Quantised() != choice.variant
     assert "calibration wanted 99.80 % of labels, reached 99.00 %" == choice.rejected[0][1]
-    assert Quantised() == choose(checkpoint, "cpu", "int8").variant
+    assert Quantised() == choose([checkpoint], "cpu", "int8").variant
 
 
 @pytest.mark.usefixtures("quantised_first")
@@ -235,6 +235,6 @@ def test_the_command_that_is_told_makes_what_is_missing(checkpoint: Checkpoint) 
     prepare = f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"
     assert prepare == missing_reports([checkpoint], "cpu", None)[0]
     with pytest.raises(ModelError, match=r"int8 is refused: there is no int8\.json .*enricher model prepare"):
-        choose(checkpoint, "cpu", "int8")
+        choose([checkpoint], "cpu", "int8")
     write_recipe(checkpoint.folder, empty_recipe(checkpoint))
     assert f"enricher model check {checkpoint.folder} --precision int8" == missing_reports([checkpoint], "cpu", None)[0]

@@ -113,7 +113,7 @@ def test_the_embedded_model_takes_the_fastest_that_the_processor_has(
 ) -> None:
     """int8 first, by its own report; without VNNI bf16, and then fp32, and the reasons are told."""
     on_processor(monkeypatch, tmp_path, f"{FLAGS} {flags}", bf16=bf16)
-    choice = choose(open_model(None), "cpu", "auto")
+    choice = choose([open_model(None)], "cpu", "auto")
     assert expected == choice.variant.name
     rejected = {variant.name: why for variant, why in choice.rejected}
     if expected != "openvino-int8":
@@ -152,7 +152,7 @@ def test_a_recipe_that_cannot_be_read_is_no_crash(checkpoint: Checkpoint) -> Non
     """A worker with precision auto runs something else."""
     recipe_path(checkpoint.folder).write_text("{")
     assert "cannot be read" in (recipe_problem(checkpoint, OpenVinoInt8()) or "")
-    assert choose(checkpoint, "cpu", "auto").variant.precision == "fp32"
+    assert choose([checkpoint], "cpu", "auto").variant.precision == "fp32"
 
 
 def test_each_recipe_has_its_own_graph_in_the_cache(checkpoint: Checkpoint, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
     assert variant_named("cpu", "fp32") == PackedFloat32()
     assert "pip install openvino" in (OpenVinoFloat32().problem() or "")
-    assert choose(Checkpoint.open(REFERENCE / "bert"), "cpu", "fp32").variant == PackedFloat32()
+    assert choose([Checkpoint.open(REFERENCE / "bert")], "cpu", "fp32").variant == PackedFloat32()
 
 
 @pytest.mark.parametrize(

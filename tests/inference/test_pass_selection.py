@@ -17,7 +17,7 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import prepare_pass
-from enricher.worker.inference.run.selection import choose, choose_for, missing_reports, obstacle_to
+from enricher.worker.inference.run.selection import choose, missing_reports, obstacle_to
 from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import write_report
 from tools.head_references.folders import REFERENCE, write_folder
@@ -51,16 +51,16 @@ def pass_gates(*checkpoints: Checkpoint) -> None:
 
 def reasons(checkpoints: list[Checkpoint]) -> dict[str, str]:
     """Why faster variants do not serve."""
-    return {variant.name: why for variant, why in choose_for(checkpoints, "cpu", "auto").rejected}
+    return {variant.name: why for variant, why in choose(checkpoints, "cpu", "auto").rejected}
 
 
 def test_a_reduced_variant_serves_a_pass_if_every_report_passes(heads: list[Checkpoint]) -> None:
     """Each head's own report, of the same variant."""
     pass_gates(*heads)
-    choice = choose_for(heads, "cpu", "auto")
+    choice = choose(heads, "cpu", "auto")
     assert Twin() == choice.variant
     assert "passed its gate" in choice.reason
-    assert Twin() == choose_for(heads, "cpu", "bf16").variant
+    assert Twin() == choose(heads, "cpu", "bf16").variant
 
 
 @pytest.mark.parametrize("index", range(3), ids=["ner", "topics", "vectors"])
@@ -68,14 +68,14 @@ def test_one_missing_report_makes_the_pass_serve_float32(heads: list[Checkpoint]
     """The reason names that head's model, and the command that makes the report."""
     without = heads[index]
     pass_gates(*(each for each in heads if each is not without))
-    assert PaddedFloat32() == choose_for(heads, "cpu", "auto").variant
+    assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
     command = f"enricher model check {without.folder} --precision bf16"
     assert reasons(heads)["padded-twin"] == (
         f"{without.name}: there is no gate report for padded-twin; `{command}` makes one"
     )
     assert [command] == missing_reports(heads, "cpu", None)
     with pytest.raises(ModelError, match=rf"bf16 is refused: {without.name}: there is no gate report .*Or choose auto"):
-        choose_for(heads, "cpu", "bf16")
+        choose(heads, "cpu", "bf16")
 
 
 @pytest.mark.parametrize("index", range(3), ids=["ner", "topics", "vectors"])
@@ -84,11 +84,11 @@ def test_one_head_that_failed_its_gate_makes_the_pass_serve_float32(heads: list[
     bad = heads[index]
     pass_gates(*heads)
     write_report(bad.folder, report(bad, Twin(), passed=False))
-    assert PaddedFloat32() == choose_for(heads, "cpu", "auto").variant
+    assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
     assert f"{bad.name}: padded-twin failed its gate: sentences: F1 -1.40" in reasons(heads)["padded-twin"]
     with pytest.raises(ModelError, match=f"bf16 is refused: {bad.name}: padded-twin failed its gate"):
-        choose_for(heads, "cpu", "bf16")
-    assert [each is not bad for each in heads] == [choose(each, "cpu", "auto").variant == Twin() for each in heads]
+        choose(heads, "cpu", "bf16")
+    assert [each is not bad for each in heads] == [choose([each], "cpu", "auto").variant == Twin() for each in heads]
 
 
 def test_every_head_that_stands_in_the_way_is_told_at_once(heads: list[Checkpoint]) -> None:
@@ -111,7 +111,7 @@ def test_a_report_about_an_earlier_state_of_a_head_is_none(heads: list[Checkpoin
     modules = heads[2].folder / "modules.json"
     modules.write_text(modules.read_text() + "\n")
     changed = [*heads[:2], Checkpoint.open(heads[2].folder)]
-    assert PaddedFloat32() == choose_for(changed, "cpu", "auto").variant
+    assert PaddedFloat32() == choose(changed, "cpu", "auto").variant
     assert "vectors: there is no gate report of this model and builder" in reasons(changed)["padded-twin"]
 
 
@@ -121,8 +121,8 @@ def test_reports_in_the_cache_count_for_each_head(heads: list[Checkpoint], tmp_p
         folder = selection.cache_folder(each, tmp_path / "cache")
         folder.mkdir(parents=True)
         write_report(folder, report(each, Twin()))
-    assert PaddedFloat32() == choose_for(heads, "cpu", "auto").variant
-    assert Twin() == choose_for(heads, "cpu", "auto", cache_dir=tmp_path / "cache").variant
+    assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
+    assert Twin() == choose(heads, "cpu", "auto", cache_dir=tmp_path / "cache").variant
 
 
 def test_models_of_one_name_are_told_by_their_folders(tmp_path: Path) -> None:
@@ -149,14 +149,14 @@ def test_int8_serves_one_head_for_entities_by_itself(heads: list[Checkpoint]) ->
     recipe = empty_recipe(heads[0])
     write_recipe(heads[0].folder, recipe)
     write_report(heads[0].folder, report(heads[0], Quantised(), recipe_digest=recipe.digest))
-    assert Quantised() == choose_for(heads[:1], "cpu", "auto").variant
-    choice = choose_for(heads, "cpu", "auto")
+    assert Quantised() == choose(heads[:1], "cpu", "auto").variant
+    choice = choose(heads, "cpu", "auto")
     assert Twin() == choice.variant
     why = "int8 is calibrated for a single token classification head, and this pass has 3 heads"
     assert [(Quantised(), why)] == choice.rejected
     assert missing_reports(heads, "cpu", None) == []
     with pytest.raises(ModelError, match=f"int8 is refused: {why}. Choose auto"):
-        choose_for(heads, "cpu", "int8")
+        choose(heads, "cpu", "int8")
 
 
 @pytest.mark.parametrize(("index", "kind"), [(1, "classification"), (2, "embedding")])
@@ -166,7 +166,7 @@ def test_int8_serves_no_head_of_another_kind(heads: list[Checkpoint], index: int
     assert why == reasons([heads[index]])["padded-quantised"]
     assert why == obstacle_to(heads[index], "cpu", Quantised(), None)
     with pytest.raises(ModelError, match=f"int8 is refused: {why}"):
-        choose(heads[index], "cpu", "int8")
+        choose([heads[index]], "cpu", "int8")
 
 
 def test_what_no_head_can_run_here_is_told_without_a_name(
@@ -178,14 +178,14 @@ def test_what_no_head_can_run_here_is_told_without_a_name(
     assert {"padded-elsewhere": "the processor has no wings"} == reasons(heads)
     assert missing_reports(heads, "cpu", None) == []
     with pytest.raises(ModelError, match="fp16 does not run here: the processor has no wings"):
-        choose_for(heads, "cpu", "fp16")
+        choose(heads, "cpu", "fp16")
 
 
 def test_where_nothing_runs_all_models_are_named(heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch) -> None:
     """With the reason."""
     monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(),))
     with pytest.raises(ModelError, match=r"no variant of ner and topics and vectors runs on cpu: .*no wings"):
-        choose_for(heads, "cpu", "auto")
+        choose(heads, "cpu", "auto")
 
 
 def test_the_log_warns_of_reports_that_an_operator_can_make(

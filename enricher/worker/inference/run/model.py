@@ -26,7 +26,7 @@ from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.qdq import quantise
 from enricher.worker.inference.run.selection import (
     check_command,
-    choose_for,
+    choose,
     lost_without_report,
     missing_reports,
     recipe_for,
@@ -135,7 +135,7 @@ def prepare_pass(
 ) -> PreparedModel:
     """Like `prepare`, for checkpoints with the same encoder: one graph with the heads of all of them."""
     chosen = resolve_device(device, gpu_wait)
-    choice = choose_for(checkpoints, chosen, precision, cache_dir=cache_dir)
+    choice = choose(checkpoints, chosen, precision, cache_dir=cache_dir)
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoints, chosen, cache_dir)
     unproven: list[str] = []

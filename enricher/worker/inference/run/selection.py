@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 _LOST_WITHOUT_REPORT: dict[Device, str] = {
     "cpu": "the worker runs in fp32, which is slower",
     "cuda": (
-        "the worker runs in fp32, and fp16 is expected to be three to ten times as fast, depending on the GPU "
-        "(calculated from peak rates, not measured on a GPU yet)"
+        "the worker runs in fp32, and fp16 is nine times as fast on an H100; on others, three to ten times as fast is "
+        "expected from their peak rates"
     ),
 }
-"""Clauses that say what is lost. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4; 989 and 67 on an H200, of which
-46 and 70 % can be expected."""
+"""Clauses that say what is lost. Peak rates in fp16 and fp32: 121 and 30 TFLOP/s on an L4; 989 and 67 on an H100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +50,14 @@ class Choice:
     rejected: list[tuple[Variant, str]]
 
 
-def choose(checkpoint: Checkpoint, device: Device, precision: Precision, *, cache_dir: Path | None = None) -> Choice:
-    """The variant for `checkpoint` on `device`. Raises ModelError if a named precision does not run or did not pass.
-
-    Reports are read from the checkpoint's folder and from its folder in `cache_dir`.
-    """
-    return choose_for([checkpoint], device, precision, cache_dir=cache_dir)
-
-
-def choose_for(
+def choose(
     checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, *, cache_dir: Path | None = None
 ) -> Choice:
-    """Like `choose`, for checkpoints that share an encoder: a reduced variant serves only if the reports of all pass."""
+    """The variant for checkpoints that share an encoder: a reduced one serves only if the reports of all pass.
+
+    Reports are read from each checkpoint's folder and from its folder in `cache_dir`. Raises ModelError if a named precision
+    does not run or did not pass.
+    """
     if precision != "auto":
         return _choose_named(checkpoints, device, precision, cache_dir)
     rejected: list[tuple[Variant, str]] = []
