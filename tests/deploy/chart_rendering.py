@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,13 +33,19 @@ OLDEST: str = _METADATA["annotations"]["enricher/oldest-kubernetes"]
 NEWEST: str = _METADATA["annotations"]["enricher/newest-kubernetes"]
 APP_VERSION: str = _METADATA["appVersion"]
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser in C takes a seventh of the time, where it was built."""
 
 _WITH_PODS = ("StatefulSet", "Deployment", "Job")
 
 
 def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run Helm, without a cluster."""
-    return subprocess.run([str(HELM), *arguments], input=stdin, capture_output=True, text=True, check=False)
+    # It ends before its memory matters, and collecting garbage is a quarter of its processor time.
+    environment = {**os.environ, "GOGC": "off"}
+    return subprocess.run(
+        [str(HELM), *arguments], input=stdin, capture_output=True, text=True, check=False, env=environment
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +95,20 @@ def environment_of(container: Object) -> dict[str, str]:
 
 def values_of(path: Path) -> Values:
     """A file of values."""
-    values: Values = yaml.safe_load(path.read_text("utf-8"))
+    values: Values = yaml.load(path.read_text("utf-8"), _LOADER)
     return values
+
+
+def objects_in(documents: str) -> tuple[Object, ...]:
+    """The documents of a text in YAML that are not empty."""
+    return tuple(each for each in yaml.load_all(documents, _LOADER) if each)
 
 
 def render(values: Values | None = None, *, kubernetes: str = NEWEST) -> Rendered:
     """Render with these values over the chart's defaults."""
     answer = _template(json.dumps(values or {}), kubernetes)
     assert answer.returncode == 0, answer.stderr
-    return Rendered(tuple(each for each in yaml.safe_load_all(answer.stdout) if each))
+    return Rendered(objects_in(answer.stdout))
 
 
 def refusal(values: Values) -> str:

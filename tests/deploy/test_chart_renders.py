@@ -23,6 +23,7 @@ from deploy.chart_rendering import (
     check_custom,
     helm,
     needs_helm,
+    objects_in,
     refusal,
     render,
     values_of,
@@ -162,7 +163,7 @@ def notes(folder: Path, values: str) -> str:
     template = 'kind: Notes\ndata: {{ tpl (.Files.Get "files/notes.txt") . | toJson }}\n'
     (copy / "templates" / "notes.yaml").write_text(template, "utf-8")
     answer = helm("template", "news", str(copy), "--namespace", NAMESPACE, "--values", "-", stdin=values)
-    (printed,) = (each for each in yaml.safe_load_all(answer.stdout) if each and each["kind"] == "Notes")
+    (printed,) = (each for each in objects_in(answer.stdout) if each["kind"] == "Notes")
     return str(printed["data"])
 
 

@@ -59,8 +59,15 @@ SHARING = {
         "scripts/registry/test_registry_publish.py",
         "scripts/registry/test_registry_server.py",
     ),
+    "helm": (
+        "deploy/test_chart_access.py",
+        "deploy/test_chart_pods.py",
+        "deploy/test_chart_renders.py",
+        "deploy/test_chart_scaling.py",
+    ),
 }
-"""The files whose tests ask for a server that takes 8 s of processor time to start, by fixture: one process has them all."""
+"""The files that one process has: by fixture, those whose tests ask for a server that takes 8 s of processor time to start;
+and those that render the chart with the same 22 files of values, which takes 3 s."""
 
 SLOW = (
     "commands/test_cli.py",
