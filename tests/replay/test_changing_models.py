@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,14 +14,17 @@ from pathlib import Path
 import orjson
 import pytest
 from kafka.harness import as_sent, assert_exactly_once, publish, short_articles, worker
+from replay.sourced_stub_worker import SOURCED_STUB_WORKER
+from support.forked import Forked
 from support.logs import new_log
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import Topics
 
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "changing-models.md"
-EMBEDDED = Path(__file__).resolve().parents[2] / "enricher" / "models" / "newswire-minilm"
-ENRICHER = f'#!/bin/sh\nexec "{sys.executable}" -m enricher "$@"\n'
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "deploy" / "changing-models.md"
+ENRICHER = f'#!/bin/sh\nexec "{sys.executable}" "{SOURCED_STUB_WORKER}" "$@"\n'
+"""With a stub for the model: each start of the real one takes three seconds of a processor."""
 
 
 def commands_of_the_page() -> list[str]:
@@ -38,13 +40,14 @@ def shell(environment: dict[str, str], folder: Path) -> Iterator[subprocess.Pope
     program.write_text(ENRICHER, "utf-8")
     program.chmod(0o755)
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    modules = os.pathsep.join(str(ROOT / each) for each in ("scripts", "", "tests"))
     with new_log("page").open("ab") as log:
         opened = subprocess.Popen(
             ["/bin/bash", "-eu"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, **environment, "PATH": path},
+            env={**os.environ, **environment, "PATH": path, "PYTHONPATH": modules},
             text=True,
             bufsize=1,
             start_new_session=True,
@@ -70,7 +73,6 @@ def run(opened: subprocess.Popen[str], commands: str) -> None:
 @pytest.mark.broker
 def test_the_page_takes_every_article_from_one_model_to_the_next(topics: Topics, tmp_path: Path) -> None:
     """Before, while and after the replay runs, articles come; the topics of both models end up with each of them once."""
-    next_model = shutil.copytree(EMBEDDED, tmp_path / "next")
     number = 0
     places = {}
 
@@ -81,11 +83,7 @@ def test_the_page_takes_every_article_from_one_model_to_the_next(topics: Topics,
         places.update(publish(topics.bootstrap_servers, topics.input, sent))
 
     topic, group = f"{topics.output}.v2", f"{topics.group}.v2"
-    replaced = {
-        "/models/next": str(next_model),
-        "entities.v2": topic,
-        "enricher.v2": group,
-    }
+    replaced = {"entities.v2": topic, "enricher.v2": group}
     with worker(topics.environment, stub=True) as live, shell(topics.environment, tmp_path) as opened:
         for block in commands_of_the_page():
             publish_some()
@@ -106,15 +104,14 @@ def test_the_page_takes_every_article_from_one_model_to_the_next(topics: Topics,
         assert_exactly_once(read_all(topics.bootstrap_servers, output), places)
     values = [message.value() or b"" for message in read_all(topics.bootstrap_servers, topic)]
     assert {"next"} == {orjson.loads(value)["model"]["name"] for value in values}
-    assert sorted(values) == sorted(
-        lines_of_enrich([sent.value or b"" for sent in places.values()], next_model, tmp_path)
-    )
+    assert sorted(values) == sorted(lines_of_enrich([sent.value or b"" for sent in places.values()], tmp_path))
 
 
-def lines_of_enrich(articles: list[bytes], model: Path, folder: Path) -> list[bytes]:
-    """What `enricher enrich` makes of these with the model: the other way into the same pipeline."""
+def lines_of_enrich(articles: list[bytes], folder: Path) -> list[bytes]:
+    """What `enricher enrich` makes of these with the next model: the other way into the same pipeline."""
     written, lines = folder / "articles.jsonl", folder / "records.jsonl"
     written.write_bytes(b"\n".join(articles))
-    command = [sys.executable, "-m", "enricher", "-q", "enrich", str(written), "--output", str(lines)]
-    subprocess.run(command, env={**os.environ, "ENRICHER_MODEL__SOURCE": str(model)}, check=True, timeout=PATIENCE_S)
+    command = [SOURCED_STUB_WORKER, "-q", "enrich", str(written), "--output", str(lines)]
+    with Forked(command, {**os.environ, "ENRICHER_MODEL__SOURCE": "/models/next"}) as process:
+        assert 0 == process.wait(PATIENCE_S)
     return lines.read_bytes().splitlines()
