@@ -77,13 +77,14 @@ def written(record: EnrichedRecord, output_format: RecordFormat) -> bytes:
 
 
 @given(record=records())
-@pytest.mark.parametrize("output_format", ALL)
-def test_a_record_says_in_every_format_what_its_json_says(output_format: RecordFormat, record: EnrichedRecord) -> None:
+def test_a_record_says_in_every_format_what_its_json_says(record: EnrichedRecord) -> None:
     """Whatever is in it; read back by what `tail` reads with."""
-    value = written(record, output_format)
-    assert value.startswith(PREFIXES[output_format])
-    read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
-    assert orjson.loads(encode_record(record)) == read
+    said = orjson.loads(encode_record(record))
+    for output_format in ALL:
+        value = written(record, output_format)
+        assert value.startswith(PREFIXES[output_format]), output_format
+        read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
+        assert said == read, output_format
 
 
 @given(record=records(), output_format=st.sampled_from(ALL))
