@@ -19,7 +19,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.patience import PATIENCE_S
 from support.scripted import SCRIPTS, Script
 
-from tools.java_service import JavaService
 from tools.kafka.keeper import end, processes_of
 from tools.ports import free_ports
 from tools.registry import FaultProxy, Registry
@@ -94,16 +93,6 @@ def test_the_proxy_adds_the_guids_that_serializers_write_into_headers(registry_p
     assert (404, 40403) == (unknown.status_code, unknown.json()["error_code"])
 
 
-def test_schemas_and_their_ids_outlive_a_server_with_a_folder(tmp_path: Path) -> None:
-    """It is killed, as at the end of every run: records in topics that are kept still name a schema."""
-    with Registry(data=tmp_path) as before, httpx2.Client(base_url=before.url) as client:
-        number = registered(client, "kept-value", ARTICLE)
-    with Registry(data=tmp_path) as after:
-        assert json.loads(ARTICLE) == json.loads(httpx2.get(f"{after.url}/schemas/ids/{number}").json()["schema"])
-    JavaService(Registry, tmp_path).erase()
-    assert not list(tmp_path.glob("schemas*"))
-
-
 def test_the_server_listens_on_loopback_only(registry: Registry) -> None:
     """The port of its management interface included."""
     connections = psutil.Process(registry.pid).net_connections(kind="tcp")
@@ -126,11 +115,15 @@ def test_a_parent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
 def test_a_day_with_the_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Start, start again, status, stop, stop again, status: each works."""
+    """Start, start again, status, stop, start, stop, stop again, status: each works.
+
+    Schemas and their ids outlive the server, which `stop` kills: records in topics that are kept still name a schema.
+    """
     script = Script("tools.registry", main, tmp_path, monkeypatch, capfd)
     port = str(free_ports(1)[0])
+    url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+    export = f"export ENRICHER_REGISTRY__URL={url}\n"
     try:
-        export = f"export ENRICHER_REGISTRY__URL=http://127.0.0.1:{port}/apis/ccompat/v7\n"
         first = script.process("start", "--port", port)
         assert (0, export) == (first.code, first.out)
         assert export == script("start").out
@@ -138,7 +131,14 @@ def test_a_day_with_the_registry(
         taken = script("start", "--port", "1")
         assert 1 == taken.code
         assert "scripts/registry stop" in taken.err
+        with httpx2.Client(base_url=url, timeout=PATIENCE_S) as client:
+            number = registered(client, "kept-value", ARTICLE)
         assert 0 == script.process("stop").code
+        assert 0 == script("start", "--port", port).code
+        kept = httpx2.get(f"{url}/schemas/ids/{number}", timeout=PATIENCE_S).json()
+        assert json.loads(ARTICLE) == json.loads(kept["schema"])
+        assert 0 == script("stop", "--erase").code
+        assert not list(tmp_path.glob("schemas*"))
         assert "nothing to do" in script("stop").err
         assert 3 == script("status").code
     finally:
