@@ -118,9 +118,16 @@ def commit_offsets(topics: Topics, offsets: Mapping[int, int], topic_id: str | N
         consumer.commit(offsets=tps, asynchronous=False)
 
 
-def complete(topics: Topics, change: Callable[[list[Output]], Any] = lambda _outputs: None) -> list[Message]:
-    """Write inputs, an aborted attempt at their outputs, and the outputs after `change`; commit offsets at the end."""
-    inputs = publish_inputs(topics)
+def complete(
+    topics: Topics,
+    change: Callable[[list[Output]], Any] = lambda _outputs: None,
+    inputs: list[Message] | None = None,
+) -> list[Message]:
+    """Write inputs, unless they are given, an aborted attempt at their outputs, and the outputs after `change`.
+
+    Commits offsets at the end.
+    """
+    inputs = inputs or publish_inputs(topics)
     outputs = outputs_of(topics, inputs)
     write(topics, outputs[:30], commit=False)
     change(outputs)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from confluent_kafka import Message
 from kafka.clients import config_for
 from kafka.harness import transaction
 from support.operating import delete_records
@@ -29,8 +30,25 @@ from enricher.errors import BrokerError
 from enricher.operate.verify import Check, VerifyOptions, verify, watching
 from enricher.operate.verify.headers import record_id
 from enricher.worker.records import RawRecord
+from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
+
+Inputs = tuple[str, list[Message]]
+"""An input topic, and its records."""
+
+
+@pytest.fixture(scope="module")
+def published(broker: Cluster) -> Inputs:
+    """For those tests that only change outputs."""
+    topics = make_topics(broker.bootstrap_servers)
+    return topics.input, publish_inputs(topics)
+
+
+@pytest.fixture
+def shared(topics: Topics, published: Inputs) -> Topics:
+    """Fresh topics for outputs, beside that input topic."""
+    return replace(topics, input=published[0])
 
 
 def recompute(inputs: Sequence[RawRecord]) -> list[bytes | None]:
@@ -114,22 +132,24 @@ CHANGES: dict[str, Callable[[list[Output]], None]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_one_wrong_output_is_found_and_named_and_nothing_else(topics: Topics, name: str) -> None:
+def test_one_wrong_output_is_found_and_named_and_nothing_else(shared: Topics, published: Inputs, name: str) -> None:
     """One output is left out, doubled, swapped, misplaced or changed; exactly that is reported."""
-    complete(topics, CHANGES[name])
-    check = check_of(topics, name)
+    complete(shared, CHANGES[name], published[1])
+    check = check_of(shared, name)
     assert (check.failed, len(check.examples)) == (1, 1)
 
 
-def test_records_of_workers_before_there_were_versions_are_counted_and_break_nothing(topics: Topics) -> None:
+def test_records_of_workers_before_there_were_versions_are_counted_and_break_nothing(
+    shared: Topics, published: Inputs
+) -> None:
     """The group was upgraded while it ran: records without a version lie between those that have one."""
 
     def strip(outputs: list[Output]) -> None:
         for output in (*outputs[:30], *outputs[50:55]):
             output.headers.pop("enricher.version", None)
 
-    complete(topics, strip)
-    report = verified(topics)
+    complete(shared, strip, published[1])
+    report = verified(shared)
     assert report.holds
     versions = next(check for check in report.checks if check.name == "versions")
     assert report.facts["records"] + report.facts["tombstones"] == (
@@ -138,16 +158,16 @@ def test_records_of_workers_before_there_were_versions_are_counted_and_break_not
     assert report.facts["records without a version"] > 20
 
 
-def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(topics: Topics) -> None:
+def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(shared: Topics, published: Inputs) -> None:
     """The example is the input's topic, partition and offset."""
-    inputs = complete(topics, _pop)
-    place = (topics.input, inputs[25].partition(), inputs[25].offset())
-    assert [place] == check_of(topics, "lost").examples
+    inputs = complete(shared, _pop, published[1])
+    place = (shared.input, inputs[25].partition(), inputs[25].offset())
+    assert [place] == check_of(shared, "lost").examples
 
 
 @pytest.mark.parametrize("name", ["value.omitted_bytes", "key.omitted_bytes", "batch.offset"])
 def test_a_wrong_dead_letter_is_found_though_its_input_claims_that_something_is_left_out(
-    topics: Topics, name: str
+    shared: Topics, published: Inputs, name: str
 ) -> None:
     """The header came with the input and stands before those of the worker, as workers before 0.1.0 left it there."""
 
@@ -155,18 +175,18 @@ def test_a_wrong_dead_letter_is_found_though_its_input_claims_that_something_is_
         _cut(outputs)
         outputs[5].headers = {f"enricher.dlq.{name}": b"3", **outputs[5].headers}
 
-    complete(topics, forge)
-    assert 1 == check_of(topics, "dead letters").failed
+    complete(shared, forge, published[1])
+    assert 1 == check_of(shared, "dead letters").failed
 
 
-def test_a_damaged_header_is_found_and_its_input_has_no_output_then(topics: Topics) -> None:
+def test_a_damaged_header_is_found_and_its_input_has_no_output_then(shared: Topics, published: Inputs) -> None:
     """The output cannot be assigned to an input, so two checks fail."""
 
     def damage(outputs: list[Output]) -> None:
         outputs[25].headers["enricher.source.offset"] = b"007"
 
-    complete(topics, damage)
-    assert ["lost", "headers"] == verified(topics).failed
+    complete(shared, damage, published[1])
+    assert ["lost", "headers"] == verified(shared).failed
 
 
 def test_an_output_of_an_aborted_input_is_invented(topics: Topics) -> None:

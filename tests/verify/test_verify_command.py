@@ -1,4 +1,4 @@
-"""`enricher verify` on the output of real workers, and what it prints."""
+"""`enricher verify` on the output of workers, and what it prints."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from support.patience import PATIENCE_S, wait_until
 from support.topics import PARTITIONS, Topics, make_topics
 from verify.pair import complete
 
-from enricher.operate.verify import Check, Place, Report
+from enricher.operate.verify import Check, Place, Report, command
 from enricher.operate.verify.command import show
 from enricher.worker.kafka.shared.client import KafkaConfig
+from tools.chaos.stub import StubEngine, stub_model
+from tools.only_task import tasks_of
 
 
 @pytest.mark.broker
-def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
-    """Articles, a tombstone, bad input and aborted input; also recomputed by the model that enriched them."""
+def test_what_a_worker_wrote_holds(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Articles, a tombstone, bad input and aborted input; also recomputed by the stub for a model that enriched them.
+
+    By real models: `commands/test_mapped_articles.py` and `pipeline/test_several_tasks.py`.
+    """
     inputs = [as_sent(article) for article in short_articles(60)]
     inputs += [
         Sent(b"gone", None),
@@ -33,8 +38,9 @@ def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
         for partition in range(4):
             producer.produce(topics.input, b'{"id": "never", "body": "Rome"}', b"k", partition=partition)
     publish(topics.bootstrap_servers, topics.input, inputs[30:])
-    with worker(topics.environment, "--until-caught-up") as process:
+    with worker(topics.environment, "--until-caught-up", stub=True) as process:
         assert process.wait(PATIENCE_S) == 0
+    monkeypatch.setattr(command, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
     result = run("verify", "--wait", "10", "--recompute", "1000", "--json", env=topics.environment)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -48,7 +54,7 @@ def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
 @pytest.mark.broker
 def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> None:
     """Outputs and committed offsets change during each verification, and a worker is killed; it passes every time."""
-    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(300)))
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(200)))
     environment = topics.environment | {
         "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
         "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
@@ -60,11 +66,11 @@ def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> 
         first.kill()
     with worker(environment | {"ENRICHER_KAFKA__INSTANCE": "worker-1"}, stub=True):
         for seed in (2, 3):
-            publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(150, seed)))
+            publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100, seed)))
             _look(environment, looks)
-        wait_until(lambda: _look(environment, looks) == 600, PATIENCE_S, "all is committed")
+        wait_until(lambda: _look(environment, looks) == 400, PATIENCE_S, "all is committed")
     assert looks == sorted(looks)
-    assert any(0 < look < 600 for look in looks), "nothing was under way while it looked"
+    assert any(0 < look < 400 for look in looks), "nothing was under way while it looked"
 
 
 def _look(environment: dict[str, str], looks: list[int]) -> int:
