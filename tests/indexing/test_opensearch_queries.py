@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
+from zlib import crc32
 
 import httpx2
 import pytest
@@ -18,10 +19,13 @@ from support.topics import Topics
 
 from enricher.indexing.bulk_requests import bulk_lines
 from enricher.indexing.index_documents import Document, DocumentMaker
+from enricher.worker.commands import enrich
 from enricher.worker.records import Partition, RawRecord
 from tools import ARTICLES, ROOT
+from tools.chaos.stub import StubEngine, stub_model
 from tools.demo.search.query import Search
 from tools.demo.search.server import SearchPage, ask
+from tools.only_task import tasks_of
 from tools.status_page.browser import Browser, chromium
 
 pytestmark = pytest.mark.broker
@@ -78,6 +82,22 @@ def is_asked_for(article: Record) -> bool:
     )
 
 
+KNOWN = {"Barack Obama": "PER", "Obama": "PER", "NASA": "ORG", "America": "LOC"}
+NAME = re.compile(r"Barack Obama|[A-Z]\w+")
+
+
+def entities_in(article: Record) -> Iterator[Record]:
+    """Stand in for a model, which takes seconds: known names, and every capitalised word with a label by its hash."""
+    for field in ("title", "body"):
+        for found in NAME.finditer(article[field]):
+            text, chosen = found[0], crc32(found[0].encode())
+            label = KNOWN.get(text) or ("PER", "ORG", "LOC")[chosen % 3]
+            score = 0.505 + (chosen + found.start()) % 50 / 100  # none is close to the limit of a query
+            yield {
+                "field": field, "start": found.start(), "end": found.end(), "text": text, "label": label, "score": score
+            }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
     """The records of sample articles, with their articles, by id: those that are asked for, and the shortest others."""
@@ -88,10 +108,12 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
     others = [each for each in articles if each not in asked_for][: len(asked_for)]
     path = tmp_path_factory.mktemp("articles") / "articles.jsonl"
     path.write_text("".join(f"{json.dumps(each)}\n" for each in (*asked_for, *others)), encoding="utf-8")
-    shown = run("enrich", str(path), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enrich, "load_tasks", lambda settings, **_: tasks_of(settings, stub_model(StubEngine())))
+        shown = run("enrich", str(path), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
     assert 0 == shown.exit_code, shown.exception
     found = map(json.loads, shown.stdout.splitlines())
-    return {record["id"]: record for record in found}
+    return {record["id"]: record | {"entities": [*entities_in(record["article"])]} for record in found}
 
 
 @pytest.fixture(scope="module")
