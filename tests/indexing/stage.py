@@ -29,7 +29,7 @@ from tools import topics as topic_tools
 
 ODD_INDEXER = str(Path(__file__).with_name("odd_indexer.py"))
 TOPIC_ID = "aaaaaaaaaaaaaaaaaaaaaa"
-PARTITIONS = 8
+PARTITIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
