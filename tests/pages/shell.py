@@ -59,6 +59,15 @@ def run(arguments: Sequence[str], program: str, folder: Path, environment: Mappi
     assert 0 == started.returncode, log.read_text("utf-8", errors="replace")[-3000:]
 
 
+def run_program(program: str, folder: Path) -> None:
+    """Run a program in Python in a folder; fails with its log if it fails, or does not end."""
+    path, log = folder / "program.py", new_log("page")
+    path.write_text(f"import os\nos.chdir({str(folder)!r})\n{program}", "utf-8")
+    with Forked([str(path)], os.environ, log) as started:
+        code = started.wait(PAGE_S)
+    assert 0 == code, log.read_text("utf-8", errors="replace")[-3000:]
+
+
 @contextmanager
 def _enricher(folder: Path) -> Iterator[None]:
     """Answers the shell's requests: each is its process id, its folder and the arguments."""

@@ -46,11 +46,13 @@ SHARING = {
         "indexing/test_opensearch_queries.py",
         "indexing/test_real_index.py",
         "indexing/test_tasks_into_index.py",
+        "pages/test_search_pages.py",
         "scripts/opensearch/test_opensearch_server.py",
     ),
     "registry": (
         "articles/test_codec_consumers.py",
         "commands/test_doctor_registry.py",
+        "pages/test_registry_pages.py",
         "pipeline/test_formats.py",
         "registry/test_compatibility_registry.py",
         "registry/test_record_schema.py",
