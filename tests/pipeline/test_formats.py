@@ -1,4 +1,4 @@
-"""Articles as other teams write them, through real workers, a real broker and a real registry, and back.
+"""Articles as other teams write them, through workers, a real broker and a real registry, and back.
 
 Confluent's own serializers write them, and its deserializers read the records. `--mixed-articles 10000 --mixed-outage-s 60`
 asks for a long run; its figures are in `scripts/tools/registry/README.md`.
@@ -43,7 +43,7 @@ def staged(broker: Cluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPath
     """Makes stages of layouts, which end with the last test."""
     with ExitStack() as opened:
 
-        def stage(layout: Layout, output_format: OutputFormat = "json") -> Stage:
+        def stage(layout: Layout, output_format: OutputFormat = "json", *, stub: bool = True) -> Stage:
             made = Stage(
                 layout,
                 tmp_path_factory.mktemp("stage"),
@@ -51,6 +51,7 @@ def staged(broker: Cluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPath
                 registry_url=proxy.url,
                 output_format=output_format,
                 settings=QUICK_TO_START,
+                stub=stub,
             )
             return opened.enter_context(made)
 
@@ -75,11 +76,13 @@ def assert_all_is_right(stage: Stage) -> None:
 def test_articles_in_every_form_are_enriched(
     staged: Staged, layout: Layout, output_format: OutputFormat, request: pytest.FixtureRequest
 ) -> None:
-    """Fifteen forms in one topic; equal texts have equal entities, at offsets that cut them out of the article."""
-    stage = staged(layout, output_format)
-    stage.publish(
-        max(2 * FORMS, request.config.getoption("--mixed-articles") // 4)
-    )  # a quarter for each of these cases
+    """Fifteen forms in one topic; equal texts have equal entities, at offsets that cut them out of the article.
+
+    The model is a stub but in one case; in a long run it is real in all.
+    """
+    articles = request.config.getoption("--mixed-articles") // 4  # a quarter for each of these cases
+    stage = staged(layout, output_format, stub=not articles and output_format != "avro")
+    stage.publish(max(2 * FORMS, articles))
     assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
     assert_all_is_right(stage)
 
@@ -142,13 +145,12 @@ def test_a_worker_that_starts_without_a_registry_works_for_the_schemas_it_knows(
 def test_an_id_that_the_registry_does_not_know_is_a_dead_letter_that_names_it(staged: Staged) -> None:
     """The registry answers, so waiting would help nobody; other articles are enriched."""
     stage = staged(FLAT)
-    known = stage.inputs.one(0, "Avro, prefix")
+    known = [stage.inputs.one(number, "Avro, prefix") for number in range(3)]
     unknown = 2**31 - 1
-    stage.publish(FORMS)
-    value = b"\0" + unknown.to_bytes(4, "big") + known.value[5:]
-    stage.publisher.send([known.with_value(value)])
+    value = b"\0" + unknown.to_bytes(4, "big") + known[0].value[5:]
+    stage.publisher.send([*known, known[0].with_value(value)])
     assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
     findings = stage.check()
     assert {"dead letters": 1, "lost": 1} == findings.counts
     assert f"id {unknown}" in findings.examples["dead letters"][0]
-    assert FORMS == findings.records
+    assert len(known) == findings.records

@@ -17,6 +17,7 @@ from support.forked import Forked
 from support.mixed.forms import Forms
 from support.mixed.inputs import Inputs, Publisher
 from support.mixed.outputs import check
+from support.stub_worker import STUB_WORKER
 from tools.chaos.topics import Names, TopicKeeper
 from tools.kafka.reader import Reader
 from tools.waiting import wait_until
@@ -36,7 +37,8 @@ _END_S = 60.0
 class Stage:
     """One layout's topics and files, in `folder`. A worker that is started here ends with it.
 
-    `registry_url`: what the worker and the serializers ask, a proxy's URL because of the GUIDs.
+    `registry_url`: what the worker and the serializers ask, a proxy's URL because of the GUIDs. `stub`: instead of the
+    model.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class Stage:
         registry_url: str,
         output_format: OutputFormat = "json",
         settings: Mapping[str, str] | None = None,
+        stub: bool = False,
     ) -> None:
+        self._program = [STUB_WORKER] if stub else ["-m", "enricher"]
         self.names = Names.fresh(bootstrap_servers, f"mixed-{layout.name}")
         self._registry_url = registry_url
         self._output_format = output_format
@@ -70,7 +74,7 @@ class Stage:
 
     def start(self, *arguments: str) -> Forked:
         """Start `enricher run`, which logs to `log`."""
-        process = Forked(["-m", "enricher", "run", *arguments], self.environment, self.log)
+        process = Forked([*self._program, "run", *arguments], self.environment, self.log)
         self._cleanup.callback(_end, process)
         return process
 
