@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("shared_models")]
 
 EMBEDDED = "newswire-minilm"
 LABELS = ("economy", "politics", "sports")
-ARTICLES = [{**article, "body": article["body"][:900]} for article in sample_articles()[:12]]
+ARTICLES = [{**article, "body": article["body"][:900]} for article in sample_articles()[:8]]
 """Long enough for several windows of some of them."""
 WINDOWS = {"ENRICHER_BATCHING__MAX_WINDOW_TOKENS": "96", "ENRICHER_BATCHING__OVERLAP_TOKENS": "24"}
 
@@ -69,10 +69,10 @@ def through_kafka(
     return {record["id"]: record for record in records}
 
 
-def alone(tasks: Tasks, articles: Sequence[Mapping[str, Any]]) -> dict[str, Record]:
-    """The records of a worker without Kafka, by id."""
+def without_kafka(environment: Mapping[str, str], articles: Sequence[Mapping[str, Any]]) -> dict[str, Record]:
+    """The records of a worker between files, by id."""
     Path("articles.jsonl").write_text(json_lines(*articles), "utf-8")
-    result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment_of(tasks))
+    result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment)
     assert result.exit_code == 0, (result.output, result.exception)
     records = {record["id"]: record for record in map(orjson.loads, Path("records.jsonl").read_bytes().splitlines())}
     assert len(articles) == len(records)
@@ -82,7 +82,7 @@ def alone(tasks: Tasks, articles: Sequence[Mapping[str, Any]]) -> dict[str, Reco
 def assert_as_alone(together: Mapping[str, Record], tasks: Tasks) -> None:
     """Each task's answers are those of a worker that has only this task, to the last digit of the records but one."""
     for name, task in tasks.items():
-        for article_id, expected in alone({name: task}, ARTICLES).items():
+        for article_id, expected in without_kafka(environment_of({name: task}), ARTICLES).items():
             record = together[article_id]
             assert_close(
                 expected["classifications"], [each for each in record["classifications"] if each["task"] == name]
@@ -167,14 +167,13 @@ def test_a_model_per_language(topics: Topics, folders: Mapping[str, Path]) -> No
     assert "ner" == records["3"]["model"]["name"]
 
 
-def test_without_tasks_records_name_none(topics: Topics) -> None:
+def test_without_tasks_records_name_none() -> None:
     """The fields are those of a record as it always was; the answers are those of the same model as a task."""
-    environment = WINDOWS | {"ENRICHER_MODEL__PRECISION": "fp32"}
-    records = through_kafka(topics, environment, ARTICLES)
+    records = without_kafka(WINDOWS | {"ENRICHER_MODEL__PRECISION": "fp32"}, ARTICLES)
     metadata = ["language", "source", "url", "published_at"]
     fields = ["schema_version", "id", *metadata, "entities", "model", "coverage"]
     assert all(fields == [*record] for record in records.values())
     assert all({"classifications", "embeddings", "tasks"}.isdisjoint(record) for record in records.values())
-    for article_id, other in alone({"names": {"source": EMBEDDED}}, ARTICLES).items():
+    for article_id, other in without_kafka(environment_of({"names": {"source": EMBEDDED}}), ARTICLES).items():
         assert_close(other["entities"], records[article_id]["entities"])
         assert other["model"] == records[article_id]["model"]
