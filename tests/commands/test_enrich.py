@@ -6,13 +6,14 @@ import base64
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from commands.cli_runner import article, json_lines, run
+from support.forked import Forked
 from support.patience import PATIENCE_S, wait_until
+from support.stub_worker import STUB_WORKER
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.build.loaded_tasks import load_tasks
@@ -156,21 +157,21 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
     """Records so far are in FILE.partial, and an earlier file of the name stays as it was."""
     output, partial = tmp_path / "records.jsonl", tmp_path / "records.jsonl.partial"
     output.write_text("of yesterday", "utf-8")
-    command = [sys.executable, "-m", "enricher", "enrich", "-", "-o", str(output)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None
+    command, log = [STUB_WORKER, "enrich", "-", "-o", str(output)], tmp_path / "log"
+    with Forked(command, os.environ, log) as process:
         process.stdin.write(json_lines(article("a"), article("b")).encode())
         process.stdin.flush()
         wait_until(
             lambda: partial.exists() and partial.read_bytes().count(b"\n") >= 2, PATIENCE_S, "the articles are enriched"
         )
         process.send_signal(number)
-        process.wait(PATIENCE_S)  # before the input ends: then the run would be whole
-        _, said = process.communicate()
-    assert code == process.returncode, said
+        ended_with = process.wait(PATIENCE_S)  # before the input ends: then the run would be whole
+        process.stdin.close()
+    said = log.read_text("utf-8")
+    assert code == ended_with, said
     assert "of yesterday" == output.read_text("utf-8")
     assert ["a", "b"] == [json.loads(line)["id"] for line in partial.read_bytes().splitlines()]
-    assert str(partial) in said.decode()
+    assert str(partial) in said
 
 
 BERGEN = "Ana Ribeiro waits in Bergen."

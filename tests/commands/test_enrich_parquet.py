@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands.cli_runner import article, json_lines, run
+from support.forked import Forked
 from support.patience import PATIENCE_S, wait_until
 from support.stub_worker import STUB_WORKER
 
@@ -91,24 +91,25 @@ def test_a_run_that_was_killed_continues_and_its_output_is_that_of_one_run(tmp_p
     """With the first row group that was not complete; the run that continues reads no earlier row."""
     rows = [{"id": str(each), "body": "It rained all day. " * (each % 9 + 1)} for each in range(3_000)]
     file = archive(tmp_path / "a.parquet", rows, 250)
-    partial, environment = tmp_path / "killed.parquet.partial", {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    partial, log = tmp_path / "killed.parquet.partial", tmp_path / "log"
 
-    def command(output: str) -> list[str]:
-        return [sys.executable, STUB_WORKER, "enrich", str(file), "--out", str(tmp_path / output)]
+    def started(output: str) -> Forked:
+        return Forked([STUB_WORKER, "enrich", str(file), "--out", str(tmp_path / output)], os.environ, log)
 
-    with subprocess.Popen(command("killed.parquet"), stderr=subprocess.DEVNULL, env=environment) as process:
+    with started("killed.parquet") as process:
         wait_until((partial / "000000.parquet").exists, PATIENCE_S, "a part is complete", every_s=0.01)
         process.kill()
         assert -signal.SIGKILL == process.wait(PATIENCE_S)
     parts = {path: path.stat().st_mtime_ns for path in partial.glob("*.parquet")}
     assert 1 <= len(parts) < 12
     assert not (tmp_path / "killed.parquet").exists()
-    done = subprocess.run(
-        command("killed.parquet"), capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=environment
-    )
-    assert f"continuing with row {250 * len(parts)}: " in done.stderr
-    assert f"{3_000 - 250 * len(parts)} published" in done.stderr
-    subprocess.run(command("once.parquet"), capture_output=True, check=True, timeout=PATIENCE_S, env=environment)
+    with started("killed.parquet") as process:
+        assert 0 == process.wait(PATIENCE_S), log.read_text("utf-8")
+    said = log.read_text("utf-8")
+    assert f"continuing with row {250 * len(parts)}: " in said
+    assert f"{3_000 - 250 * len(parts)} published" in said
+    with started("once.parquet") as process:
+        assert 0 == process.wait(PATIENCE_S), log.read_text("utf-8")
     assert pq.read_table(tmp_path / "once.parquet").equals(pq.read_table(tmp_path / "killed.parquet"))
     assert [f"{each}" for each in range(3_000)] == pq.read_table(tmp_path / "killed.parquet")["id"].to_pylist()
     assert not partial.exists()
