@@ -102,6 +102,9 @@ def entities(read: Words, labels: Sequence[Label], logits: Float32Array) -> list
     """
     runs: list[tuple[str, list[int]]] = []
     previous = ""
+    exact = logits.astype(np.float64)
+    shares = np.exp(exact - exact.max(axis=1, keepdims=True))
+    best = (shares.max(axis=1) / shares.sum(axis=1)).tolist()
     for number, tokens in enumerate(read.words):
         label = labels[int(np.argmax(logits[tokens[0]]))]
         if label.meaning == "goes on" and previous == label.kind:
@@ -109,18 +112,17 @@ def entities(read: Words, labels: Sequence[Label], logits: Float32Array) -> list
         elif label.meaning != "outside":
             runs.append((label.kind, [number]))
         previous = label.kind
-    found = (_found(read, kind, numbers, logits) for kind, numbers in runs)
+    found = (_found(read, kind, numbers, best) for kind, numbers in runs)
     return [each for each in found if each.text]
 
 
-def _found(read: Words, kind: str, numbers: list[int], logits: Float32Array) -> Found:
+def _found(read: Words, kind: str, numbers: list[int], best: Sequence[float]) -> Found:
+    """`best`: the probability of each token's label."""
     tokens = [token for number in numbers for token in read.words[number]]
     start, end = read.chars[tokens[0]][0], read.chars[tokens[-1]][1]
     while start < end and read.text[start].isspace():
         start += 1
     while start < end and read.text[end - 1].isspace():
         end -= 1
-    firsts = np.array([logits[read.words[number][0]] for number in numbers], np.float64)
-    shares = np.exp(firsts - firsts.max(axis=1, keepdims=True))
-    score = float((shares.max(axis=1) / shares.sum(axis=1)).mean())
+    score = sum(best[read.words[number][0]] for number in numbers) / len(numbers)
     return Found(start, end, read.text[start:end], kind, score)

@@ -17,7 +17,7 @@ from enricher.worker.settings import BatchingSettings, Settings
 from tools.only_task import load_model, tasks_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
-ARTICLES, BODY_CHARS = 20, 800  # two or three windows per article, and a run in half a second
+ARTICLES, BODY_CHARS = 12, 800  # two or three windows per article
 WINDOW_TOKENS = 128
 EDGES = ((16, 32, 48, 64, 80, 96, 112, 128), (128,), (24, 100, 128), tuple(range(8, 129, 2)))
 
