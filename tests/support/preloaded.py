@@ -7,7 +7,7 @@ import gc
 import importlib
 
 for name in (
-    "transformers.models.auto.tokenization_auto",
+    "transformers.tokenization_utils_tokenizers",
     "enricher.worker.build.workers",
     "enricher.worker.commands.enrich",
     "enricher.worker.commands.run.command",

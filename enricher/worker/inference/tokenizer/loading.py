@@ -59,11 +59,12 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Without it, transformers warns at every start that PyTorch is missing, which is intended.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: PLC0415  half a second, and it reads the variables above
+    import transformers  # noqa: PLC0415  half a second, and it reads the variables above
 
     # A model's own class would take only the vocabulary from tokenizer.json, and the rest from its defaults: a cased BERT
     # without a tokenizer_config.json would get lower-case text.
-    kind = PreTrainedTokenizerFast if own else AutoTokenizer
+    # transformers imports a class when it is named, and AutoTokenizer takes another half second.
+    kind = transformers.PreTrainedTokenizerFast if own else transformers.AutoTokenizer
     try:
         tokenizer = kind.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
         if own:
