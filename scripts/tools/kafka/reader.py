@@ -41,34 +41,18 @@ class Reader:
         self, topic: str, isolation: str = "read_committed", begins: Mapping[int, int] | None = None
     ) -> Iterator[Message]:
         """Read all partitions to their ends, from `begins` or the beginning; raises TimeoutError if some cannot be."""
-        with closing(Consumer(self._common)) as consumer:
-            nexts = dict.fromkeys(self._partitions(consumer, topic), OFFSET_BEGINNING) | dict(begins or {})
-        for _ in range(_CLIENTS):
-            yield from self._read_on(topic, nexts, isolation)
+        nexts: dict[int, int] | None = None
+        for _ in range(_CLIENTS):  # on a busy machine a client was seen that delivers nothing at all
+            with closing(Consumer({**self._common, "isolation.level": isolation})) as consumer:
+                # A client that has asked for the partitions knows their leaders and begins at once, not after half a second.
+                partitions = self._partitions(consumer, topic)
+                if nexts is None:
+                    nexts = dict.fromkeys(partitions, OFFSET_BEGINNING) | dict(begins or {})
+                consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
+                yield from _read_on(consumer, nexts)
             if not nexts:
                 return
-        raise TimeoutError(f"{topic}: the partitions {sorted(nexts)} deliver nothing more, short of their ends")
-
-    def _read_on(self, topic: str, nexts: dict[int, int], isolation: str) -> Iterator[Message]:
-        """Read with one client until it delivers nothing more, and remove finished partitions from `nexts`.
-
-        On a busy machine a client was seen that delivers nothing at all.
-        """
-        consumer = Consumer({**self._common, "isolation.level": isolation})
-        try:
-            self._partitions(consumer, topic)  # a client that knows the leaders begins at once, not after half a second
-            consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
-            # consume() waits until it has as many messages as asked for, so with a timeout it is asked for one.
-            while nexts and (messages := consumer.consume(_AT_ONCE, 0) or consumer.consume(1, _SILENCE_S)):
-                for message in messages:
-                    error, number = message.error(), message.partition() or 0
-                    if error is None:
-                        nexts[number] = (message.offset() or 0) + 1
-                        yield message
-                    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-                        nexts.pop(number, None)
-        finally:
-            consumer.close()
+        raise TimeoutError(f"{topic}: the partitions {sorted(nexts or ())} deliver nothing more, short of their ends")
 
     def count(self, topic: str, isolation: str) -> int:
         return sum(1 for _ in self.records(topic, isolation))
@@ -121,3 +105,16 @@ class Reader:
 
     def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
         return list(consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+
+
+def _read_on(consumer: Consumer, nexts: dict[int, int]) -> Iterator[Message]:
+    """Read until the client delivers nothing more; remove finished partitions from `nexts`, and note the others' places."""
+    # consume() waits until it has as many messages as asked for, so with a timeout it is asked for one.
+    while nexts and (messages := consumer.consume(_AT_ONCE, 0) or consumer.consume(1, _SILENCE_S)):
+        for message in messages:
+            error, number = message.error(), message.partition() or 0
+            if error is None:
+                nexts[number] = (message.offset() or 0) + 1
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
+                nexts.pop(number, None)
