@@ -62,13 +62,13 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
             return all(re.search(rf"^\[{index}\] .* partitions assigned", said, re.MULTILINE) for index in (0, 1))
 
         wait_until(are_both_at_work, WORK_S, "each has partitions")
-        places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100)))
+        places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
         wait_until(lambda: is_all_committed(topics), WORK_S, "all is published")
         parent.terminate()
         assert parent.wait(WORK_S) == 0
     assert_all_is_there_once(topics, places)
     tallies = [orjson.loads((tmp_path / f"counts-{index}.json").read_bytes()) for index in (0, 1)]
-    assert sum(counters["published"] for counters in tallies) == 100
+    assert sum(counters["published"] for counters in tallies) == 40
     assert min(counters["published"] for counters in tallies) > 0
     said = log.read_text()
     assert "all 2 processes are ready" in said
