@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.answers import WindowLabels, batch_result
+from support.examples import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import Encoder, decode_article
@@ -142,12 +143,13 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
     holds()
 
 
-def test_the_model_itself_on_any_text() -> None:
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.long)])
+def test_the_model_itself_on_any_text(count: int) -> None:
     """Through the real engine, in batches of one length mixed with another: no text makes it fail, spans hold."""
     engine = OnnxEngine(embedded(), threads_per_run=2, pad_id=tokenizer().pad_id)
     heads = [EntityHead.of(engine.labels, TASK)]
 
-    @FUZZ
+    @examples(count, parent=FUZZ)
     @given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
     def holds(texts: list[tuple[str, str]]) -> None:
         articles = [Article("a", title, body) for title, body in texts]
