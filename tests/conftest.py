@@ -64,7 +64,7 @@ def pytest_configure() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which Kafka the tests with the shared broker run against, and how long those take that have a long form."""
     listed = ", ".join(VERSIONS)
-    parser.addoption("--fuzz-records", default=500, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py")
+    parser.addoption("--fuzz-records", default=200, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py")
     parser.addoption("--fuzz-frames", default=20_000, type=int, help="hostile frames of tests/fuzz/test_fuzz_frames.py")
     parser.addoption("--mixed-articles", default=0, type=int, help="articles of tests/pipeline/test_formats.py")
     parser.addoption("--mixed-outage-s", default=3.0, type=float, help="how long the registry is away there")

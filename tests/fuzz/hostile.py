@@ -20,6 +20,7 @@ _SENTENCE = "Angela Merkel met Emmanuel Macron in São Paulo. "
 _DENSE = ("!", "中", "a", "\U0001f680", "e\u0301", "\ufdfa", "[SEP]", "a b ")
 _SOON = 200
 """One record in so many is large."""
+_WITH_ONE_CODEC = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def hostile(dice: random.Random) -> Hostile:
 
 
 def publish(bootstrap_servers: str, topic: str, count: int, seed: int) -> dict[tuple[int, int], Hostile]:
-    """Write `count` of them, two hundred with each codec in turn; returns them by their place, without what is large."""
+    """Write `count` of them, forty with each codec in turn; returns them by their place, without what is large."""
     dice, places = random.Random(seed), dict[tuple[int, int], Hostile]()
     for codec, size in _rounds(count):
         producer = Producer({
@@ -132,5 +133,5 @@ def publish(bootstrap_servers: str, topic: str, count: int, seed: int) -> dict[t
 
 
 def _rounds(count: int) -> Iterator[tuple[str, int]]:
-    for number, start in enumerate(range(0, count, 200)):
-        yield CODECS[number % len(CODECS)], min(200, count - start)
+    for number, start in enumerate(range(0, count, _WITH_ONE_CODEC)):
+        yield CODECS[number % len(CODECS)], min(_WITH_ONE_CODEC, count - start)
