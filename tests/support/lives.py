@@ -113,7 +113,7 @@ class Field:
 
     def load(self) -> AbstractContextManager[None]:
         """Publish continuously."""
-        return repeating(partial(self.publish, 8), 0.3)
+        return repeating(partial(self.publish, 5), 0.5)
 
 
 def let_go(field: Field, held: Hold) -> None:

@@ -22,7 +22,6 @@ LONGEST_FIRST = (
     "scripts/bench/test_rebalance.py",
     "verify/test_verify_made_again.py",
     "loop/test_source_and_sink.py",
-    "scripts/chaos/test_coordinator_gone.py",
     "commands/test_doctor.py",
     "kafka/test_tails.py",
     "kafka/test_crash_points.py",

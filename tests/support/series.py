@@ -21,13 +21,14 @@ from tools.chaos.run import catch_up
 from tools.chaos.scene import Scene
 from tools.kafka import Cluster
 
-RATE_PER_S = 30.0
+RATE_PER_S = 12.0
 LONG = {
     "ChildFrozen",  # tests/health/test_health_frozen.py has the parent
-    "TransactionCoordinatorKilled",  # LeaderKilled ends a broker that has all roles for some partitions
+    "LeaderKilled",  # DiskFull ends a broker that has all roles for some partitions, and hands over as little
+    "TransactionCoordinatorKilled",
     "GroupCoordinatorKilled",
     "RollingRestart",
-    "CoordinatorGoneWhileIdle",  # test_coordinator_gone.py has it
+    "CoordinatorGoneWhileIdle",  # test_broker_faults.py has it, and what would happen without the defences
 }
 """Kinds that only `test_faults.py` has, which is long."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
+from support.crews import forked_command
 from tools.chaos.faults import Fault
 from tools.chaos.faults.brokers import CoordinatorGoneWhileIdle
 from tools.chaos.faults.commands import CommandKilled
@@ -20,7 +21,7 @@ _SHORT: Mapping[type[Fault], Mapping[str, object]] = {
     OutputPartitionsAdded: {"lasts_s": 3.0},  # until there are new producers
     RefusedLetter: {"lasts_s": 4.0},  # for a few tries
     OutputLimitLowered: {"lasts_s": 4.0},  # for a refused batch and what follows
-    UnknownIds: {"_count": 150},
+    UnknownIds: {"_count": 50},
     LateProduce: {},
     LateRequest: {"hang_up": True},  # the request is repeated at once
     OffsetFetchWrong: {"times": 1, "how": signal.SIGTERM},
@@ -42,5 +43,6 @@ def shorten(fault: Fault) -> None:
     if isinstance(fault, ForeignTransactionOpen):  # the output topic has most outputs
         fault.topic, fault.lasts_s = fault.scene.names.output, 4.0
     if isinstance(fault, CommandKilled):
+        fault.launch = forked_command
         fault.kills = fault.kills[:1]
         fault.about = f"in {fault.kills[0].name}"

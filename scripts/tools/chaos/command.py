@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 from typing import TYPE_CHECKING
 
 from enricher import cli
@@ -21,4 +22,5 @@ def _load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:
 if __name__ == "__main__":
     assert hasattr(work, "load_tasks"), "the worker is started in another way now"
     work.load_tasks = _load_tasks
+    faulthandler.enable()
     cli.main()

@@ -128,6 +128,7 @@ _LAPTOP: Mapping[str, str] = {
     "group.min.session.timeout.ms": "1000",  # tests of dead members need not wait for six seconds
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "metadata.max.idle.interval.ms": "10000",  # 500 by default: a record for nobody, half of what an idle broker costs
+    "replica.fetch.wait.max.ms": "3000",  # 500 by default: the same for brokers that follow others; new records come at once
     "log.cleaner.dedupe.buffer.size": "4194304",  # 128 MB by default, a third of the heap
     "num.network.threads": "2",
     "num.io.threads": "4",

@@ -26,8 +26,10 @@ from tools.topics import make_topics
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    Launch = Callable[[Sequence[str], Mapping[str, str], Path], subprocess.Popen[bytes]]
 
 _PHASES = (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
 _RATE = ("--rate", "50")
@@ -38,12 +40,26 @@ _STANDSTILL_S = 120.0
 _STARTS = 6
 
 
+def launch_command(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start `tools.chaos.command`; its output is appended to `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tools.chaos.command", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=log.parent,
+        )
+
+
 class CommandKilled(Fault):
     """Kills a command with `kill -9` in its transactions, drops an answer to EndTxn, and lets it come to its end."""
 
     command: ClassVar[Sequence[str]]
 
     def choose(self) -> None:
+        self.launch: Launch = launch_command
         self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
         self.about = f"in {' and '.join(each.name for each in self.kills)}"
 
@@ -76,15 +92,7 @@ class CommandKilled(Fault):
 
     def run(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start `enricher` behind the proxy, with these arguments."""
-        with self._log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tools.chaos.command", *options],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**environment_of_workers(), **self._environment(), "PYTHONFAULTHANDLER": "1"},
-                cwd=self.scene.folder,
-            )
+        return self.launch(options, {**environment_of_workers(), **self._environment()}, self._log)
 
     @property
     @abstractmethod

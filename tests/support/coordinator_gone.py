@@ -1,4 +1,4 @@
-"""Negative control: without two defences a worker hangs in send_offsets forever when its group's coordinator is gone.
+"""A negative control: without two defences a worker hangs in send_offsets forever when its group's coordinator is gone.
 
 librdkafka (issues 5511, 5456) caches a group's coordinator. When that broker leaves the metadata, the client ends the
 broker's thread but keeps the cache entry; a request for the coordinator then waits for a connection that is never made,
@@ -11,35 +11,30 @@ from __future__ import annotations
 
 import signal
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, publish, short_articles
+
+from enricher.operate.verify import verify
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.settings import Settings
 from support.crews import forked
 from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
-
-from enricher.errors import Stalled
-from enricher.operate.verify import verify
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
 from tools.chaos.frames import Api
-from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
 from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
 from tools.chaos.topics import Names
 from tools.kafka import Cluster, Node
-from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.waiting import wait_until
-
-pytestmark = pytest.mark.broker
 
 FIRST, REST = 1, 3
 """How many articles each worker gets before the coordinator goes, and afterwards."""
@@ -52,9 +47,11 @@ class World:
 
     def __init__(self, proxy: Proxy, cluster: Cluster) -> None:
         self.proxy, self.cluster = proxy, cluster
-        self.gone, self.leader, self.transactions = cluster.nodes
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        self.gone = self._leaders("__consumer_offsets")[0]
+        self.transactions = next(node for node in self._leaders("__transaction_state") if node is not self.gone)
+        (self.leader,) = (node for node in cluster.nodes if node not in {self.gone, self.transactions})
         self.bootstrap_servers = f"{self.leader.address},{self.transactions.address}"
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         self.names = {worker: self._made(worker) for worker in FLAWS}
 
     def settings(self, worker: str) -> Mapping[str, Any]:
@@ -109,12 +106,15 @@ class World:
         return names
 
     def _suits(self, group: str, worker: str) -> bool:
-        jobs = self._leads("__consumer_offsets", group), self._leads("__transaction_state", f"{group}/{worker}")
-        return jobs == (self.gone.node_id, self.transactions.node_id)
+        keys = {"__consumer_offsets": group, "__transaction_state": f"{group}/{worker}"}
+        leaders = [(self._leaders(topic), java_hash(key)) for topic, key in keys.items()]
+        return [nodes[number % len(nodes)] for nodes, number in leaders] == [self.gone, self.transactions]
 
-    def _leads(self, topic: str, key: str) -> int:
+    def _leaders(self, topic: str) -> Sequence[Node]:
+        """The leader of each partition, in their order."""
         partitions = self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
-        return int(partitions[java_hash(key) % len(partitions)].leader)
+        nodes = {node.node_id: node for node in self.cluster.nodes}
+        return [nodes[partitions[number].leader] for number in sorted(partitions)]
 
 
 def rest_with_the_coordinator_cached(world: World, crew: Crew) -> None:
@@ -186,37 +186,10 @@ def worked(world: World, crew: Crew) -> Outcome:
     return Outcome(exits_then, offsets_sent_then, committed_then, exits_of(crew), committed, failed)
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    """The scenario for all three workers in parallel: most of it is waiting for the watchdog."""
-    with nodes_behind_a_proxy(3, properties=QUICK_TO_NOTICE) as (proxy, cluster):
-        world = World(proxy, cluster)
-        with Crew([], world.settings, tmp_path_factory.mktemp("workers"), launch=forked) as crew:
-            rest_with_the_coordinator_cached(world, crew)
-            let_the_coordinator_go(world)
-            yield worked(world, crew)
-
-
-def test_without_the_settings_and_the_watchdog_a_worker_hangs_until_it_is_killed(outcome: Outcome) -> None:
-    """Its offsets are never sent; neither SIGTERM nor the coordinator's return helps; its successor loses nothing."""
-    assert [] == outcome.exits_then[HANGS]
-    assert not outcome.offsets_sent_then[HANGS]
-    assert outcome.committed_then[HANGS] == FIRST
-    assert [-signal.SIGKILL] == outcome.exits[HANGS]
-    assert outcome.committed[HANGS] == FIRST + REST
-    assert [] == outcome.failed[HANGS]
-
-
-def test_without_the_settings_the_watchdog_ends_the_worker_and_its_successor_goes_on(outcome: Outcome) -> None:
-    """The watchdog ends the worker with its exit code; nothing is lost or doubled."""
-    assert [Stalled.exit_code] == outcome.exits[WATCHED]
-    assert outcome.committed[WATCHED] == FIRST + REST
-    assert [] == outcome.failed[WATCHED]
-
-
-def test_with_the_settings_the_worker_goes_on(outcome: Outcome) -> None:
-    """The same process publishes everything, although its group's coordinator is gone."""
-    assert [] == outcome.exits[AS_IT_IS]
-    assert outcome.offsets_sent_then[AS_IT_IS]
-    assert outcome.committed_then[AS_IT_IS] == FIRST + REST
-    assert [] == outcome.failed[AS_IT_IS]
+def scenario(proxy: Proxy, cluster: Cluster, folder: Path) -> Outcome:
+    """All three workers in parallel: most of it is waiting for the watchdog."""
+    world = World(proxy, cluster)
+    with Crew([], world.settings, folder, launch=forked) as crew:
+        rest_with_the_coordinator_cached(world, crew)
+        let_the_coordinator_go(world)
+        return worked(world, crew)
