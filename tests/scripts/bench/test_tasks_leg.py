@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,7 +13,7 @@ from enricher.worker.settings import Settings, load_settings
 from tools.bench import child
 from tools.bench.backlog import run_backlog
 from tools.bench.bench import Bench
-from tools.bench.legs.tasks.checkpoints import make_checkpoints
+from tools.bench.legs.tasks.checkpoints import Sources, make_checkpoints
 from tools.bench.legs.tasks.crews import run_workers, worker_settings
 from tools.bench.legs.tasks.report import (
     BOTH,
@@ -52,17 +51,22 @@ def results(four: float, both: float, workers: float, load: Load = QUIET) -> Res
     return Results({"news": runs, "headlines": headlines}, crews, [])
 
 
-def test_the_checkpoints_share_an_encoder_and_the_smaller_one_does_not(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """The checkpoints of all tasks."""
+    return make_checkpoints(tmp_path_factory.mktemp("checkpoints"))
+
+
+def test_the_checkpoints_share_an_encoder_and_the_smaller_one_does_not(sources: Sources) -> None:
     """Four tasks are one pass, and the fifth is a pass by itself, which names a difference."""
-    sources = make_checkpoints(tmp_path)
     plan = plan_tasks(sources.settings(load_settings(), *OF_FOUR, "other"))
     assert [[0, 1, 2, 3], [4]] == [list(group) for group in plan.grouping.groups]
     assert ["ner", "classification", "classification", "embedding"] == [each.head.kind for each in plan.checkpoints[:4]]
 
 
-def test_settings_of_a_worker_survive_json(tmp_path: Path) -> None:
+def test_settings_of_a_worker_survive_json(sources: Sources) -> None:
     """A process reads the same tasks, precision and topics; with tasks no model is named."""
-    settings = make_checkpoints(tmp_path).settings(load_settings(), "topic", "ner")
+    settings = sources.settings(load_settings(), "topic", "ner")
 
     class Stub:
         def settings_for(self, topics: Topics, settings: Settings) -> Settings:
@@ -101,7 +105,7 @@ def test_two_passes_take_twice_the_windows_with_hardly_more_padding() -> None:
 
 @pytest.mark.broker
 def test_workers_of_one_task_each_do_the_whole_backlog(
-    broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Cluster, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this process with two passes, and as two processes with a pass each: every article has its record."""
     monkeypatch.setattr(child, "launch", forked)
@@ -109,7 +113,6 @@ def test_workers_of_one_task_each_do_the_whole_backlog(
         monkeypatch.setenv(name, value)
     bench = Bench(1, quick=True, say=print)
     vars(bench)["cluster"] = broker
-    sources = make_checkpoints(tmp_path)
     both = sources.settings(bench.settings, "topic", "other")
     run = run_backlog(bench, "headlines", 10, settings=both, tasks=load_tasks(both))
     assert {"topic": {"ran": 10}, "other": {"ran": 10}} == {

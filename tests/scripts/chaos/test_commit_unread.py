@@ -24,7 +24,6 @@ SETTINGS = {
     "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
     "ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": str(AT_ONCE),  # so that one transaction cannot be all of it
-    "ENRICHER_MODEL__PRECISION": "fp32",
     "ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": "0",  # else the first transaction only counts the attempt
 }
 
@@ -40,7 +39,7 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
     """The transaction is visible with its offsets although the worker never knew; the next process continues after it."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(ARTICLES)))
     environment = topics.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
-    with worker(environment) as process:
+    with worker(environment, stub=True) as process:
         match = Match({Api.END_TXN}, "enricher-worker-0")
         proxy.apply(unread := DropReply(match, instead=lambda: process.send_signal(signal.SIGKILL)))
         assert unread.caught.wait(PATIENCE_S)
@@ -49,7 +48,7 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
     wait_until(lambda: published(topics)[0] > 0, PATIENCE_S, "the unconfirmed transaction")
     records, committed = published(topics)
     assert 0 < records == committed <= AT_ONCE
-    with worker(environment, "--until-caught-up") as process:
+    with worker(environment, "--until-caught-up", stub=True) as process:
         assert process.wait(2 * PATIENCE_S) == 0
     assert [] == verify(config_for(topics)).failed
     outputs = [
