@@ -352,7 +352,7 @@ class DeadlyWorlds(Simulation):
             self._crash(name, process)
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=15, plain=60, every=240))
+@pytest.mark.parametrize("seeds", seeds(quick=10, plain=40, every=240))
 def test_records_that_kill_end_as_dead_letters_whatever_else_happens(seeds: range) -> None:
     """In worlds of crashes, rebalances and late transactions too; nobody is blamed who has not ended two processes."""
     for seed in seeds:

@@ -186,7 +186,7 @@ class LaneSimulation(Simulation):
     shares = SHARES
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=20, plain=60, every=1_000))
+@pytest.mark.parametrize("seeds", seeds(quick=10, plain=40, every=1_000))
 def test_every_article_of_both_lanes_has_exactly_one_output_whatever_happens(seeds: range) -> None:
     """At every moment the visible outputs are those of the inputs below the committed offsets; in the end, all of them."""
     for seed in seeds:

@@ -48,7 +48,7 @@ class PassSchemaSimulation(SchemaSimulation):
     setup = TWO_PASSES
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=15, plain=60, every=400))
+@pytest.mark.parametrize("seeds", seeds(quick=10, plain=40, every=400))
 def test_every_article_has_exactly_the_output_of_its_tasks(seeds: range) -> None:
     """At every moment and in the end: with failures in either pass, forgetting, rebalances, recoveries, little memory."""
     for seed in seeds:
@@ -69,7 +69,7 @@ def test_a_worker_that_publishes_before_its_last_part_is_caught(monkeypatch: pyt
         return found.splitter.join({pass_index: record})
 
     monkeypatch.setattr(Found, "add", join_at_once)
-    assert any(wrong.startswith("wrong") for seed in range(15) for wrong in PassSimulation(seed).run().found)
+    assert any(wrong.startswith("wrong") for seed in range(10) for wrong in PassSimulation(seed).run().found)
 
 
 def run_all(*values: bytes | None, infer: Callable[[Batch], BatchResult] = infer_passes) -> World:

@@ -187,7 +187,7 @@ class SchemaSimulation(Simulation):
         self.world.registry.away = False
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=20, plain=60, every=500))
+@pytest.mark.parametrize("seeds", seeds(quick=10, plain=30, every=500))
 def test_articles_that_wait_for_schemas_have_exactly_one_output_too(seeds: range) -> None:
     """Whatever else happens meanwhile; an unknown schema is a dead letter, and a registry that is away never is one."""
     for seed in seeds:
@@ -238,7 +238,7 @@ def test_the_simulation_notices_a_record_that_was_skipped_after_a_hold(monkeypat
     assert any("lost" in wrong for seed in range(10) for wrong in SchemaSimulation(seed).run().found)
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=60, plain=150, every=2_000))
+@pytest.mark.parametrize("seeds", seeds(quick=40, plain=100, every=2_000))
 def test_every_article_has_exactly_one_output_whatever_happens(seeds: range) -> None:
     """At every moment the visible outputs are those of the inputs below the committed offsets; in the end, all of them."""
     for seed in seeds:
@@ -316,4 +316,4 @@ class CommitsOneTooFar(OffsetTracker):
 )
 def test_a_worker_with_a_classic_bug_is_caught(tracker: Callable[[], OffsetTracker], complaint: str) -> None:
     """The negative control: already in the few worlds of a quick run, the same judge finds each bug."""
-    assert any(wrong.startswith(complaint) for seed in range(60) for wrong in Simulation(seed, tracker).run().found)
+    assert any(wrong.startswith(complaint) for seed in range(40) for wrong in Simulation(seed, tracker).run().found)
