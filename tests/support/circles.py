@@ -40,9 +40,8 @@ def _imports(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
-        elif (
-            isinstance(node, ast.If | ast.Try | ast.With)
-            and "TYPE_CHECKING" not in ast.unparse(node).partition("\n")[0]
+        elif isinstance(node, ast.Try | ast.With) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
         ):
             yield from _imports(node.body)
 
