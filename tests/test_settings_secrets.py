@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from commands.cli_runner import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,8 +84,11 @@ PROPERTIES = [
     ("ENRICHER_TASKS", json.dumps({"names": {"source": "x", "precision": PLAIN}})),
 ]  # fmt: skip
 CASES = [(URL, text) for text in URLS] + PROPERTIES
-ALL = [pytest.param(*case, marks=[pytest.mark.slow] if number % 4 else []) for number, case in enumerate(CASES)]
-"""`--quick` takes every fourth."""
+
+
+def every_fourth_is_quick(cases: Sequence[tuple[str, str]]) -> list[ParameterSet]:
+    """Values for `parametrize`; `--quick` leaves the others out."""
+    return [pytest.param(*case, marks=[pytest.mark.slow] if number % 4 else []) for number, case in enumerate(cases)]
 
 
 @pytest.fixture
@@ -112,7 +116,7 @@ def check_silence(said: str) -> None:
     assert [] == [word for word in WORDS if word in said], said
 
 
-@pytest.mark.parametrize(("variable", "value"), ALL)
+@pytest.mark.parametrize(("variable", "value"), every_fourth_is_quick(CASES))
 def test_no_command_shows_a_part_of_a_password(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
 ) -> None:
@@ -127,7 +131,7 @@ def test_no_command_shows_a_part_of_a_password(
     check_silence(said(SETTINGS, ASKS_THE_REGISTRY))
 
 
-@pytest.mark.parametrize(("variable", "value"), CASES[::8])
+@pytest.mark.parametrize(("variable", "value"), every_fourth_is_quick(CASES[::8]))
 def test_neither_if_it_is_in_a_file(variable: str, value: str, said: Callable[..., str]) -> None:
     """The same from `.env`, by these commands in full and by help."""
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")
