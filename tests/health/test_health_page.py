@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,13 @@ from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.worker_health import WorkerHealth
 from tools.status_page.browser import Browser, chromium
 
-PROGRAM = chromium()
-in_a_browser = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here (Debian: apt install chromium)")
+_NO_CHROMIUM = pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt install chromium)")
+
+
+def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test as one for a browser, which `--quick` does not start."""
+    return pytest.mark.slow(_NO_CHROMIUM(test))
+
 
 CHARTS = 8
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
@@ -45,14 +50,6 @@ def busy_health() -> WorkerHealth:
 def health() -> WorkerHealth:
     """A server that all tests share and none changes."""
     return busy_health()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all tests."""
-    assert PROGRAM is not None
-    with Browser(PROGRAM) as browser:
-        yield browser
 
 
 @pytest.fixture

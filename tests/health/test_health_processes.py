@@ -22,7 +22,7 @@ from enricher.worker.health.processes import ProcessesHealth
 from enricher.worker.health.routes import ProbeResult, Reply, Request, routes
 from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.processes import ProcessState, Supervisor
-from tools.status_page.browser import Browser, chromium
+from tools.status_page.browser import Browser
 
 FIRST = """# HELP articles_total Articles.
 # TYPE articles_total counter
@@ -220,24 +220,23 @@ def test_a_silent_process_shows_the_age_of_its_last_report_and_no_older_numbers(
 @in_a_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1240])
-def test_the_parents_page_shows_all_processes(family: tuple[Parent, int], width: int, *, dark: bool) -> None:
+def test_the_parents_page_shows_all_processes(
+    family: tuple[Parent, int], browser: Browser, width: int, *, dark: bool
+) -> None:
     """Each has a row, a chart and a link to its own page."""
-    program = chromium()
-    assert program is not None
-    with Browser(program) as browser:
-        browser.size(width, dark=dark)
-        browser.open(f"http://{LOCALHOST}:{family[1]}/")
-        browser.until(lambda: browser.value("document.title") == "worker-0: 2 processes", "the first numbers")
-        assert [2, 2] == browser.value(
-            "['#processes tr', '#charts svg'].map(each => document.querySelectorAll(each).length)"
-        )
-        assert "4" == browser.value("document.querySelector('[data-show=\"all.published\"]').textContent")
-        assert width >= browser.value("document.documentElement.scrollWidth")
-        browser.until(lambda: browser.value("document.getAnimations().length") == 0, "colours have changed")
-        assert [] == browser.value(CONTRAST)
-        assert [] == browser.console
-        browser.open(browser.value("document.querySelector('#processes a').href"))
-        browser.until(
-            lambda: browser.value("document.title") in {"worker-0: working", "worker-0: idle"}, "the page of a process"
-        )
-        assert [] == browser.console
+    browser.size(width, dark=dark)
+    browser.open(f"http://{LOCALHOST}:{family[1]}/")
+    browser.until(lambda: browser.value("document.title") == "worker-0: 2 processes", "the first numbers")
+    assert [2, 2] == browser.value(
+        "['#processes tr', '#charts svg'].map(each => document.querySelectorAll(each).length)"
+    )
+    assert "4" == browser.value("document.querySelector('[data-show=\"all.published\"]').textContent")
+    assert width >= browser.value("document.documentElement.scrollWidth")
+    browser.until(lambda: browser.value("document.getAnimations().length") == 0, "colours have changed")
+    assert [] == browser.value(CONTRAST)
+    assert [] == browser.console
+    browser.open(browser.value("document.querySelector('#processes a').href"))
+    browser.until(
+        lambda: browser.value("document.title") in {"worker-0: working", "worker-0: idle"}, "the page of a process"
+    )
+    assert [] == browser.console
