@@ -10,6 +10,7 @@ from unicodedata import category
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article, json_articles
@@ -265,7 +266,7 @@ def test_message_of_a_bound_never_holds_content(fields: dict[str, str]) -> None:
 
 @given(
     st.fixed_dictionaries(
-        {"id": st.text(max_size=3), "body": st.text(max_size=9), "title": st.text(max_size=9) | st.none()}
+        {"id": any_text(max_size=3), "body": any_text(max_size=9), "title": any_text(max_size=9) | st.none()}
     )
 )
 def test_accepted_texts_are_the_texts_that_were_sent(document: dict[str, str | None]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
+from support.texts import any_text
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (
@@ -291,7 +292,7 @@ sizes = st.integers(0, 6000)
         st.tuples(st.sampled_from(["a", "é", "enricher.dlq.stage"]), st.none() | sizes.map(bytes)), max_size=3
     ),
     topic=st.integers(1, 249),
-    letter=st.builds(DeadLetter, st.just("inference"), st.text(max_size=2000), st.text(max_size=2000)),
+    letter=st.builds(DeadLetter, st.just("inference"), any_text(max_size=2000), any_text(max_size=2000)),
     limit=st.integers(MIN_MESSAGE_BYTES, 20_000),
     document=st.none() | sizes.map(lambda size: b'"' + b"x" * size + b'"'),
     events=st.none() | st.just(EventHeaders("/s" * 256)),

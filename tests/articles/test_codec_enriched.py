@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import ArticleReader, as_line, encode_record, without_repeats, write_entities
@@ -77,7 +78,7 @@ def test_entity_that_is_not_in_its_text_is_a_bug(record: EnrichedRecord, changes
         write_entities(wrong.article, wrong.entities)
 
 
-@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), data=st.data())
+@given(text=any_text(min_size=1), data=st.data())
 def test_any_span_of_any_text_can_be_written_and_read_back(text: str, data: st.DataObject) -> None:
     """Offsets are code points, whatever the text holds: control characters, emoji, combining marks."""
     start = data.draw(st.integers(0, len(text) - 1))
@@ -159,8 +160,8 @@ def test_whole_article_is_its_own_bytes(record: EnrichedRecord) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text(max_size=3), inner, max_size=3),
     max_leaves=20,
 )
 

@@ -7,6 +7,7 @@ from uuid import UUID, uuid5
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.texts import any_text
 
 from enricher.worker.articles import MAX_REASON_BYTES, clip, dead_letter_headers, record_headers
 from enricher.worker.articles.output_headers import RECORD_NAMESPACE
@@ -68,7 +69,7 @@ def test_record_id_is_the_same_on_every_machine_and_for_ever() -> None:
 
 
 @given(
-    st.text(max_size=20),
+    any_text(max_size=20),
     st.sampled_from([None, TOPIC_ID]),
     st.integers(0, 2**31 - 1),
     st.integers(0, 2**63 - 1),

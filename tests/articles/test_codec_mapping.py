@@ -9,6 +9,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping, decode_article
@@ -21,7 +22,7 @@ USUAL = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen."}
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+    | any_text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
     max_leaves=9,
 )  # fmt: skip

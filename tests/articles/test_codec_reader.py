@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import ArticleReader, FieldMapping, decode_article, reader
@@ -94,7 +95,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], None]:
 # ---- JSON
 
 
-@given(st.binary(max_size=60) | st.dictionaries(st.sampled_from(list(USUAL)), st.text(max_size=3)).map(orjson.dumps))
+@given(st.binary(max_size=60) | st.dictionaries(st.sampled_from(list(USUAL)), any_text(max_size=3)).map(orjson.dumps))
 @example(b"\xef\xbb\xbf" + orjson.dumps(USUAL))
 @example(FRAMED + orjson.dumps(USUAL))
 def test_usual_articles_are_read_as_ever(value: bytes) -> None:

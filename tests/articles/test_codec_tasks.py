@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
 from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
@@ -139,7 +140,7 @@ def before(record: EnrichedRecord, card: ModelCard) -> bytes:
     return orjson.dumps(fields)
 
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+texts = any_text(max_size=9)
 
 
 @given(

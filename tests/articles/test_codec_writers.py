@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
+from support.texts import any_text
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, write_entities
@@ -25,8 +26,8 @@ ALL: tuple[RecordFormat, ...] = ("json", *REGISTERED)
 SCHEMA_ID = 70_000
 PREFIXES = {"avro": b"\0\0\1\x11\x70", "protobuf": b"\0\0\1\x11\x70\0", "json-schema": b"\0\0\1\x11\x70", "json": b""}
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+texts = any_text(max_size=12)
+names = any_text(min_size=1, max_size=12)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -49,7 +50,7 @@ def entities_of(draw: st.DrawFn, body: str) -> tuple[Entity, ...]:
 @st.composite
 def records(draw: st.DrawFn) -> EnrichedRecord:
     """Draw a record with any of the fields that a record may have."""
-    body = draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
+    body = draw(any_text(min_size=1, max_size=40))
     fields = st.dictionaries(st.sampled_from(["language", "source", "url", "published_at"]), texts)
     article = Article(
         draw(names),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.texts import any_text
 
 from enricher.operate.dead_letters.letters import (
     REDRIVE_COUNT,
@@ -31,7 +32,7 @@ NAMES = st.sampled_from(
         REDRIVE_COUNT,
     ]
 )
-HEADERS = st.lists(st.tuples(NAMES | st.text(max_size=8), st.none() | st.binary(max_size=4))).map(tuple)
+HEADERS = st.lists(st.tuples(NAMES | any_text(max_size=8), st.none() | st.binary(max_size=4))).map(tuple)
 
 
 @given(HEADERS)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.answers import WindowLabels, batch_result
 from support.examples import examples
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import Encoder, decode_article
@@ -38,7 +39,7 @@ FAMILIAR = st.sampled_from([
     "\U0001f1eb\U0001f1f7", "I\u0307stanbul", "ﬁne", "ß", "\u200b", "\u200d", "\u00ad", "\ufeff", "\u2028", "\x00", "\r\n",
     "\u3000", "\u0301\u0302", "...", "O'Brien-Smith", "[SEP]", "[UNK]", "##ing", "\uffff", "\U0010fffd", "x" * 120, " ",
 ])  # fmt: skip
-TEXTS = st.lists(FAMILIAR | st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=14).map("".join)
+TEXTS = st.lists(FAMILIAR | any_text(max_size=6), max_size=14).map("".join)
 FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 
@@ -170,7 +171,7 @@ def test_the_model_itself_on_any_text(count: int) -> None:
 @FUZZ
 @given(
     article=st.fixed_dictionaries(
-        {"id": st.text(min_size=1, max_size=9), "body": TEXTS},
+        {"id": any_text(min_size=1, max_size=9), "body": TEXTS},
         optional={"title": TEXTS, "language": TEXTS, "source": st.none() | TEXTS, "url": TEXTS, "other": st.integers()},
     )
 )

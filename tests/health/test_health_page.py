@@ -21,7 +21,8 @@ _NO_CHROMIUM = pytest.mark.skipif(chromium() is None, reason="no Chromium here (
 
 def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
     """Marks a test as one for a browser, which `--quick` does not start."""
-    return pytest.mark.slow(_NO_CHROMIUM(test))
+    marked: Callable[..., None] = pytest.mark.slow(_NO_CHROMIUM(test))
+    return marked
 
 
 CHARTS = 8

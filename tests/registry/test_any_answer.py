@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.texts import any_text
 
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.registry.config import registry_config
@@ -19,7 +20,7 @@ NAMES = (
     "schema", "schemaType", "references", "name", "subject", "version", "id", "messages", "is_compatible",
     "compatibilityLevel", "error_code", "message",
 )  # fmt: skip
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text(max_size=5)
 VALUES = st.recursive(
     LEAVES | st.sampled_from(["AVRO", "PROTOBUF", "JSON"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=8),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.offenders import assert_none
 from support.plain_records import plain_record
+from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
@@ -52,7 +53,7 @@ TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
 LIMIT_CHARS = 100_000
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+texts = any_text(max_size=12)
 
 
 def load(path: Path) -> Any:  # noqa: ANN401  JSON may be anything
@@ -155,7 +156,7 @@ def test_schema_and_worker_judge_alike(document: dict[str, Any]) -> None:
 @given(
     article=st.builds(
         Article,
-        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
+        any_text(min_size=1, max_size=9),
         texts,
         texts.map(lambda text: text + "Oslo"),
         st.dictionaries(st.sampled_from(METADATA_FIELDS), texts),
@@ -269,8 +270,8 @@ def test_written_event_headers_are_the_example(schema_name: str, topic_id: str |
     letter=st.builds(
         DeadLetter,
         st.sampled_from(["decode", "tokenize", "inference", "publish"]),
-        st.text(min_size=1, max_size=2000),
-        st.text(max_size=2000),
+        any_text(min_size=1, max_size=2000),
+        any_text(max_size=2000),
         st.integers(1, 9),
     ),
     time_s=st.floats(0, 4e9),

@@ -22,6 +22,7 @@ from enricher.worker.records import (
     TaskKind,
     TaskReport,
 )
+from support.texts import any_text
 
 VectorFormat = Literal["list", "float16"]
 
@@ -50,7 +51,7 @@ def record_of_tasks() -> EnrichedRecord:
     )
 
 
-_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+_names = any_text(min_size=1, max_size=6)
 _cards = st.builds(ModelCard, _names, _names, st.sampled_from(["fp32", "fp16"]))
 _coverages = st.none() | st.integers(1, 9).map(lambda n: Coverage(n * 7, n, truncated=False))
 _poolings: st.SearchStrategy[Pooling] = st.sampled_from(get_args(Pooling))

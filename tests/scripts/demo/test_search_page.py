@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.patience import PATIENCE_S
 from support.search_server import SearchServer, serving
+from support.texts import any_text
 
 from tools.demo.search.page import excerpt, mark_entities, page
 from tools.demo.search.query import FACETS, Found, Search
@@ -85,7 +86,7 @@ def test_entities_are_marked_by_their_offsets() -> None:
     assert text[:13] == re.sub(r"<[^>]*>", "", html)
 
 
-@given(st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), max_size=6))
+@given(any_text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), max_size=6))
 def test_marking_changes_no_text(text: str, places: list[tuple[int, int]]) -> None:
     """Whatever the entities are, overlapping ones included."""
     entities = [entity(text, "PER", at, min(at + size, len(text))) for at, size in places if at < len(text)]
