@@ -207,18 +207,15 @@ class Sender:
                 raise
             steps.done("produce")
             check(firsts)
-            self._require_same_topics()
+            for topic, known in self._topic_ids.items():
+                if topic_id_of(self._admin, topic, timeout_s / 4) != known:
+                    raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
             steps.restart()
         self._send_offsets(producer, commits)
         steps.done("send_offsets")
         producer.commit_transaction(timeout_s)
         steps.done("commit")
         return steps.slow
-
-    def _require_same_topics(self) -> None:
-        for topic, known in self._topic_ids.items():
-            if topic_id_of(self._admin, topic, self._config.transaction_timeout_s / 4) != known:
-                raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
 
     def _send_offsets(self, producer: Producer, commits: Mapping[int, Commit]) -> None:
         offsets = [

@@ -211,12 +211,18 @@ def _groups_from(metadata: Any, first_row: int) -> list[int]:  # noqa: ANN401  a
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Each row of a batch as a JSON object."""
-    batch = _with_times(batch, _in_microseconds)
+    """Each row of a batch as a JSON object. In a row with a time in a year that Python does not have, times are text."""
+    batch = _with_times(batch, as_text=False)
     try:
         rows = batch.to_pylist()
-    except (ValueError, OverflowError):  # one of its values has no form in Python
-        yield from (_value_alone(batch.slice(index, 1)) for index in range(batch.num_rows))
+    except (ValueError, OverflowError) as error:
+        if batch.num_rows > 1:
+            for index in range(batch.num_rows):
+                yield from _values(batch.slice(index, 1))
+        elif isinstance(error, UnicodeDecodeError):
+            yield _NOT_TEXT
+        else:
+            yield from map(_value, _with_times(batch, as_text=True).to_pylist())
     else:
         yield from map(_value, rows)
 
@@ -228,37 +234,23 @@ def _value(row: Mapping[str, Any]) -> bytes:
         return _NOT_TEXT
 
 
-def _value_alone(batch: pa.RecordBatch) -> bytes:
-    """The only row of a batch. If it has a time in a year that Python does not have, its times are text."""
-    try:
-        return _value(batch.to_pylist()[0])
-    except UnicodeDecodeError:
-        return _NOT_TEXT
-    except (ValueError, OverflowError):
-        return _value(_with_times(batch, lambda _kind: pa.string()).to_pylist()[0])
-
-
-def _with_times(batch: pa.RecordBatch, change: Callable[[pa.DataType], pa.DataType]) -> pa.RecordBatch:
-    """The batch with another type for each date and time in it."""
-    schema = pa.schema([each.with_type(_time_changed(each.type, change)) for each in batch.schema])
+def _with_times(batch: pa.RecordBatch, *, as_text: bool) -> pa.RecordBatch:
+    """The batch with dates and times as text, or as Python can have them."""
+    schema = pa.schema([each.with_type(_time_changed(each.type, as_text=as_text)) for each in batch.schema])
     return batch if schema == batch.schema else batch.cast(schema, safe=False)
 
 
-def _time_changed(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    if _any_of(kind, types.is_timestamp, types.is_date, types.is_time):
-        return change(kind)
+def _time_changed(kind: pa.DataType, *, as_text: bool) -> pa.DataType:
+    """Text, or microseconds: Python has no nanoseconds, for which pyarrow would need pandas."""
+    if as_text and _any_of(kind, types.is_timestamp, types.is_date, types.is_time):
+        return pa.string()
+    if _any_of(kind, types.is_timestamp, types.is_time64) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz) if types.is_timestamp(kind) else pa.time64("us")
     if types.is_struct(kind):
-        return pa.struct([each.with_type(_time_changed(each.type, change)) for each in kind])
+        return pa.struct([each.with_type(_time_changed(each.type, as_text=as_text)) for each in kind])
     if types.is_large_list(kind):
-        return pa.large_list(_time_changed(kind.value_type, change))
+        return pa.large_list(_time_changed(kind.value_type, as_text=as_text))
     if _is_list(kind):
         size = kind.list_size if types.is_fixed_size_list(kind) else -1
-        return pa.list_(_time_changed(kind.value_type, change), size)
+        return pa.list_(_time_changed(kind.value_type, as_text=as_text), size)
     return kind
-
-
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """Python has no nanoseconds, for which pyarrow would need pandas."""
-    if types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.timestamp("us", kind.tz)
-    return pa.time64("us") if types.is_time64(kind) else kind
