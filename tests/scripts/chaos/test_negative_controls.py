@@ -121,9 +121,9 @@ def driven(
     # One request per record, so that one can be held while another has arrived.
     settings["kafka"]["properties"]["producer.batch.num.messages"] = 1
     settings["kafka"]["properties"].update(properties)
-    # All articles of a scenario's step go into one batch and one transaction, however low the load is.
+    # All articles of a scenario's step go into one batch and one transaction, however low the load is, or the machine slow.
     settings["worker"] = {**settings["worker"], "publish_share": 0}
-    settings["batching"] = {**settings.get("batching", {}), "early_overhead": 0}
+    settings["batching"] = {**settings.get("batching", {}), "early_overhead": 0, "max_wait_ms": 1000}
     with Crew([], lambda _: settings, folder, launch=forked) as crew:
         crew.add(worker, flaws)
         drive.publish(1)
