@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 from commands.cli_runner import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +85,7 @@ PROPERTIES = [
 CASES = [(URL, text) for text in URLS] + PROPERTIES
 
 
-def every_fourth_is_quick(cases: Sequence[tuple[str, str]]) -> list[ParameterSet]:
+def every_fourth_is_quick(cases: Sequence[tuple[str, str]]) -> list[object]:
     """Values for `parametrize`; `--quick` leaves the others out."""
     return [pytest.param(*case, marks=[pytest.mark.slow] if number % 4 else []) for number, case in enumerate(cases)]
 

@@ -124,7 +124,7 @@ def test_nanoseconds_are_cut_in_lists_of_every_type(
 
 
 def test_a_time_in_a_year_that_python_does_not_have_is_text(tmp_path: Path) -> None:
-    """As text it is refused, or kept as metadata, like any other; the rows beside it are as ever."""
+    """It is refused as text, or kept as metadata; the rows beside it are as ever."""
     times = pa.array([0, 10**18, 0]).cast(pa.timestamp("us", "UTC"))
     seen = pa.StructArray.from_arrays([pa.array([0, 0, 2**61]).cast(pa.timestamp("us"))], names=["at"])
     table = pa.table({"id": list("abc"), "body": ["x"] * 3, "published_at": times, "seen": seen})

@@ -309,6 +309,7 @@ def test_a_frozen_child_is_not_ready_until_it_continues(caplog: pytest.LogCaptur
         run.until(lambda: run.supervisor.states() == {0: SILENT, 1: READY})
         assert not run.supervisor.ready
         assert 3.0 < run.supervisor.report_ages_s()[0]
+        run.until(lambda: 3.0 > run.supervisor.report_ages_s()[1])
         run.until(lambda: bool(re.search(r"process 0 has not reported for \d+ s and is not ready", caplog.text)))
         os.kill(run.supervisor.pids()[0], signal.SIGCONT)
         run.until(lambda: run.supervisor.ready)

@@ -16,6 +16,6 @@ def forked(arguments: Sequence[str], log: Path) -> Popen[bytes]:
     return cast("Popen[bytes]", Forked(["-m", "support.flaws", *arguments], environment_of_workers(), log))
 
 
-def forked_command(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Popen[bytes]:
-    """Start `tools.chaos.command` as `tools.chaos.faults.commands.launch_command` does."""
-    return cast("Popen[bytes]", Forked(["-m", "tools.chaos.command", *arguments], environment, log, stdout=log))
+def forked_module(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Popen[bytes]:
+    """Start a module as `tools.chaos.crew.launch_module` does."""
+    return cast("Popen[bytes]", Forked(["-m", *command], environment, log, stdout=log))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from support.crews import forked_command
+from support.crews import forked_module
 from tools.chaos.faults import Fault
 from tools.chaos.faults.brokers import CoordinatorGoneWhileIdle
 from tools.chaos.faults.commands import CommandKilled
@@ -43,6 +43,6 @@ def shorten(fault: Fault) -> None:
     if isinstance(fault, ForeignTransactionOpen):  # the output topic has most outputs
         fault.topic, fault.lasts_s = fault.scene.names.output, 4.0
     if isinstance(fault, CommandKilled):
-        fault.launch = forked_command
+        fault.launch = forked_module
         fault.kills = fault.kills[:1]
         fault.about = f"in {fault.kills[0].name}"

@@ -40,7 +40,7 @@ Inputs = tuple[str, list[Message]]
 
 @pytest.fixture(scope="module")
 def published(broker: Cluster) -> Inputs:
-    """For those tests that only change outputs."""
+    """An input topic is published once for the tests that only change outputs."""
     topics = make_topics(broker.bootstrap_servers)
     return topics.input, publish_inputs(topics)
 

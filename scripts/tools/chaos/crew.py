@@ -46,16 +46,29 @@ def environment_of_workers() -> dict[str, str]:
 
 
 def launch_worker(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start `tools.chaos.worker`; its output is appended to `log`."""
+    """Start `tools.chaos.worker`, which reads its settings from a pipe."""
+    command = ("tools.chaos.worker", *arguments)
+    return launch_module(command, environment_of_workers(), log, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def launch_module(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    start_new_session: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start `python -m` with this module and its arguments, in the folder of `log`, to which its output is appended."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "tools.chaos.worker", *arguments],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-m", *command],
+            stdin=stdin,
             stderr=output,
             stdout=output,
-            env=environment_of_workers(),
+            env=environment,
             cwd=log.parent,
-            start_new_session=True,
+            start_new_session=start_new_session,
         )
 
 

@@ -41,18 +41,18 @@ class Reader:
         self, topic: str, isolation: str = "read_committed", begins: Mapping[int, int] | None = None
     ) -> Iterator[Message]:
         """Read all partitions to their ends, from `begins` or the beginning; raises TimeoutError if some cannot be."""
-        nexts: dict[int, int] | None = None
-        for _ in range(_CLIENTS):  # on a busy machine a client was seen that delivers nothing at all
+        nexts: dict[int, int] = {}
+        for attempt in range(_CLIENTS):  # on a busy machine a client was seen that delivers nothing at all
             with closing(Consumer({**self._common, "isolation.level": isolation})) as consumer:
                 # A client that has asked for the partitions knows their leaders and begins at once, not after half a second.
                 partitions = self._partitions(consumer, topic)
-                if nexts is None:
+                if attempt == 0:
                     nexts = dict.fromkeys(partitions, OFFSET_BEGINNING) | dict(begins or {})
                 consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
                 yield from _read_on(consumer, nexts)
             if not nexts:
                 return
-        raise TimeoutError(f"{topic}: the partitions {sorted(nexts or ())} deliver nothing more, short of their ends")
+        raise TimeoutError(f"{topic}: the partitions {sorted(nexts)} deliver nothing more, short of their ends")
 
     def count(self, topic: str, isolation: str) -> int:
         return sum(1 for _ in self.records(topic, isolation))

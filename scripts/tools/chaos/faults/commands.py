@@ -6,7 +6,6 @@ Their records are in topics of their own, which the fault itself checks.
 from __future__ import annotations
 
 import subprocess
-import sys
 from abc import abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import orjson
 from confluent_kafka import Producer
 
-from tools.chaos.crew import environment_of_workers
+from tools.chaos.crew import environment_of_workers, launch_module
 from tools.chaos.faults.base import EXIT_CODES, Fault
 from tools.chaos.frames import Api
 from tools.chaos.rules import Answered, DropReply, Match, Watch
@@ -40,26 +39,13 @@ _STANDSTILL_S = 120.0
 _STARTS = 6
 
 
-def launch_command(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """Start `tools.chaos.command`; its output is appended to `log`."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tools.chaos.command", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            cwd=log.parent,
-        )
-
-
 class CommandKilled(Fault):
     """Kills a command with `kill -9` in its transactions, drops an answer to EndTxn, and lets it come to its end."""
 
     command: ClassVar[Sequence[str]]
+    launch: Launch = staticmethod(launch_module)
 
     def choose(self) -> None:
-        self.launch: Launch = launch_command
         self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
         self.about = f"in {' and '.join(each.name for each in self.kills)}"
 
@@ -92,7 +78,8 @@ class CommandKilled(Fault):
 
     def run(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start `enricher` behind the proxy, with these arguments."""
-        return self.launch(options, {**environment_of_workers(), **self._environment()}, self._log)
+        command = ("tools.chaos.command", *options)
+        return self.launch(command, {**environment_of_workers(), **self._environment()}, self._log)
 
     @property
     @abstractmethod
