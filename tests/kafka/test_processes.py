@@ -39,6 +39,12 @@ def children_of(process: Forked) -> Sequence[psutil.Process]:
     return psutil.Process(process.pid).children()
 
 
+def have_both_partitions(log: Path) -> bool:
+    """Whether each of two workers has had partitions, as text in their log says."""
+    said = log.read_text()
+    return all(re.search(rf"^\[{index}\] .* partitions assigned", said, re.MULTILINE) for index in (0, 1))
+
+
 def after_restart(log: Path) -> str:
     """What the process that was started again has logged."""
     lines = log.read_text().partition("restarting it")[2].splitlines()
@@ -56,12 +62,7 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
     """Both, as shipped, read and publish under their own names, each article comes out once, and the parent exits with 0."""
     log, counts = tmp_path / "log", tmp_path / "counts.json"
     with worker({**topics.environment, **TEXT}, "--processes", "2", "--summary", str(counts), log=log) as parent:
-
-        def are_both_at_work() -> bool:
-            said = log.read_text()
-            return all(re.search(rf"^\[{index}\] .* partitions assigned", said, re.MULTILINE) for index in (0, 1))
-
-        wait_until(are_both_at_work, WORK_S, "each has partitions")
+        wait_until(lambda: have_both_partitions(log), WORK_S, "each has partitions")
         places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
         wait_until(lambda: is_all_committed(topics), WORK_S, "all is published")
         parent.terminate()
@@ -106,6 +107,8 @@ def test_a_signal_ends_all_in_good_order(topics: Topics, tmp_path: Path, number:
     log = tmp_path / "log"
     with worker({**topics.environment, **TEXT, **SLOW}, "--processes", "2", log=log, stub=True) as parent:
         wait_until(lambda: published(topics) > 20, WORK_S, "the first records")
+        # One that is still starting would end before it has anything to drain.
+        wait_until(lambda: have_both_partitions(log), WORK_S, "each has partitions")
         children = children_of(parent)
         assert len(children) == 2
         parent.send_signal(number)
