@@ -95,9 +95,9 @@ def test_a_report_about_something_else_is_none(checkpoint: Checkpoint, bound_to:
 @pytest.mark.parametrize(
     ("measured", "counts"),
     [
-        ("sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0", True),
-        ("sdpa_kernel=0 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0", False),
-        ("sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=1", False),
+        ("sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0 disabled=MatMulAddFusion", True),
+        ("sdpa_kernel=0 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0 disabled=MatMulAddFusion", False),
+        ("sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=1 disabled=MatMulAddFusion", False),
         (None, False),
     ],
 )

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 from support.gpu_driver import FakeDriver
@@ -49,6 +51,7 @@ class Opened:
     def __init__(self) -> None:
         self.providers = []
         self.entries: list[dict[str, str]] = []
+        self.disabled: list[list[str]] = []
         self.before_opening: Callable[[], object] = lambda: None
         self.seen: list[object] = []
         self.severities: list[int] = []
@@ -62,6 +65,7 @@ class Opened:
         providers: list[tuple[str, dict[str, str]]],
         *,
         enable_fallback: bool,
+        disabled_optimizers: list[str],
     ) -> Opened:
         """Open, or raise; with its fallback ONNX Runtime would not raise."""
         self.seen.append(self.before_opening())
@@ -69,6 +73,7 @@ class Opened:
             self.entries.append({})
             self.entries[-1][_CPU_FALLBACK] = options.get_session_config_entry(_CPU_FALLBACK)
         self.providers += providers
+        self.disabled.append(disabled_optimizers)
         if self.broken is not None and not enable_fallback:
             raise self.broken
         return self
@@ -234,8 +239,40 @@ def test_attention_sums_in_float32_on_every_gpu(two_gpus: Opened) -> None:
     open_session(b"", "cuda", threads_per_run=1)
     _, options = two_gpus.providers[-1]
     assert ("19", "0") == (options["sdpa_kernel"], options["use_tf32"])
-    assert arithmetic_of("cuda") == "sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0"
+    assert arithmetic_of("cuda") == "sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0 disabled=MatMulAddFusion"
     assert arithmetic_of("cpu") is None
+
+
+def test_on_a_gpu_our_graphs_add_a_bias_apart_from_its_product(two_gpus: Opened) -> None:
+    """Exporters' graphs are optimized as ONNX Runtime likes, and so is everything on a processor."""
+    open_session(b"", "cuda", threads_per_run=1)
+    open_session(b"", "cuda", threads_per_run=1, cpu_nodes=True)
+    open_session(b"", "cpu", threads_per_run=1)
+    assert [["MatMulAddFusion"], [], []] == two_gpus.disabled
+
+
+@pytest.mark.parametrize(("disabled", "operators"), [([], ["Gemm"]), (["MatMulAddFusion"], ["MatMul", "Add"])])
+def test_onnx_runtime_knows_the_optimizer_by_this_name(
+    tmp_path: Path, disabled: list[str], operators: list[str]
+) -> None:
+    """It ignores names that it does not know."""
+    numbers = [
+        helper.make_tensor(name, TensorProto.FLOAT, shape, np.ones(shape))
+        for name, shape in (("w", (2, 2)), ("b", (2,)))
+    ]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 2]) for name in ("x", "y")]
+    opset = helper.make_opsetid("", 20)
+    model = helper.make_model(
+        helper.make_graph(nodes, "", ends[:1], ends[1:], numbers), ir_version=10, opset_imports=[opset]
+    )
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+    )
+    assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == operators
 
 
 def test_products_summed_in_float16_are_other_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +280,7 @@ def test_products_summed_in_float16_are_other_arithmetic(monkeypatch: pytest.Mon
     monkeypatch.setenv("ORT_CUDA_GEMM_OPTIONS", "1")
     told = arithmetic_of("cuda")
     assert told is not None
-    assert told.endswith("ORT_CUDA_GEMM_OPTIONS=1")
+    assert "ORT_CUDA_GEMM_OPTIONS=1" in told.split()
 
 
 @pytest.mark.parametrize(
