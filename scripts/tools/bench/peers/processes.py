@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -78,6 +79,7 @@ class PeerProcess(Closing):
 
 
 def environment() -> dict[str, str]:
-    """Our environment with `scripts` on the path, without settings for Java or for the tokenizer library's threads."""
+    """Our environment with `scripts` first on the path, without settings for Java or for the tokenizer library's threads."""
     kept = {name: value for name, value in clean_environment().items() if name != "TOKENIZERS_PARALLELISM"}
-    return kept | {"PYTHONPATH": str(SCRIPTS)}
+    path = os.pathsep.join((str(SCRIPTS), *filter(None, [kept.get("PYTHONPATH")])))
+    return kept | {"PYTHONPATH": path}
