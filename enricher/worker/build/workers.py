@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from enricher.distribution import installed_version
@@ -76,21 +76,18 @@ def kafka_worker(
         dead_letters=dead_letters,
         prepare=prepare,
     )
-    recovery = _recovery(settings, source, sink, guard, rivals)
-    tracing, reader = tracing or ContextPropagation(), partial(article_reader, settings)
-    return _worker(
-        settings,
-        tasks,
+    ends = _Ends(
         source,
         sink,
-        recovery,
+        partial(article_reader, settings),
         guard,
-        counters,
-        tracing,
-        reader=reader,
+        settings.kafka.inputs,
+        rivals=rivals,
+        counters=counters,
         dead_letters=dead_letters,
-        shares=settings.kafka.inputs,
+        tracing=tracing or ContextPropagation(),
     )
+    return _worker(settings, tasks, ends)
 
 
 def file_worker(settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, guard: Guard) -> Worker:
@@ -105,19 +102,23 @@ def local_worker(
 
     It has no limits of dead letters: a finite input can be read again.
     """
-    recovery, unlimited = _recovery(settings, source, sink, guard), DeadLetterLimits(Limits())
-    return _worker(
-        settings,
-        tasks,
-        source,
-        sink,
-        recovery,
-        guard,
-        Counters(),
-        ContextPropagation(),
-        reader=reader,
-        dead_letters=unlimited,
-    )
+    return _worker(settings, tasks, _Ends(source, sink, reader, guard, ONE_LANE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What differs between topics, files and values in memory; the defaults are those of the latter two."""
+
+    source: Source
+    sink: Sink
+    reader: ReaderOf
+    guard: Guard
+    shares: Mapping[str, float]
+    """The share of each input topic."""
+    rivals: Rivals | None = None
+    counters: Counters = field(default_factory=Counters)
+    dead_letters: DeadLetterLimits = field(default_factory=lambda: DeadLetterLimits(Limits()))
+    tracing: Tracing = field(default_factory=ContextPropagation)
 
 
 def _encoder(settings: Settings, writer: RecordWriter) -> Encoder:
@@ -134,28 +135,15 @@ def _encoder(settings: Settings, writer: RecordWriter) -> Encoder:
     )
 
 
-def _worker(  # noqa: PLR0913  what differs between topics, files and records in memory
-    settings: Settings,
-    tasks: Tasks,
-    source: Source,
-    sink: Sink,
-    recovery: Recovery,
-    guard: Guard,
-    counters: Counters,
-    tracing: Tracing,
-    *,
-    reader: ReaderOf,
-    dead_letters: DeadLetterLimits,
-    shares: Mapping[str, float] = ONE_LANE,
-) -> Worker:
+def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
     models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
     rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
     limits = _loop_limits(settings, rules)
-    scheduler, new_intake, new_pacing = lane_parts(shares, partial(_scheduler, models, rules), limits)
+    scheduler, new_intake, new_pacing = lane_parts(ends.shares, partial(_scheduler, models, rules), limits)
     intake = new_intake(
-        read=read_function(settings, reader(schemas), by_language=tasks.by_language),
+        read=read_function(settings, ends.reader(schemas), by_language=tasks.by_language),
         tokenizer=tokenizer_pool(settings, models, wakeup),
         cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
         scheduler=scheduler,
@@ -165,12 +153,12 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         schemas=schemas,
         cards=tasks.cards,
     )
-    engine = engine_pool(models, wakeup, ahead=len(shares) == 1)
-    counters.name_tasks([[head.task.name for head in of_pass if head.task.named] for of_pass in heads])
-    pacing = new_pacing(source, intake, scheduler, engine, tracker, limits, clock)
+    engine = engine_pool(models, wakeup, ahead=len(ends.shares) == 1)
+    ends.counters.name_tasks([[head.task.name for head in of_pass if head.task.named] for of_pass in heads])
+    pacing = new_pacing(ends.source, intake, scheduler, engine, tracker, limits, clock)
     return Worker(
-        source=source,
-        sink=sink,
+        source=ends.source,
+        sink=ends.sink,
         tracker=tracker,
         intake=intake,
         scheduler=scheduler,
@@ -179,15 +167,15 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         padded_tokens=padded_tokens_of(models),
         budget=Budget(scheduler),
         pacing=pacing,
-        isolation=Isolation(source, sink, pacing, counters),
-        dead_letters=dead_letters,
-        recovery=recovery,
-        snapshots=SnapshotReader(source, scheduler, engine, tracker, clock, intake, pacing, clock()),
-        counters=counters,
-        tracing=tracing,
+        isolation=Isolation(ends.source, ends.sink, pacing, ends.counters),
+        dead_letters=ends.dead_letters,
+        recovery=_recovery(settings, ends),
+        snapshots=SnapshotReader(ends.source, scheduler, engine, tracker, clock, intake, pacing, clock()),
+        counters=ends.counters,
+        tracing=ends.tracing,
         clock=clock,
         wakeup=wakeup,
-        guard=guard,
+        guard=ends.guard,
         limits=limits,
     )
 
@@ -245,7 +233,7 @@ def _loop_limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
     )
 
 
-def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:
+def _recovery(settings: Settings, ends: _Ends) -> Recovery:
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
         # The schema of records, looking for rivals, a new producer's metadata and init_transactions, then the committed
@@ -257,7 +245,7 @@ def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, riva
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
         missing_topic_s=settings.kafka.request_timeout_s,
     )
-    return Recovery(source, sink, limits, clock=time.monotonic, guard=guard, rivals=rivals)
+    return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=ends.guard, rivals=ends.rivals)
 
 
 def _registry_timeout_s(settings: Settings) -> float:
