@@ -11,7 +11,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools import ROOT
 from tools.demo.outcome import Outcome
@@ -26,7 +25,6 @@ _TITLE_WIDTH = 44
 def tasks_settings(folder: Path, console: Console) -> dict[str, str]:
     """Write the checkpoints and `tasks.toml`, print it, and return the environment variable that names it."""
     encoder = open_model(EMBEDDED)
-    assert isinstance(encoder, Checkpoint), "the embedded model is a checkpoint"
     join(GENRE, encoder, folder / "genre")
     write_embedding(encoder, folder / "vectors", "mean_tokens", normalised=True)
     toml = (

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools.heads.checkpoint import UnfitHead, fit, is_half, join, logits, write_head
 from tools.heads.features import first_tokens_of
@@ -66,7 +67,7 @@ def join_head(
 
 def _open_bert(source: str) -> Checkpoint:
     checkpoint = open_model(source)
-    if not isinstance(checkpoint, Checkpoint) or checkpoint.config.model_type != "bert":
+    if isinstance(checkpoint, OnnxModel) or checkpoint.config.model_type != "bert":
         raise UnfitHead(f"{source} is not a BERT checkpoint with weights")
     return checkpoint
 

@@ -35,7 +35,7 @@ def first_tokens_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32A
         # A classification head reads the state of the first token.
         pooled = write_embedding(encoder, Path(folder) / "encoder", "cls_token")
         settings = _settings(pooled)
-        model = load_pass(settings, [_checkpoint(pooled)])
+        model = load_pass(settings, [open_model(pooled)])
         articles = [Article(str(number), "", text, {}) for number, text in enumerate(texts)]
         by_text = windows_of(model.tokenizer, window_cutter(settings, model), articles)
         windows = [window for own in by_text for window in own]
@@ -58,12 +58,6 @@ def _run(model: Model, windows: Sequence[Window], chosen: Sequence[int], rows: l
         assert isinstance(head, WindowRows)
         for window, row in zip(output.windows, head.rows, strict=True):
             rows[numbers[id(window)]] = row
-
-
-def _checkpoint(folder: Path) -> Checkpoint:
-    checkpoint = open_model(str(folder))
-    assert isinstance(checkpoint, Checkpoint), "it was copied from one"
-    return checkpoint
 
 
 def _settings(folder: Path) -> Settings:

@@ -10,7 +10,7 @@ from typing import Any
 
 from enricher.errors import ModelError
 from enricher.worker.build.loaded_model import Model
-from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.workshop.gate.scoring import count_by_text, total
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
@@ -65,7 +65,7 @@ Contests = dict[Mix, Contest]
 
 def measure(bench: Bench) -> Outcome:
     checkpoint = bench.model.prepared.checkpoint
-    if not isinstance(checkpoint, Checkpoint):
+    if isinstance(checkpoint, OnnxModel):
         why = "not measured: the peers run a checkpoint, that is a folder with weights, and this is an ONNX model"
         return Outcome({"not_measured": why}, [Table("Other workers", ("",), [(why,)])])
     with ExitStack() as closing:

@@ -45,7 +45,6 @@ def make_checkpoints(folder: Path) -> Sources:
     encoder with `ner`; `other` classifies with its first layers only.
     """
     encoder = open_model(EMBEDDED)
-    assert isinstance(encoder, Checkpoint), "the embedded model is a checkpoint"
     few, random = _first_layers(encoder, folder / "few"), np.random.default_rng(_SEED)
     for name, own, labels in (("topic", encoder, 8), ("tone", encoder, 3), ("other", few, 8)):
         head = folder / "heads" / name
