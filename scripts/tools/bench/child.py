@@ -33,11 +33,14 @@ def tell(message: object) -> None:
 
 
 class Child:
-    """`python -m module`, started at once. Leaving the context asks it to end; after an error it is killed."""
+    """`python -m module`, started at once. Leaving the context asks it to end; after an error it is killed.
 
-    def __init__(self, module: str) -> None:
+    `process`: what was started instead; `module` is then its name in messages.
+    """
+
+    def __init__(self, module: str, process: subprocess.Popen[bytes] | None = None) -> None:
         self._module = module
-        self._process = launch(module)
+        self._process = process or launch(module)
 
     def say(self, message: object) -> None:
         assert self._process.stdin, "the process was asked to end already"

@@ -69,7 +69,7 @@ def written(process: PeerProcess, ways: Sequence[Options], topics: Topics) -> li
         for value in laps[number * size : (number + 1) * size]:
             producer.produce(topics.input, value)
         producer.flush(PATIENCE_S)
-        done = process.ask({"route": route, "options": way, "articles": size})
+        done = process.ask(route=route, options=way, articles=size)
         assert (size, True) == (done["articles"], done["working_s"] > 0)
     for record in records_in(topics):
         name, _, lap = record["id"].rpartition("@")

@@ -101,7 +101,7 @@ def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
 def server(folder: Path) -> Iterator[str]:
     """The model behind HTTP; yields its address."""
     with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, "cpu", 1) as process:
-        yield process.line().decode()
+        yield process.hear()["url"]
 
 
 @pytest.mark.broker
@@ -120,11 +120,11 @@ def test_the_peers_write_one_record_per_article(
         PeerProcess("tools.bench.peers.http_worker", folder) as over_http,
     ):
         way = {"callers": 1, "threads": 1, "windows_per_run": 4}
-        done = in_process.ask({"route": route, "options": way, "articles": len(values)})
+        done = in_process.ask(route=route, options=way, articles=len(values))
         assert (len(values), True) == (done["articles"], done["working_s"] > 0)
         producer.produce(topics.input, orjson.dumps(ARTICLE))
         producer.flush(PATIENCE_S)
-        done = over_http.ask({"route": route, "options": {"url": server, "requests_at_once": 2}, "articles": 1})
+        done = over_http.ask(route=route, options={"url": server, "requests_at_once": 2}, articles=1)
         assert (1, 1) == (done["articles"], done["transactions"])
     for name, setting in topics.environment.items():
         monkeypatch.setenv(name, setting)
@@ -147,7 +147,7 @@ def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
         PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
         pytest.raises(PeerFailed, match=r"model\.onnx"),
     ):
-        process.line()
+        process.hear()
 
 
 def test_the_same_articles_come_again_under_other_ids() -> None:

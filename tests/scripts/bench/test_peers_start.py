@@ -57,7 +57,7 @@ def test_a_peer_that_cannot_work_here_is_left_out_with_the_end_of_its_output() -
         others = Peer("whole", whole, [{}])
         lined_up = LineUp([Peer("broken", broken, [{}]), others], {})
         with pytest.raises(PeerFailed) as failure:
-            broken.line()
+            broken.hear()
         lined_up.leave_out(lined_up.peers[0], str(failure.value))
     assert [others] == lined_up.peers
     assert lined_up.missing["broken"].startswith("not measured: ")

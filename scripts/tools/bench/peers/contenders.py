@@ -60,7 +60,7 @@ def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) ->
     """Run a peer on the same backlog, timed by the same rule."""
     with bench.topics(values) as topics:
         meter = bench.meter()
-        done = peer.process.ask(order(topics, way, len(values)))
+        done = peer.process.ask(**order(topics, way, len(values)))
         load = meter.read()
         detail = {"written": _read_written(topics, values)}
     return Run(len(values) / done["working_s"], load, detail)

@@ -2,7 +2,7 @@
 
     python -m tools.bench.peers.http_server FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE THREADS
 
-Prints its address when ready.
+Tells its address when ready.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from tools.bench.child import tell
 from tools.bench.peers.onnx_model import OnnxModel
 from tools.bench.peers.records import Found
 
@@ -46,8 +47,7 @@ def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, thr
         device=device,
     )  # fmt: skip
     listening = socket.create_server(("127.0.0.1", 0))
-    sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
-    sys.stdout.flush()
+    tell({"url": f"http://127.0.0.1:{listening.getsockname()[1]}"})
     config = uvicorn.Config(service(model), log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
 

@@ -99,7 +99,7 @@ class Starter:
         ways: list[Options] = []
         for threads in sorted({1, available_cores()}):
             server = self._run("tools.bench.peers.http_server", folder, *self.place, threads)
-            ways.append({"url": server.line().decode(), "threads": threads, "requests_at_once": _REQUESTS_AT_ONCE})
+            ways.append({"url": server.hear()["url"], "threads": threads, "requests_at_once": _REQUESTS_AT_ONCE})
         self.peers.append(Peer(OVER_HTTP, self._run("tools.bench.peers.http_worker", folder), ways))
 
     def on_the_jvm(self, folder: Path) -> None:

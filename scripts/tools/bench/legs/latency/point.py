@@ -103,7 +103,7 @@ def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measu
     with bench.topics() as topics, Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
         job = traffic.job(bench, topics)
         client.say(job)
-        done = pool.submit(process.ask, order(topics, {}, job.warm + len(traffic.values)))
+        done = pool.submit(process.ask, **order(topics, {}, job.warm + len(traffic.values)))
         seen = _watch(bench, client, lambda: cpu_s(process.pid))
         transferred = done.result()
     # The loop counts its warm-up too.
