@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from tokenizers import Encoding, Tokenizer
 from tools.bench.peers.records import Span
 
 Array = npt.NDArray[Any]
+_WINDOWS = 4
+"""A text of so many windows shows whether the library returns them all."""
 
 
 class Windows:
@@ -24,6 +27,10 @@ class Windows:
         self._tokenizer.no_padding()
         self._labels = labels
         self._overlap_tokens = overlap_tokens
+        if len(self.of(["word " * window_tokens * _WINDOWS])[0]) < _WINDOWS:
+            raise RuntimeError(
+                f"tokenizers {version('tokenizers')} loses windows of long texts; 0.23.3 does not: install that"
+            )
 
     def of(self, texts: Sequence[str]) -> list[list[Encoding]]:
         """The windows of each text. The library tokenises several texts in parallel."""
