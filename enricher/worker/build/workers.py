@@ -107,7 +107,7 @@ def local_worker(
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What differs between topics, files and values in memory; the defaults are those of the latter two."""
+    """The ends of a worker: topics, files or values in memory. The defaults fit the latter two."""
 
     source: Source
     sink: Sink
@@ -234,11 +234,14 @@ def _loop_limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
 
 
 def _recovery(settings: Settings, ends: _Ends) -> Recovery:
+    registry = settings.registry
+    # The id of a schema, and registering one: a request to each URL for both.
+    registry_s = 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
         # The schema of records, looking for rivals, a new producer's metadata and init_transactions, then the committed
         # offsets.
-        attempt_timeout_s=_registry_timeout_s(settings)
+        attempt_timeout_s=registry_s
         + LOOK_S
         + 3 * settings.kafka.transaction_timeout_s
         + 6 * settings.kafka.request_timeout_s,
@@ -246,9 +249,3 @@ def _recovery(settings: Settings, ends: _Ends) -> Recovery:
         missing_topic_s=settings.kafka.request_timeout_s,
     )
     return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=ends.guard, rivals=ends.rivals)
-
-
-def _registry_timeout_s(settings: Settings) -> float:
-    """How long the registry may take to give the id of a schema and to register one: a request to each URL for both."""
-    registry = settings.registry
-    return 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0
