@@ -33,11 +33,14 @@ class PeerProcess(Child):
     def __init__(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the context is left
         command = [*launcher, program, *map(str, arguments)]
-        pipe = subprocess.PIPE
-        super().__init__(
-            " ".join(command),
-            subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._complaints, env=environment()),
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env=environment(),
         )
+        super().__init__(" ".join(command), process)
 
     @property
     def pid(self) -> int:
