@@ -50,7 +50,7 @@ def expected(value: bytes | None) -> tuple[str, object]:
 
 def violations(log: FakeLog, refuses: Refuses = accept_all, expects: Expects = expected) -> list[str]:
     """What is wrong now: the visible outputs must be those of the inputs below the committed offsets, once, in order."""
-    written = {partition: _outputs(log, partition) for partition in log.input}
+    written = _outputs(log)
     return [wrong for partition in log.input for wrong in _wrong(log, partition, written[partition], refuses, expects)]
 
 
@@ -59,7 +59,7 @@ def unfinished(log: FakeLog) -> list[str]:
     return [
         f"{partition} is committed up to {log.committed.get(partition, 0)} of {log.partitions[partition].end}"
         for partition in log.input
-        if log.committed.get(partition, 0) != log.partitions[partition].end
+        if not log.is_finished(partition)
     ]
 
 
@@ -69,8 +69,7 @@ def _wrong(
     committed = log.committed.get(partition, 0)
     wanted = {
         offset: _expected_output(payload, partition, offset, refuses, expects)
-        for offset, payload in log.read_committed(partition)
-        if offset < committed
+        for offset, payload in log.read_committed(partition, committed)
     }
     wrong = [f"lost: {partition} {offset}" for offset in wanted.keys() - {output.offset for _, output in written}]
     seen: set[int] = set()
@@ -113,11 +112,12 @@ def _expected_output(
     return (DEAD_LETTERS, "publish") if refuses(Output(partition, offset, content)) else (topic, content)
 
 
-def _outputs(log: FakeLog, source: Partition) -> list[tuple[str, Output]]:
-    """The committed outputs of an input partition, wherever they stand, topic by topic in the order of the log."""
-    found: list[tuple[str, Output]] = []
+def _outputs(log: FakeLog) -> dict[Partition, list[tuple[str, Output]]]:
+    """The committed outputs of each input partition, wherever they stand, topic by topic in the order of the log."""
+    found: dict[Partition, list[tuple[str, Output]]] = {partition: [] for partition in log.input}
     for partition in log.partitions:
         if partition.topic in (OUTPUT, DEAD_LETTERS):
-            outputs = [payload for _, payload in log.stable_entries(partition) if isinstance(payload, Output)]
-            found += [(partition.topic, output) for output in outputs if output.source == source]
+            for _, output in log.stable_entries(partition):
+                assert isinstance(output, Output)
+                found[output.source].append((partition.topic, output))
     return found

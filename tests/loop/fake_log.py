@@ -214,10 +214,15 @@ class FakeLog:
             raise Unstable(partition)
         return self.committed.get(partition, 0)
 
-    def read_committed(self, partition: Partition) -> list[tuple[int, object]]:
-        """Everything that a reader of committed records sees, with offsets."""
+    def is_finished(self, partition: Partition) -> bool:
+        """Whether the committed offset of an input partition is its end, transaction markers included."""
+        return self.committed.get(partition, 0) == self.partitions[partition].end
+
+    def read_committed(self, partition: Partition, stop: int | None = None) -> list[tuple[int, object]]:
+        """Everything that a reader of committed records sees, with offsets; before `stop`, if there is one."""
         log = self.partitions[partition]
-        return log.read(0, log.stable_end(partition), log.end + 1)[0]
+        end = log.stable_end(partition)
+        return log.read(0, end if stop is None else min(stop, end), log.end + 1)[0]
 
     def stable_entries(self, partition: Partition) -> list[tuple[int, object]]:
         """What readers see or will surely see: committed already, if perhaps behind the start of an open transaction."""

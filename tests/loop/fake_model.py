@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from itertools import accumulate
 from operator import attrgetter
 
 import numpy as np
-from support.answers import WindowLabels, WindowResult, batch_result
 
 from enricher.errors import InvalidArticle
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY, run_in_halves
@@ -22,8 +22,10 @@ from enricher.worker.records import (
     Int32Array,
     Part,
     RawRecord,
+    RunOutput,
     TokenizedArticle,
     TokenizedField,
+    TokenLabels,
     Window,
     WindowFailure,
 )
@@ -61,7 +63,13 @@ class FakeSpans:
 
     def chars_of(self, token: int) -> tuple[int, int]:
         """Where the word stands."""
-        return [match.span() for match in re.finditer(r"\S+", self.text)][token]
+        return spans_of(self.text)[token]
+
+
+@lru_cache(maxsize=100)
+def spans_of(text: str) -> tuple[tuple[int, int], ...]:
+    """Where each word of a text stands."""
+    return tuple(match.span() for match in re.finditer(r"\S+", text))
 
 
 def tokenize(parts: list[Part]) -> Tokenized:
@@ -78,15 +86,35 @@ def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:
     )
 
 
+@lru_cache(maxsize=100)
 def _ids(text: str) -> Int32Array:
     special = {"poison": POISON_TOKEN, DEADLY: DEADLY_TOKEN}
     ids = [special.get(word) or (NAME_TOKEN if word[0].isupper() else _PLAIN) for word in text.split()]
-    return np.array(ids, dtype=np.int32)
+    array = np.array(ids, dtype=np.int32)
+    array.flags.writeable = False  # all articles with this text have it
+    return array
 
 
 def infer(batch: Batch) -> BatchResult:
     """Names are names; a poisoned window fails. Beyond what a window owns its labels are nonsense: nobody may use them."""
-    return batch_result(map(_infer, batch.windows))
+    windows, ids, failures = without(POISON_TOKEN, batch)
+    starts = [0, *accumulate(len(each.ids) for each in windows)]
+    owned = np.zeros(len(ids), np.bool_)
+    for window, start in zip(windows, starts, strict=False):
+        owned[window.owned_tokens(start)] = True
+    labels = ((ids == NAME_TOKEN) == owned).astype(np.int32)
+    run = RunOutput(windows, starts[:-1], [TokenLabels(labels, np.repeat(np.float32(0.5), len(ids)))])
+    return BatchResult(batch, [run] if windows else [], failures)
+
+
+def without(token: int, batch: Batch) -> tuple[Sequence[Window], Int32Array, list[WindowFailure]]:
+    """The windows without this token, the ids of all of them, and failures about the others."""
+    windows, ids = batch.windows, np.concatenate([each.ids for each in batch.windows])
+    if token not in ids:
+        return windows, ids, []
+    failures = [WindowFailure(each, "NotFinite", "poisoned") for each in windows if token in each.ids]
+    windows = tuple(each for each in windows if token not in each.ids)
+    return windows, np.concatenate([each.ids for each in windows] or [ids[:0]]), failures
 
 
 def with_room_for(max_tokens: int, run: Callable[[Batch], BatchResult] = infer) -> Callable[[Batch], BatchResult]:
@@ -108,18 +136,8 @@ def killed_by_deadly(
     """The same in a library that crashes on a word, and takes the process with it."""
 
     def run(batch: Batch) -> BatchResult:
-        if any((window.ids == DEADLY_TOKEN).any() for window in batch.windows):
+        if any(DEADLY_TOKEN in window.ids for window in batch.windows):
             die()
         return infer(batch)
 
     return run
-
-
-def _infer(window: Window) -> WindowResult:
-    if (window.ids == POISON_TOKEN).any():
-        return WindowFailure(window, "NotFinite", "poisoned")
-    shift = window.specials_before - window.start
-    labels = (window.ids != NAME_TOKEN).astype(np.int32)
-    owned = slice(window.own_start + shift, window.own_stop + shift)
-    labels[owned] = window.ids[owned] == NAME_TOKEN
-    return WindowLabels(window, labels, np.full(len(labels), 0.5, np.float32))

@@ -18,7 +18,7 @@ from enricher.worker.stats.snapshot import SchemaState
 UNKNOWN = "schema:unknown"
 """A schema that the registry does not know."""
 _NAMED = re.compile(rb"schema:\w+")
-_RETRY_S = 32 * TICK_S
+_RETRY_S = 128 * TICK_S
 
 
 def with_schema(name: str, value: bytes) -> bytes:

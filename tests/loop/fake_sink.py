@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from loop.fake_clock import TICK_S, FakeClock
 from loop.fake_group import LogError, StaleGeneration
@@ -23,6 +22,7 @@ from enricher.worker.records import (
     Release,
     Start,
     Ticket,
+    hot_record,
 )
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 
@@ -32,7 +32,7 @@ KILLED = "it kills"
 """What stands in the dead letter of a record that nobody can work on."""
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class Output:
     """What the fake sink writes: which input it belongs to, what became of it, and the form of a dead letter."""
 

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from loop import checker
 from loop.fake_clock import TICK_S
-from loop.fake_model import AFTER, BEFORE, DEADLY, DEADLY_TOKEN, LABELS, NAME_TOKEN, infer, tokenize
+from loop.fake_model import AFTER, BEFORE, DEADLY, DEADLY_TOKEN, LABELS, NAME_TOKEN, infer, spans_of, tokenize, without
 from loop.fake_sink import DEAD_LETTERS, OUTPUT
 
 from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, Head
@@ -26,6 +27,7 @@ from enricher.worker.records import (
     FieldName,
     Float32Array,
     HeadOutput,
+    Int32Array,
     ModelCard,
     Part,
     RunOutput,
@@ -35,7 +37,6 @@ from enricher.worker.records import (
     TokenizedField,
     TokenLabels,
     Window,
-    WindowFailure,
     WindowRows,
 )
 from enricher.worker.rules.batch_rules import BatchRules
@@ -93,7 +94,7 @@ class HalfWords:
 
     def chars_of(self, token: int) -> tuple[int, int]:
         """Where the half stands."""
-        start, stop = [match.span() for match in re.finditer(r"\S+", self.text)][token // 2]
+        start, stop = spans_of(self.text)[token // 2]
         return (start + 1, stop) if token % 2 else (start, start + 1)
 
 
@@ -114,9 +115,15 @@ def _halves(ticket: Ticket) -> TokenizedArticle:
     fields = []
     for name in names:
         text = ticket.article.text(name)
-        ids = np.array([token for word in text.split() for token in _two_tokens(word)], np.int32)
-        fields.append(TokenizedField(name, ids, HalfWords(text)))
+        fields.append(TokenizedField(name, _half_ids(text), HalfWords(text)))
     return TokenizedArticle(tuple(fields))
+
+
+@lru_cache(maxsize=100)
+def _half_ids(text: str) -> Int32Array:
+    ids = np.array([token for word in text.split() for token in _two_tokens(word)], np.int32)
+    ids.flags.writeable = False  # all articles with this text have it
+    return ids
 
 
 def _two_tokens(word: str) -> tuple[int, int]:
@@ -142,12 +149,10 @@ def _infer_first(batch: Batch) -> BatchResult:
 
 
 def _infer_second(batch: Batch) -> BatchResult:
-    failures = [WindowFailure(each, "NotFinite", "venom") for each in batch.windows if (each.ids == _VENOM).any()]
-    windows = [each for each in batch.windows if not (each.ids == _VENOM).any()]
+    windows, ids, failures = without(_VENOM, batch)
     if not windows:
         return BatchResult(batch, [], failures, busy_s=2 * TICK_S)
-    ids = np.concatenate([each.ids for each in windows])
-    starts = np.cumsum([0, *(len(each.ids) for each in windows[:-1])]).tolist()
+    starts = [0, *accumulate(len(each.ids) for each in windows[:-1])]
     wide = ((ids >= _FIRST + WIDE_CHARS) & (ids < _SECOND)).astype(np.int32)
     logits = [_owned(each, lambda ids: ids % _FIRST).mean() - LIMIT_CHARS for each in windows]
     rows = np.array([[-each, each] for each in logits], np.float32)

@@ -225,7 +225,7 @@ def most_allowed(broken: Broken) -> int:
     return LIMIT * len(broken.world.log.input) + len(broken.world.started)
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=10, plain=30, every=300))
+@pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=300))
 def test_a_crash_loop_of_broken_workers_dead_letters_no_more_than_the_limits(seeds: range) -> None:
     """Killed, fenced, expelled and doubled, with transactions of unknown outcome: no topic is walked through."""
     for seed in seeds:

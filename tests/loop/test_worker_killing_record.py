@@ -352,7 +352,7 @@ class DeadlyWorlds(Simulation):
             self._crash(name, process)
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=10, plain=40, every=240))
+@pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=240))
 def test_records_that_kill_end_as_dead_letters_whatever_else_happens(seeds: range) -> None:
     """In worlds of crashes, rebalances and late transactions too; nobody is blamed who has not ended two processes."""
     for seed in seeds:
@@ -362,10 +362,10 @@ def test_records_that_kill_end_as_dead_letters_whatever_else_happens(seeds: rang
 @pytest.mark.slow
 def test_the_worlds_are_as_deadly_as_they_say() -> None:
     """Guards the test above against worlds in which nothing is found, or everything is taken alone."""
-    worlds = [DeadlyWorlds(seed).run().world for seed in range(40)]
-    assert sum(len(killed(world)) for world in worlds) > 20
+    worlds = [DeadlyWorlds(seed).run().world for seed in range(20)]
+    assert sum(len(killed(world)) for world in worlds) > 10
     tallies = [process.counters for world in worlds for process in world.started]
-    assert 20 < sum(counters.isolations > 0 for counters in tallies) < len(tallies) / 2
+    assert 10 < sum(counters.isolations > 0 for counters in tallies) < len(tallies) / 2
 
 
 def test_the_judge_finds_a_rule_that_blames_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_without_lanes_they_wait_for_the_backlog() -> None:
     world = World(partitions=2)
     process = world.start()
     process.source.open(process.worker)
-    world.put(*[SHORT] * 600)
+    world.put(*[SHORT] * 300)
     offset = world.put(SHORT)[0]
     world.steps(process, until=lambda: any(getattr(each, "offset", -1) == offset for each in world.outputs()))
     assert world.clock() > 2 * BOUND_S
@@ -186,7 +186,7 @@ class LaneSimulation(Simulation):
     shares = SHARES
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=10, plain=40, every=1_000))
+@pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=1_000))
 def test_every_article_of_both_lanes_has_exactly_one_output_whatever_happens(seeds: range) -> None:
     """At every moment the visible outputs are those of the inputs below the committed offsets; in the end, all of them."""
     for seed in seeds:

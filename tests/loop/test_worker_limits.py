@@ -49,7 +49,7 @@ def look_after(owner: object, method: str, look: Callable[[], None]) -> None:
 def test_articles_in_flight_have_a_bound() -> None:
     """However much there is to read, no more articles than `max_in_flight` are held, and the bound is used."""
     world = World()
-    world.put(*[ARTICLE] * 200)
+    world.put(*[ARTICLE] * 80)
     process, highest = watched(world, replace(LIMITS, max_in_flight=7))
     world.steps(process, until=world.done)
     assert highest["articles"] == 7
@@ -58,7 +58,7 @@ def test_articles_in_flight_have_a_bound() -> None:
 def test_bytes_in_flight_have_a_bound() -> None:
     """Above `max_in_flight_bytes` nothing is read; the last poll before it may overshoot by what one poll takes."""
     world = World()
-    world.put(*[ARTICLE] * 200)
+    world.put(*[ARTICLE] * 80)
     size = len(ARTICLE) + len(b"key")
     process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=10 * size))
     world.steps(process, until=world.done)
@@ -68,7 +68,7 @@ def test_bytes_in_flight_have_a_bound() -> None:
 def test_documents_that_articles_keep_count_as_bytes_in_flight() -> None:
     """A document that was made of a smaller record fills the bound as the record does, until both are published."""
     world = World()
-    world.put(*[ARTICLE] * 200)
+    world.put(*[ARTICLE] * 80)
     size, document = len(ARTICLE) + len(b"key"), bytes(9 * len(ARTICLE))
     process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=100 * size))
     process.intake.read = lambda raw: replace(read(raw), document=document)
@@ -97,7 +97,7 @@ def test_what_articles_take_beyond_their_records_has_a_bound(monkeypatch: pytest
 def test_queued_tokens_have_a_bound() -> None:
     """Above `max_queued_tokens` nothing is read; what the tokenizer has at that moment is still queued."""
     world = World()
-    world.put(*[ARTICLE] * 200)
+    world.put(*[ARTICLE] * 80)
     process, highest = watched(world, replace(LIMITS, max_queued_tokens=400))
     windows = -(-WORDS // 4)
     largest = WORDS + 6 * windows  # every window repeats at most 4 tokens and has two of its own

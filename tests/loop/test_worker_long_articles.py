@@ -8,7 +8,7 @@ from loop.world import SHORT, World
 
 from enricher.worker.rules import long_articles
 
-DENSE = article_value("title", "word " * 3_000)
+DENSE = article_value("title", "word " * 1_500)
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +22,10 @@ def test_other_partitions_are_done_while_long_articles_are_in_progress(seed: int
     """Though these were there first, and each is many times what all queues hold."""
     world = World(seed)
     world.put(*[DENSE] * 4, partition=0)
-    world.put(*[SHORT] * 60, partition=1)
+    world.put(*[SHORT] * 40, partition=1)
     process = world.start()
     process.source.open(process.worker)
-    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 60, at_most=20_000)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 40, at_most=20_000)
     assert len(world.outputs(partition=0)) < 4
     world.steps(process, until=world.done, at_most=100_000)
     assert (len(world.outputs(partition=0)), process.intake.busy) == (4, False)
@@ -35,11 +35,11 @@ def test_long_articles_go_on_while_others_keep_the_queues_full() -> None:
     """Articles that are let past do not starve them."""
     world = World()
     world.put(DENSE, partition=0)
-    world.put(*[SHORT] * 4_000, partition=1)
+    world.put(*[SHORT] * 2_000, partition=1)
     process = world.start()
     process.source.open(process.worker)
     world.steps(process, until=lambda: len(world.outputs(partition=0)) == 1, at_most=100_000)
-    assert len(world.outputs(partition=1)) < 4_000
+    assert len(world.outputs(partition=1)) < 2_000
 
 
 @pytest.mark.parametrize("turns", [1, 3, 10, 30, 100, 300])

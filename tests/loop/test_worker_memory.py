@@ -119,17 +119,17 @@ def test_an_article_that_never_fits_is_one_dead_letter_however_often_batches_gro
     process = world.start(infer=no_room_for_poison)
     process.source.open(process.worker)
     budgets = []
-    for _ in range(20):
+    for _ in range(12):
         work(world, process, *[SHORT] * 20, POISONED, *[SHORT] * 20)
         budgets.append(budget_of(process))
     assert any(before < after for before, after in pairwise(budgets))
-    assert (800, 20) == (len(world.outputs()), len(world.outputs(DEAD_LETTERS)))
+    assert (480, 12) == (len(world.outputs()), len(world.outputs(DEAD_LETTERS)))
     for _ in range(20):
-        work(world, process, *[SHORT] * 100)
+        work(world, process, *[SHORT] * 40)
     assert budget_of(process) == RULES.max_batch_tokens
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=10, plain=20, every=200))
+@pytest.mark.parametrize("seeds", seeds(quick=6, plain=20, every=200))
 def test_whatever_happens_nothing_is_lost_while_the_budget_goes_up_and_down(
     seeds: range, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,14 +48,14 @@ class PassSchemaSimulation(SchemaSimulation):
     setup = TWO_PASSES
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=10, plain=40, every=400))
+@pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=400))
 def test_every_article_has_exactly_the_output_of_its_tasks(seeds: range) -> None:
     """At every moment and in the end: with failures in either pass, forgetting, rebalances, recoveries, little memory."""
     for seed in seeds:
         assert PassSimulation(seed).run().found == set(), f"seed {seed}"
 
 
-@pytest.mark.parametrize("seeds", seeds(quick=5, plain=15, every=60))
+@pytest.mark.parametrize("seeds", seeds(quick=3, plain=10, every=60))
 def test_articles_that_wait_for_schemas_have_it_too(seeds: range) -> None:
     """A ticket that waits has no parts yet."""
     for seed in seeds:
@@ -117,8 +117,8 @@ def contents_of(*values: bytes) -> list[tuple[list[object], ...]]:
 def test_a_slow_pass_does_not_starve_the_other(slow: int | None) -> None:
     """Under a backlog, batches of both go all the time, the oldest window first, though one takes 20 times as long."""
     world = World(partitions=2, setup=TWO_PASSES)
-    world.put(*[GERMAN] * 100, partition=0)
-    world.put(*[FRENCH] * 100, partition=1)
+    world.put(*[GERMAN] * 50, partition=0)
+    world.put(*[FRENCH] * 50, partition=1)
     process = world.start()
     process.engine.slowness = lambda batch: 20 if batch.pass_index == slow else 1
     process.source.open(process.worker)
@@ -134,7 +134,7 @@ def test_a_slow_pass_does_not_starve_the_other(slow: int | None) -> None:
 def test_the_bounds_hold_over_all_passes() -> None:
     """Records in flight count once; queued tokens of both passes together exceed their bound by one article at most."""
     world = World(partitions=1, setup=TWO_PASSES)
-    world.put(*[LONG] * 100)
+    world.put(*[LONG] * 40)
     process = world.start()
     process.source.open(process.worker)
     seen = []
@@ -158,7 +158,7 @@ def test_too_little_memory_in_one_pass_lowers_the_budget_of_that_pass_alone() ->
     def infer(batch: Batch) -> BatchResult:
         return (with_room_for(14, infer_passes) if batch.pass_index else infer_passes)(batch)
 
-    world = run_all(*[SHORT] * 100, infer=infer)
+    world = run_all(*[SHORT] * 40, infer=infer)
     [process] = world.started
     scheduler = process.intake.scheduler
     assert isinstance(scheduler, PassScheduler)
@@ -192,9 +192,9 @@ def test_long_articles_go_through_both_passes_and_let_others_past() -> None:
 @pytest.mark.parametrize("turns", [1, 10, 30, 100])
 def test_long_articles_survive_being_forgotten_at_any_time(turns: int) -> None:
     """In either pass; a dead letter of one pass ends the work of the other."""
-    dense = article_value("Title", "word " * 1_000 + "Name")
+    dense = article_value("Title", "word " * 500 + "Name")
     world = World(partitions=1, setup=TWO_PASSES)
-    world.put(SHORT, dense, article_value("bad", "word " * 500 + VENOM), dense, SHORT)
+    world.put(SHORT, dense, article_value("bad", "word " * 300 + VENOM), dense, SHORT)
     process = world.start()
     process.source.open(process.worker)
     for _ in range(turns):

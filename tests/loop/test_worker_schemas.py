@@ -96,7 +96,7 @@ def test_with_all_room_taken_by_waiting_tickets_the_loop_sleeps_and_keeps_pollin
 def test_a_partition_whose_articles_wait_leaves_room_for_the_others(behind: bytes) -> None:
     """It has a part of what may be in flight, whatever is behind its first article. Nothing is lost or reordered."""
     world = World(partitions=3)
-    world.put(NEEDY, *[behind] * 500)
+    world.put(NEEDY, *[behind] * 200)
     process = started(world)
     wait(world, process, 5)
     assert {FIRST} == process.worker.pacing.held == process.source.held
@@ -105,7 +105,7 @@ def test_a_partition_whose_articles_wait_leaves_room_for_the_others(behind: byte
     assert process.tracker.in_flight <= LIMITS.max_in_flight // 2
     world.registry.away = False
     world.steps(process, until=world.done, at_most=20_000)
-    assert (501, set()) == (len(world.outputs()), process.source.held)
+    assert (201, set()) == (len(world.outputs()), process.source.held)
 
 
 def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
@@ -267,7 +267,7 @@ def test_an_unknown_schema_is_a_dead_letter_and_the_next_article_goes_on() -> No
 def test_a_long_article_that_waits_holds_back_no_other_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is first again when its schema is here, in its own queue."""
     monkeypatch.setattr(long_articles, "LONG_BYTES", 1_000)
-    dense = article_value("title", "word " * 3_000)
+    dense = article_value("title", "word " * 500)
     world = World()
     world.put(with_schema("a", dense), partition=0)
     world.put(dense, partition=1)

@@ -39,6 +39,7 @@ class Simulation:
 
     values: Sequence[bytes | None] = VALUES
     forgets = 0.0
+    most_turns = 4_000
     setup = ONE_PASS
     shares = ONE_TOPIC
 
@@ -59,11 +60,11 @@ class Simulation:
     def run(self) -> Simulation:
         """Let it happen; `found` then holds what the judge found. What ends it before says in which world."""
         try:
-            for turn in range(4_000):
+            for turn in range(self.most_turns):
                 self._turn()
                 if turn % 16 == 0:
                     self.found.update(self.world.violations())
-                if self._calm and self.world.done():
+                if self._calm and (self.found or self.world.done()):
                     break
         except BaseException as error:
             error.add_note(f"seed {self._seed}")
@@ -216,6 +217,7 @@ class AnswersWithoutSaying(FakeSchemas):
 def test_the_simulation_notices_a_ticket_that_nobody_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same worlds, and a ticket that waits for ever."""
     monkeypatch.setattr(world_module, "FakeSchemas", AnswersWithoutSaying)
+    monkeypatch.setattr(SchemaSimulation, "most_turns", 1_000)
     assert any("is committed up to" in wrong for seed in range(3) for wrong in SchemaSimulation(seed).run().found)
 
 
@@ -248,14 +250,14 @@ def test_every_article_has_exactly_one_output_whatever_happens(seeds: range) -> 
 @pytest.mark.slow
 def test_the_simulation_is_as_cruel_as_it_says() -> None:
     """Guards the test above against a world in which nothing goes wrong: it has all the troubles it speaks of."""
-    worlds = [Simulation(seed).run().world for seed in range(40)]
+    worlds = [Simulation(seed).run().world for seed in range(20)]
     tallies = [process.counters for world in worlds for process in world.started]
-    assert len(tallies) > 40 * 3
-    assert sum(counters.recoveries for counters in tallies) > 20
-    assert sum(counters.forgotten for counters in tallies) > 100
-    assert sum(counters.out_of_memory for counters in tallies) > 20
-    assert sum(counters.published for counters in tallies) > 500
-    assert sum(process.sink.repeated for world in worlds for process in world.started) > 20
+    assert len(tallies) > 20 * 3
+    assert sum(counters.recoveries for counters in tallies) > 10
+    assert sum(counters.forgotten for counters in tallies) > 50
+    assert sum(counters.out_of_memory for counters in tallies) > 10
+    assert sum(counters.published for counters in tallies) > 250
+    assert sum(process.sink.repeated for world in worlds for process in world.started) > 10
 
 
 class CommitsThePosition(OffsetTracker):
@@ -316,4 +318,5 @@ class CommitsOneTooFar(OffsetTracker):
 )
 def test_a_worker_with_a_classic_bug_is_caught(tracker: Callable[[], OffsetTracker], complaint: str) -> None:
     """The negative control: already in the few worlds of a quick run, the same judge finds each bug."""
-    assert any(wrong.startswith(complaint) for seed in range(40) for wrong in Simulation(seed, tracker).run().found)
+    seeds = reversed(range(40))
+    assert any(wrong.startswith(complaint) for seed in seeds for wrong in Simulation(seed, tracker).run().found)

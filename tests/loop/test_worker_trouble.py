@@ -25,9 +25,9 @@ def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: st
     world = World(seed=visit)
     process = world.start(fault=Faults(step, TransactionTrouble(step), visit))
     process.source.open(process.worker)
-    for index in range(30):
-        world.clock.after(index * 64 * TICK_S, lambda: world.put(SHORT, None, LONG, INVALID))
-    world.steps(process, until=lambda: world.clock() > 2 and world.done())
+    for index in range(12):
+        world.clock.after(index * 96 * TICK_S, lambda: world.put(SHORT, None, LONG, INVALID))
+    world.steps(process, until=lambda: world.clock() > 1.25 and world.done())
     assert process.counters.recoveries == 1
 
 

@@ -114,18 +114,24 @@ def test_with_work_under_way_the_loop_waits_for_the_wakeup() -> None:
     assert turns <= 2 / (LIMITS.poll_interval_s / 4) + 2
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_loop_never_spins(seed: int) -> None:
     """Every turn either moves something or lets time pass."""
     world = World(seed)
     process = started(world, replace(LIMITS, max_in_flight=5))
     for index in range(40):
         world.clock.after(index * 100 * TICK_S, lambda: world.put(SHORT, LONG))
-    idle = 0
+    counters, tokenizer = process.counters, process.tokenizer
+
+    def moved() -> tuple[float, ...]:
+        done = counters.read, counters.batches, counters.transactions
+        return (world.clock(), *done, tokenizer.busy, len(tokenizer.submitted))
+
+    idle, after = 0, moved()
     while world.clock() < 4.5 or not world.done():
-        before = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
+        before = after
         process.worker.step()
-        after = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
+        after = moved()
         idle += before == after
     # A result that came in while a transaction was under way: its wakeup is set in the turn that takes it anyway.
     assert idle <= 2 * len(process.engine.submitted)
@@ -145,21 +151,21 @@ def test_a_device_that_hangs_is_a_stall() -> None:
 def test_a_tokenizer_that_hangs_is_a_stall() -> None:
     """The same for the tokenizer: otherwise its partitions would be held for ever."""
     world = World()
-    process = started(world)
+    process = started(world, replace(LIMITS, engine_timeout_s=4.0))
     world.put(SHORT)
     process.tokenizer.hangs = True
     with pytest.raises(Stalled, match="tokenizer"):
-        world.steps(process, until=lambda: world.clock() > LIMITS.engine_timeout_s + 1, at_most=5_000)
-    assert world.clock() >= LIMITS.engine_timeout_s
+        world.steps(process, until=lambda: world.clock() > 5)
+    assert world.clock() >= 4
 
 
 def test_a_device_that_works_for_long_is_no_stall() -> None:
     """Batch after batch for longer than the bound is progress, and so is a batch after a long rest."""
     world = World()
     process = started(world, replace(LIMITS, engine_timeout_s=0.25))
-    for index in range(100):
-        world.clock.after(index * 0.0625 + (4.0 if index > 50 else 0), lambda: world.put(LONG, LONG))
-    world.steps(process, until=lambda: world.clock() > 11 and world.done())
+    for index in range(40):
+        world.clock.after(index * 0.0625 + (4.0 if index > 20 else 0), lambda: world.put(LONG, LONG))
+    world.steps(process, until=lambda: world.clock() > 7 and world.done())
 
 
 def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:

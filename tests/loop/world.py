@@ -249,7 +249,7 @@ class World:
 
     def done(self) -> bool:
         """True when everything is committed, up to the very end."""
-        return not checker.unfinished(self.log)
+        return all(map(self.log.is_finished, self.log.input))
 
     def outputs(self, topic: str = OUTPUT, partition: int = 0) -> Sequence[object]:
         """What a downstream reader sees."""

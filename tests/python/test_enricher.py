@@ -192,13 +192,13 @@ def test_articles_are_taken_by_the_caller_and_not_far_ahead() -> None:
 
 def test_large_articles_are_not_taken_ahead() -> None:
     """The sum of their bytes counts: two of them wait at most, whatever their number."""
-    taken = 0
+    taken, article = 0, b'{"id": "a", "body": "%s"}' % (b"x" * 40_000_000)
 
     def large() -> Iterator[bytes]:
         nonlocal taken
         for _ in range(6):
             taken += 1
-            yield b'{"id": "a", "body": "%s"}' % (b"x" * 40_000_000)
+            yield article
 
     with enricher_of() as made:
         answers = made.enrich(large())

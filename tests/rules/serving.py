@@ -15,6 +15,7 @@ Early batches change none of this: they go to idle threads, hold the oldest wind
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -137,8 +138,10 @@ def check(starts: Sequence[Start], articles: Sequence[Sequence[Window]], rules: 
 
 def _check_order(starts: Sequence[Start], windows: Sequence[Window], rules: BatchRules) -> None:
     taken: set[int] = set()
+    waiting = deque(windows)
     for start in starts:
-        oldest = next(window for window in windows if id(window) not in taken)
+        while id(oldest := waiting[0]) in taken:
+            waiting.popleft()
         if start.at_s >= oldest.arrived_s + rules.max_wait_s:
             assert start.batch.windows[0].arrived_s == oldest.arrived_s, "something older was due"
         if start.early:
@@ -161,19 +164,23 @@ def _check_early(starts: Sequence[Start], rules: BatchRules) -> None:
 def check_nothing_waits(starts: Sequence[Start], pool: WorkerPool) -> None:
     """As it must be without load: from a window's arrival until its start all threads are busy."""
     runs = [(start.at_s, start.at_s + pool.batch_s(start.batch)) for start in starts]
+    arrivals_s = {window.arrived_s for start in starts for window in start.batch.windows}
+    idle_s = [
+        now_s
+        for now_s in arrivals_s.union(end_s for _, end_s in runs)
+        if pool.count != sum(began_s <= now_s < end_s for began_s, end_s in runs)
+    ]
     for start in starts:
-        for window in start.batch.windows:
-            moments = {window.arrived_s, *(end_s for _, end_s in runs)}
-            for now_s in (each for each in moments if window.arrived_s <= each < start.at_s):
-                assert pool.count == sum(began_s <= now_s < end_s for began_s, end_s in runs), (
-                    "waits beside an idle thread"
-                )
+        oldest_s = min(window.arrived_s for window in start.batch.windows)
+        assert not any(oldest_s <= now_s < start.at_s for now_s in idle_s), "waits beside an idle thread"
 
 
 def _check_waits(windows: Sequence[Window], started_s: dict[int, float], rules: BatchRules, pool: WorkerPool) -> None:
     longest_tokens = max(rules.max_batch_tokens, *(window.length_tokens for window in windows))
     batch_s = (pool.overhead_ticks + longest_tokens) * TICK_S
-    for index, window in enumerate(windows):
+    before_s: list[float] = []
+    for window in windows:
         due_s = window.arrived_s + rules.max_wait_s
-        older = sum(started_s[id(other)] >= due_s for other in windows[:index])
+        older = len(before_s) - bisect_left(before_s, due_s)
         assert started_s[id(window)] <= due_s + batch_s + older * batch_s / pool.count, "waited for too long"
+        insort(before_s, started_s[id(window)])

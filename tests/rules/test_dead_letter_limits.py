@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from math import exp, lgamma, log, log1p
+from itertools import accumulate, groupby
+from math import exp, log, log1p
 
 import pytest
 from hypothesis import given
@@ -278,16 +278,14 @@ def test_the_reason_names_the_limit_the_commonest_reasons_and_examples() -> None
 # ---- false stops
 
 
+LOG_FACTORIALS = [0.0, *accumulate(map(log, range(1, 1 + DEFAULTS.window_articles)))]
+
+
 def at_least(count: int, articles: int, share: float) -> float:
     """The probability that at least so many of independent articles are bad."""
+    logs, bad_one, good_one = LOG_FACTORIALS, log(share), log1p(-share)
     return sum(
-        exp(
-            lgamma(articles + 1)
-            - lgamma(bad + 1)
-            - lgamma(articles - bad + 1)
-            + bad * log(share)
-            + (articles - bad) * log1p(-share)
-        )
+        exp(logs[articles] - logs[bad] - logs[articles - bad] + bad * bad_one + (articles - bad) * good_one)
         for bad in range(count, articles + 1)
     )
 

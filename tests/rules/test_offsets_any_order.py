@@ -22,6 +22,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     The model knows nothing of tickets: for each partition, the offsets that exist, which of them carry a record, what was
     published and what was committed.
+
+    Hypothesis leaves out some rules of most runs, so what has to come together for a bug is done by as few as possible.
     """
 
     make_tracker: Callable[[], OffsetTracker] = OffsetTracker
@@ -48,13 +50,16 @@ class AnyOrder(RuleBasedStateMachine):
         partition=st.sampled_from(PARTITIONS),
         gaps=st.lists(st.integers(0, 2), min_size=1, max_size=5),
         marker=st.booleans(),
+        count=st.integers(0, 5),
     )
-    def append(self, partition: Partition, gaps: list[int], *, marker: bool) -> None:
-        """The log grows: records with gaps between them, perhaps a marker behind them."""
+    def append(self, partition: Partition, gaps: list[int], count: int, *, marker: bool) -> None:
+        """The log grows: records with gaps between them, perhaps a marker behind them. The consumer may read on."""
         for gap in gaps:
             self.records[partition].append(self.ends[partition] + gap)
             self.ends[partition] += gap + 1
         self.ends[partition] += marker
+        if count:
+            self.deliver(count, partition)
 
     @rule(partition=st.sampled_from(PARTITIONS), goes=st.booleans(), comes=st.just(value=True) | st.booleans())
     def rebalance(self, partition: Partition, *, goes: bool, comes: bool) -> None:
@@ -92,16 +97,12 @@ class AnyOrder(RuleBasedStateMachine):
             self.known.update([partition] * (self.ends[partition] > self.positions[partition]))
             self.positions[partition] = self.ends[partition]
 
-    @rule(picks=st.lists(st.integers(0, 11), min_size=1, max_size=8))
-    def finish(self, picks: list[int]) -> None:
-        """Any articles get their outcomes."""
+    @rule(picks=st.lists(st.integers(0, 11), max_size=8), works=st.integers(0, 4).map(bool))
+    def publish(self, picks: list[int], *, works: bool) -> None:
+        """Any articles get their outcomes, then a transaction has a release. If it fails all is forgotten and read again."""
         for pick in picks:
             if pick < len(self.in_flight) and self.in_flight[pick].outcome is None:
                 self.in_flight[pick].finish(Tombstone())
-
-    @rule(works=st.integers(0, 4).map(bool))
-    def publish(self, *, works: bool) -> None:
-        """A transaction with a release; where it fails everything is forgotten and read again."""
         asked = self.tracker.idle()
         release = self.tracker.release({p: self.positions[p] for p in asked if p in self.known})
         if works:
@@ -168,7 +169,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = examples(150, stateful_step_count=40)
+TestAnyOrder.settings = examples(100, stateful_step_count=40)
 
 
 class Naive(OffsetTracker):

@@ -20,7 +20,9 @@ def lived(counts: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Out
     return simulate(ByAge(Rules()), np.asarray(counts, np.int64), CLUSTER, seed=1)
 
 
-@pytest.mark.parametrize("per_s", [1, 7, 8, 12, 31, 33, 64, 79, 97])
+@pytest.mark.parametrize(
+    "per_s", [1, 8, 33, 97, *(pytest.param(each, marks=pytest.mark.slow) for each in (7, 12, 31, 64, 79))]
+)
 def test_a_steady_load_is_settled_and_does_not_swing(per_s: int) -> None:
     """After the start the number of workers stays the same while the load does, and nothing is late."""
     counts = np.random.default_rng(per_s).poisson(per_s, 2 * HOUR_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 
 from enricher.worker.records import Partition, Ticket
 
@@ -13,7 +13,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._tickets: dict[Hashable, list[tuple[int, Ticket]]] = {}
-        self._by_partition = Counter[Partition]()
+        self._by_partition: dict[Partition, int] = {}
         self._count = 0
         self._next = 0
 
@@ -25,7 +25,7 @@ class Pending:
         self._tickets.setdefault(reference, []).append((self._next, ticket))
         self._next += 1
         self._count += 1
-        self._by_partition[ticket.raw.partition] += 1
+        self._by_partition[ticket.raw.partition] = self._by_partition.get(ticket.raw.partition, 0) + 1
 
     def add_behind(self, ticket: Ticket) -> bool:
         """Let a ticket wait for the schema of another one of its partition; False if none of its partition waits."""
@@ -35,7 +35,7 @@ class Pending:
                 return True
         return False
 
-    def by_partition(self) -> Counter[Partition]:
+    def by_partition(self) -> Mapping[Partition, int]:
         """How many tickets wait, per partition with any. Safe in any thread."""
         return self._by_partition.copy()
 
