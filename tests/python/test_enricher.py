@@ -166,7 +166,7 @@ def test_a_consumer_that_stops_early_leaves_no_thread(enricher: Enricher) -> Non
         if answer.offset == 20:
             break
     del answer
-    assert before == set(threading.enumerate())
+    assert set(threading.enumerate()) <= before
     answers = iter(enricher.enrich(articles(10**9)))
     next(answers)
     assert before != set(threading.enumerate())
@@ -216,7 +216,7 @@ def test_a_closed_enricher_enriches_no_more() -> None:
     next(answers)
     made.close()
     made.close()
-    assert before == set(threading.enumerate())
+    assert set(threading.enumerate()) <= before
     for each in (answers, never):
         with pytest.raises(RuntimeError, match="closed"):
             next(each)
@@ -250,7 +250,7 @@ def test_ctrl_c_passes_at_once_and_ends_the_threads(enricher: Enricher) -> None:
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         [*enricher.enrich(interrupted())]
-    assert before == set(threading.enumerate())
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -287,7 +287,7 @@ def test_an_error_of_the_model_reaches_the_caller() -> None:
     before = set(threading.enumerate())
     with enricher_of(Broken()) as made, pytest.raises(ModelError, match="does not run"):
         [*made.enrich(articles(5))]
-    assert before == set(threading.enumerate())
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.slow
@@ -303,7 +303,7 @@ def test_no_articles_are_no_records(enricher: Enricher) -> None:
     """And an iterator that is never asked starts nothing."""
     before = set(threading.enumerate())
     enricher.enrich(articles(3))
-    assert before == set(threading.enumerate())
+    assert set(threading.enumerate()) <= before
     assert [] == [*enricher.enrich(())]
 
 
@@ -334,7 +334,7 @@ def test_loading_leaves_the_garbage_of_the_program_alone() -> None:
     before = gc.get_freeze_count()
     with Enricher.load() as made:
         assert ["a"] == ids_of(made.enrich([{"id": "a", "body": "Ana Ribeiro lives in Lisbon."}]))
-    assert before == gc.get_freeze_count()
+    assert gc.get_freeze_count() <= before, "some of them may be freed meanwhile"
 
 
 def test_findings_of_every_kind_of_task_are_objects() -> None:
