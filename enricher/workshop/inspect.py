@@ -49,14 +49,14 @@ def model_inspect(
     first difference of the others. Without SOURCE, but with tasks in the settings, it shows the passes of a worker with
     these settings.
     """
-    settings = load_settings()
+    settings, chosen = load_settings(), resolve_device(device)
     if not sources and settings.tasks:
-        shown = passes_of_tasks(settings, resolve_device(device))
+        shown = passes_of_tasks(settings, chosen)
     elif sources and len(sources) > 1:
-        shown = passes_of_sources(sources, settings, resolve_device(device))
+        shown = passes_of_sources(sources, settings, chosen)
     else:
         checkpoint = open_model((sources or [EMBEDDED])[0])
-        shown = {**_facts(checkpoint), "variants": _variants(checkpoint, resolve_device(device))}
+        shown = {**_facts(checkpoint), "variants": _variants(checkpoint, chosen)}
     if as_json:
         sys.stdout.write(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() + "\n")
     elif "passes" in shown:

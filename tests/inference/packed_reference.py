@@ -10,6 +10,7 @@ rounded before its bias is added, which on CUDA is one Gemm: here it is worse.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,20 @@ from onnx.reference.op_run import OpRun
 from enricher.worker.inference.graph.onnx_file import MICROSOFT
 
 Array = npt.NDArray[Any]
+Run = Callable[[list[str], dict[str, Array]], list[Array]]
+
+
+def opened(path: Path) -> Run:
+    """What runs the model at `path` on numpy."""
+    # An operator is found by the name of its class.
+    operators = [PackedMultiHeadAttention, SkipLayerNormalization, LayerNormalization, BiasGelu, MatMul]
+    evaluator = ReferenceEvaluator(onnx.load(str(path)), new_ops=operators)
+    return lambda outputs, feeds: [np.asarray(each) for each in evaluator.run(outputs, feeds)]
 
 
 def run(path: Path, outputs: list[str], feeds: dict[str, Array]) -> list[Array]:
     """Run the model at `path` on numpy."""
-    # An operator is found by the name of its class.
-    operators = [PackedMultiHeadAttention, SkipLayerNormalization, LayerNormalization, BiasGelu, MatMul]
-    evaluator = ReferenceEvaluator(onnx.load(str(path)), new_ops=operators)
-    return [np.asarray(each) for each in evaluator.run(outputs, feeds)]
+    return opened(path)(outputs, feeds)
 
 
 def attention_by_lengths(query: Array, key: Array, value: Array, cumulative: Array, heads: int) -> Array:

@@ -10,12 +10,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
+from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
@@ -122,6 +125,21 @@ def test_names_that_tensorflow_left_behind_are_understood(folder: Path) -> None:
     save_file(old, folder / "model.safetensors")
     name = "bert.embeddings.LayerNorm.weight"
     np.testing.assert_array_equal(weights[name], Checkpoint.open(folder).weight(name))
+
+
+def test_a_file_of_weights_is_opened_once_for_a_graph(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its encoder, and for its head; and for a digest: to open it takes up to some milliseconds, for each weight."""
+    checkpoint, opened = Checkpoint.open(folder), list[Path]()
+
+    def counted(path: Path, framework: str) -> safe_open:
+        opened.append(path)
+        return safe_open(path, framework=framework)
+
+    monkeypatch.setattr("enricher.worker.inference.checkpoint.folder.safe_open", counted)
+    prepare_variant(checkpoint, PaddedFloat32(), "cpu", cache_dir=folder.parent / "cache")
+    assert 2 * [folder / "model.safetensors"] == opened
+    encoder_digest(checkpoint)
+    assert 3 == len(opened)
 
 
 def test_the_digest_is_of_what_the_model_is_made_from(folder: Path) -> None:

@@ -80,14 +80,9 @@ def made(checkpoints: list[Checkpoint], variant: Variant, folder: Path) -> Pass:
     with (folder / "model.weights").open("wb") as weights:
         path.write_bytes(build(checkpoints, variant, OnnxWriter(weights, "model.weights")).SerializeToString())
     reads = reads_of([each.head for each in checkpoints])
-    if variant.runtime == "cuda":
-        return Pass(
-            checkpoints,
-            variant,
-            lambda names, windows: packed_reference.run(path, names, variant.feeds(windows, 0, reads)),
-        )
-    session = open_session(path, variant.runtime, threads_per_run=2)
-    return Pass(checkpoints, variant, lambda names, windows: session.run(names, variant.feeds(windows, 0, reads)))
+    on_numpy = variant.runtime == "cuda"
+    run = packed_reference.opened(path) if on_numpy else open_session(path, variant.runtime, threads_per_run=1).run
+    return Pass(checkpoints, variant, lambda names, windows: run(names, variant.feeds(windows, 0, reads)))
 
 
 def limit(variant: Variant, head: str) -> float:

@@ -106,14 +106,14 @@ def test_the_packed_graph_gives_the_reference_logits_of_a_family(
 
 @pytest.mark.slow
 def test_the_built_in_model_labels_gold_sentences_as_pytorch_does(pud_windows: list[Window], cache_dir: Path) -> None:
-    """In float16 with the kernels' roundings, every twelfth sentence; over all, 2 of 24,930 labels differ (measured)."""
+    """In float16 with the kernels' roundings, every 24th sentence; over all, 2 of 24,930 labels differ (measured)."""
     logits = np.split(
         np.load(REFERENCE / "pud_logits.npz")["logits"], np.cumsum([len(each.ids) for each in pud_windows])
     )
-    expected = np.concatenate(logits[:-1][::12])
+    expected = np.concatenate(logits[:-1][::24])
     path = prepare_variant(open_model(None), FP16, "cuda", cache_dir=cache_dir).onnx_path
-    found, labels = packed_reference.run(path, ["logits", "labels"], FP16.feeds(pud_windows[::12], pad_id=0))
-    assert len(labels) > 2_000
+    found, labels = packed_reference.run(path, ["logits", "labels"], FP16.feeds(pud_windows[::24], pad_id=0))
+    assert len(labels) > 1_000
     assert np.abs(expected - found).max() < 5e-3 * np.abs(expected).max()
     np.testing.assert_array_equal(expected.argmax(-1), labels)
 
@@ -174,10 +174,10 @@ def test_the_comparison_catches_wrong_feeds(damage: str, cache_dir: Path, window
 def test_a_window_does_not_see_the_others_of_its_batch(cache_dir: Path, window: MakeWindow) -> None:
     """Its logits are the same alone."""
     windows, _ = ragged("roberta", window)
-    path = graph_of(REFERENCE / "roberta", FP32, cache_dir)
-    (together,) = packed_reference.run(path, ["logits"], FP32.feeds(windows, pad_id=0))
+    run = packed_reference.opened(graph_of(REFERENCE / "roberta", FP32, cache_dir))
+    (together,) = run(["logits"], FP32.feeds(windows, pad_id=0))
     for each, expected in zip(windows, rows_of(FP32, together, windows), strict=True):
-        (alone,) = packed_reference.run(path, ["logits"], FP32.feeds([each], pad_id=0))
+        (alone,) = run(["logits"], FP32.feeds([each], pad_id=0))
         np.testing.assert_allclose(expected, alone, atol=1e-5)
 
 
@@ -275,7 +275,7 @@ def test_a_weight_beyond_float16_is_refused_by_name(tmp_path: Path, monkeypatch:
     checkpoint = Checkpoint.open(write_checkpoint(tmp_path / "large", ODD))
     read = Checkpoint.weight
     monkeypatch.setattr(
-        Checkpoint, "weight", lambda self, name: read(self, name) * (1e7 if ".0.output.dense" in name else 1)
+        Checkpoint, "weight", lambda self, name, *_: read(self, name) * (1e7 if ".0.output.dense" in name else 1)
     )
     with pytest.raises(ModelError, match=r"layer\.0\.output\.dense\.(weight|bias) reaches .*float16.*fp32"):
         prepare_variant(checkpoint, FP16, "cuda", cache_dir=tmp_path / "cache")

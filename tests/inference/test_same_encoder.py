@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, encoder_weights, first_difference
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
@@ -95,9 +95,9 @@ class _Watched:
     def __init__(self, checkpoint: Checkpoint, read: set[str]) -> None:
         self._checkpoint, self._read = checkpoint, read
 
-    def weight(self, name: str) -> Float32Array:
+    def weight(self, name: str, opened: OpenFiles | None = None) -> Float32Array:
         self._read.add(name)
-        return self._checkpoint.weight(name)
+        return self._checkpoint.weight(name, opened)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._checkpoint, name)

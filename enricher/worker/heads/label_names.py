@@ -25,6 +25,7 @@ _PREFIXED = re.compile(rf"(?P<letter>[{_LETTERS}])[\W_]+(?P<kind>.+)", re.IGNORE
 _SUFFIXED = re.compile(rf"(?P<kind>.+?)[\W_]+(?P<letter>[{_LETTERS}])", re.IGNORECASE)
 _OF_SPECIAL_TOKENS = re.compile(r"[\W_]*(PAD|PADDING|CLS|SEP)[\W_]*|[\[<]/?(S|BOS|EOS|UNK|MASK)[\]>]", re.IGNORECASE)
 _WITHOUT_KIND = re.compile(rf"|[{_LETTERS}][\W_]+|[\W_]+[{_LETTERS}]", re.IGNORECASE)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _OF_LATER_PIECES = "X"
 """Early BERT taggers give this label to every piece of a word except the first."""
 _SHOWN = 5
@@ -84,7 +85,7 @@ def _names(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
         raise ModelError(
             "config.json: id2label must name every label, with ids 0, 1, 2, ...: add the names used in training."
         )
-    if any("\ud800" <= each <= "\udfff" for name in names for each in name):
+    if _SURROGATE.search("".join(names)):
         raise ModelError("config.json: a name of id2label holds half a surrogate pair, which no record can contain.")
     if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
         raise ModelError(

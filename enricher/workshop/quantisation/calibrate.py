@@ -21,7 +21,7 @@ from enricher.workshop.quantisation.kept_products import keep_fewest
 from enricher.workshop.quantisation.product_inputs import Observed, build_float32, observe
 
 if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
     from enricher.worker.inference.graph.recipe import TextsFile
     from enricher.worker.records import Window
 
@@ -124,8 +124,9 @@ def _up_to(windows: Sequence[Window], tokens: int) -> list[Window]:
 def _choose_all(checkpoint: Checkpoint, inputs: Sequence[Observed], progress: Progress) -> list[Choice]:
     """The best candidate for each value. Drops the value's sample afterwards."""
     choices = []
+    opened: OpenFiles = {}
     for number, observed in enumerate(inputs, start=1):
-        weights = [checkpoint.weight(f"{name}.weight").T for name in observed.products]
+        weights = [checkpoint.weight(f"{name}.weight", opened).T for name in observed.products]
         choices.append(choose(observed, weights))
         observed.rows.clear()
         progress("choosing", number, len(inputs))

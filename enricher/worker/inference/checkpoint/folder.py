@@ -39,6 +39,9 @@ TOKENIZER_FILES = (
 _OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 """Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
 
+OpenFiles = dict[Path, safe_open]
+"""Open files of weights by their paths. They are closed with the last reference to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -94,12 +97,17 @@ class Checkpoint:
         """The longest window that the position table allows, special tokens included."""
         return self.config.max_position_embeddings - self.first_position
 
-    def weight(self, name: str) -> Float32Array:
-        """Read one weight as float32. Raises ModelError if it is missing or of an unsupported type."""
+    def weight(self, name: str, opened: OpenFiles | None = None) -> Float32Array:
+        """Read one weight as float32. Raises ModelError if it is missing or of an unsupported type.
+
+        Its file stays open in `opened`, for whoever reads many weights: to open it takes up to some milliseconds.
+        """
         stored = self._stored_name(name)
+        path, files = self._file_of[stored], {} if opened is None else opened
         try:
-            with safe_open(self._file_of[stored], framework="np") as file:
-                value = file.get_tensor(stored)
+            if path not in files:
+                files[path] = safe_open(path, framework="np")
+            value = files[path].get_tensor(stored)
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
             raise ModelError(f"{self.folder}: cannot read weight {stored!r}: {error}") from error
         if value.dtype.name not in {"float32", "float16", "bfloat16"}:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def first_difference(first: Checkpoint, second: Checkpoint) -> str | None:
     for name in TOKENIZER_FILES:
         if different := _difference(first.folder / name, second.folder / name):
             return different
-    return next((name for name in encoder_weights(first) if _bytes(first, name) != _bytes(second, name)), None)
+    opened: OpenFiles = {}
+    names = encoder_weights(first)
+    return next((name for name in names if _bytes(first, name, opened) != _bytes(second, name, opened)), None)
 
 
 def encoder_digest(checkpoint: Checkpoint) -> str:
@@ -68,8 +70,9 @@ def encoder_digest(checkpoint: Checkpoint) -> str:
     for name in TOKENIZER_FILES:
         content = json.dumps(_content(checkpoint.folder / name), sort_keys=True).encode()
         whole.update(f"\n{name}\0{hashlib.sha256(content).hexdigest()}".encode())
+    opened: OpenFiles = {}
     for name in encoder_weights(checkpoint):
-        whole.update(f"\n{name}\0{hashlib.sha256(_bytes(checkpoint, name)).hexdigest()}".encode())
+        whole.update(f"\n{name}\0{hashlib.sha256(_bytes(checkpoint, name, opened)).hexdigest()}".encode())
     return whole.hexdigest()
 
 
@@ -92,9 +95,9 @@ def _configuration(checkpoint: Checkpoint) -> dict[str, object]:
     return {**values, "embedding_size": checkpoint.config.embedding_size or checkpoint.config.hidden_size}
 
 
-def _bytes(checkpoint: Checkpoint, name: str) -> bytes:
+def _bytes(checkpoint: Checkpoint, name: str, opened: OpenFiles) -> bytes:
     """The shape and the float32 values of a weight."""
-    value = np.ascontiguousarray(checkpoint.weight(name))
+    value = np.ascontiguousarray(checkpoint.weight(name, opened))
     return str(value.shape).encode() + value.tobytes()
 
 

@@ -129,5 +129,6 @@ class _Encoder:
         name = f"{family.embeddings('position_embeddings')}.weight"
         table = self.weights.read(name, (self.checkpoint.config.max_position_embeddings, width))
         if family.token_types:
-            table = table + self.checkpoint.weight(f"{family.embeddings('token_type_embeddings')}.weight")[0]
+            types = f"{family.embeddings('token_type_embeddings')}.weight"
+            table = table + self.checkpoint.weight(types, self.weights.opened)[0]
         return np.ascontiguousarray(table[self.checkpoint.first_position :])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from enricher.errors import ModelError
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 
 if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
+    from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
     from enricher.worker.records import Float32Array
 
 
@@ -25,6 +25,7 @@ class Weights:
     """The type of weights and intermediate values."""
     prefix: str = ""
     """Begins every name in the graph, so that no two heads share one."""
+    opened: OpenFiles = field(default_factory=dict)
 
     def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
         """Multiply by a module's weight, which PyTorch stores as `[out, in]` and MatMul takes as `[in, out]`."""
@@ -72,7 +73,7 @@ class Weights:
 
     def read(self, name: str, shape: tuple[int, ...]) -> Float32Array:
         """Read a tensor of the checkpoint. Raises ModelError if it has another shape."""
-        value = self.checkpoint.weight(name)
+        value = self.checkpoint.weight(name, self.opened)
         if value.shape != shape:
             raise ModelError(f"{self.checkpoint.folder}: {name} is {value.shape}, not {shape} as config.json says.")
         return value
