@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import runpy
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
 import yaml
+from commands.cli_runner import run
 from support.offenders import assert_none
 
 from enricher.commands import GROUPS
@@ -96,13 +98,25 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert list(dead_links(page)) == ["gone.md", "other.md#no", "no.png"]
 
 
-def test_what_the_site_writes_into_pages_are_tables() -> None:
-    """By the command of each mark, as `scripts/tools/site/hook.py` runs it."""
+@pytest.mark.filterwarnings("ignore:.* found in sys.modules:RuntimeWarning")  # other tests have imported it
+def test_what_the_site_writes_into_pages_are_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command of each mark, which `scripts/tools/site/hook.py` runs in a process."""
     marks = [each for page in pages() for each in TABLE.findall(page.read_text("utf-8"))]
     assert len(marks) > 1
+    monkeypatch.chdir(ROOT)
     for command in marks:
-        printed = subprocess.check_output([sys.executable, *command.split()], cwd=ROOT, text=True)
-        assert re.search(r"^\|(---|[ -]+)\|", printed, re.MULTILINE), command
+        option, module, *arguments = command.split()
+        assert "-m" == option
+        monkeypatch.setattr(sys, "argv", [module, *arguments])
+        code: object = 0
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            code = end.code
+        assert not code, command
+        assert re.search(r"^\|(---|[ -]+)\|", capsys.readouterr().out, re.MULTILINE), command
 
 
 def dead_paths(page: Path) -> Iterator[str]:
@@ -133,16 +147,8 @@ def test_the_readme_is_short() -> None:
 def test_commands_and_exit_codes_are_those_of_the_program() -> None:
     """The page about running it names every command and exit code of `enricher --help`, and no other."""
     page = (ROOT / "deploy" / "running.md").read_text("utf-8")
-    environment = {**os.environ, "COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"}
-    shown = subprocess.run(
-        [sys.executable, "-m", "enricher", "--help"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-        check=True,
-    ).stdout
-    listed, _, codes = shown.partition("Exit codes:")
+    shown = run("--help", env={"COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"})
+    listed, _, codes = shown.stdout.partition("Exit codes:")
     commands = re.findall(r"^[^\w-]*([a-z][a-z-]*) {2,}", listed, re.MULTILINE)
     assert set(re.findall(r"^\| `enricher ([a-z][a-z-]*)", page, re.MULTILINE)) == set(commands) != set()
     assert set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) == set(re.findall(r"\b\d+\b", codes)) != set()

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -18,12 +18,12 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import pytest
-from support.circles import circles, imports_when_loaded
+from support.circles import Import, circles, imports_when_loaded, when_loaded
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SHARING, SLOW
 
 from tools.structure.report import accepted, offenders
-from tools.structure.smells import parse
+from tools.structure.smells import statements
 
 TESTS = Path(__file__).parent
 PACKAGE = Path(__file__).parent.parent / "enricher"
@@ -45,6 +45,7 @@ class Shape:
 
     lines: int
     imports: list[str]
+    imports_when_loaded: list[Import]
     functions: list[tuple[str, int]]
     unexplained: list[str]
 
@@ -54,18 +55,20 @@ def shape_of(path: Path) -> Shape:
     """A file's; each is parsed once."""
     text = path.read_text("utf-8")
     tree = ast.parse(text)
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    inside = list(statements(tree))
+    functions = [node for node in inside if isinstance(node, Function)]
     return Shape(
         len(text.splitlines()),
-        list(imports_of(tree)),
+        list(imports_of(inside)),
+        list(when_loaded(tree.body)),
         [(each.name, (each.end_lineno or 0) - each.lineno + 1) for each in functions],
         list(unexplained(tree, path.stem)),
     )
 
 
-def imports_of(tree: ast.Module) -> Iterator[str]:
+def imports_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """The modules that a file imports. A relative import begins with its dots."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -155,7 +158,7 @@ def test_the_verifier_shares_no_code_with_what_it_verifies() -> None:
         name = left.pop()
         if name in modules and name not in found:
             found.add(name)
-            left += imports_of(ast.parse(modules[name].read_text("utf-8")))
+            left += shape_of(modules[name]).imports
     assert "enricher.worker.kafka.shared.metadata" in found
     assert_none(name for name in sorted(found) if not name.startswith(SHARED_WITH_THE_VERIFIER))
 
@@ -184,7 +187,8 @@ def test_no_file_is_too_long() -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Each can be read, and loaded, without what is built on it. Which package may import which, import-linter checks."""
-    imports = imports_when_loaded(parse(FILES, PACKAGE.parent))
+    files = {f"{PACKAGE.name}/{name_of(path)}": shape_of(path).imports_when_loaded for path in FILES}
+    imports = imports_when_loaded(files)
     assert len(imports) == len(FILES)
     assert "enricher.worker.rules.offsets" in imports["enricher.worker.loop.loop"]
     assert_none(circles(imports))

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -20,6 +21,7 @@ from enricher.commands import GROUPS, help_of
 
 ENRICHER = [sys.executable, "-m", "enricher"]
 WORDS = [(name,) if group == "enricher" else (group, name) for group, each in GROUPS.items() for name in each.commands]
+WIDE = {"COLUMNS": "300", "NO_COLOR": "1"}
 WITHOUT_A_MODEL = {"publish", "tail", "lag", "scaler", "settings", "topics"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell does it")
 
@@ -107,11 +109,16 @@ def test_the_help_of_a_command_is_the_first_paragraph_of_its_docstring(words: tu
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_every_command_has_help_and_is_in_the_help_of_its_group(words: tuple[str, ...]) -> None:
     """`-h` works like `--help`, also after a command."""
-    wide = {"COLUMNS": "300", "NO_COLOR": "1"}
-    result = run(*words, "-h", env=wide)
+    result = run(*words, "-h", env=WIDE)
     assert 0 == result.exit_code
     assert f"{' '.join(words)} [OPTIONS]" in result.stdout
-    assert words[-1] in run(*words[:-1], "--help", env=wide).stdout
+    assert words[-1] in help_of_group(*words[:-1])
+
+
+@cache
+def help_of_group(*words: str) -> str:
+    """What `--help` behind these words prints."""
+    return run(*words, "--help", env=WIDE).stdout
 
 
 def test_help_loads_no_command_and_no_slow_library() -> None:

@@ -47,7 +47,7 @@ def runs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
 
 
-@pytest.mark.usefixtures("runs_anywhere")
+@pytest.mark.usefixtures("runs_anywhere", "without_plots")
 def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold: Path, tmp_path: Path) -> None:
     """The reasons are told; the report and its page lie in the cache, never beside the model, and can be taken back."""
     cache, before = tmp_path / "cache", sorted(model.iterdir())
@@ -70,7 +70,7 @@ def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold
     assert (model / path.name).is_file()
 
 
-@pytest.mark.usefixtures("runs_anywhere")
+@pytest.mark.usefixtures("runs_anywhere", "without_plots")
 def test_a_passed_check_ends_with_code_0_and_inspect_then_says_that_it_may_serve(
     model: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ from enricher.workshop.gate.report import GateReport
 from enricher.workshop.manifest import Manifest
 
 needs_openvino = pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
-pytestmark = needs_openvino
+pytestmark = [needs_openvino, pytest.mark.usefixtures("without_plots")]
 ARTICLES, BODY_CHARS = 6, 400
 
 

@@ -95,6 +95,7 @@ def test_inspect_without_arguments_tells_the_passes_of_the_tasks(folders: dict[s
     assert [["ner", "vectors"], ["topics"], ["other"]] == groups
 
 
+@pytest.mark.usefixtures("without_plots")
 @pytest.mark.skipif(openvino_problem("bf16") is not None, reason="the processor has no bf16 units")
 def test_check_without_a_folder_checks_the_models_of_all_tasks(
     folders: dict[str, Path], labelled: Path, tmp_path: Path
@@ -195,7 +196,7 @@ def test_a_gold_set_of_another_kind_is_refused(folders: dict[str, Path], labelle
         assert message in str(error)
 
 
-@pytest.mark.usefixtures("brief_traffic")
+@pytest.mark.usefixtures("brief_traffic", "without_plots")
 def test_tune_measures_a_pass_of_the_tasks(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

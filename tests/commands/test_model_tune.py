@@ -144,6 +144,7 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
     )
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a setting said by hand; one that is said wins."""
     folder = tiny_model(tmp_path / "tiny")
@@ -179,6 +180,7 @@ QUICK = (
 )
 
 
+@pytest.mark.usefixtures("without_plots")
 @pytest.mark.parametrize(
     ("load", "option", "written"),
     [(0.0, None, True), (1e3, None, False), (1e3, "--force", True), (0.0, "--dry-run", False)],
@@ -197,6 +199,7 @@ def test_what_was_measured_on_a_busy_machine_is_not_put_in_force(
     assert before == sorted(folder.rglob("*"))
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beside the model counts again then; a report in the same place stays."""
     monkeypatch.setattr(tune, "_load_average", lambda: 0.0)

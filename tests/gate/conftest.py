@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,14 +110,3 @@ def gold(few_sentences: Path) -> GoldSet:
 def embedded() -> Checkpoint:
     """The model that comes with the package."""
     return Checkpoint.open(EMBEDDED_FOLDER)
-
-
-@pytest.fixture
-def model_folder(tmp_path: Path) -> Path:
-    """The embedded model's files in a folder of the test's own, without reports."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "enricher.json"):
-        shutil.copyfile(EMBEDDED_FOLDER / name, folder / name)
-    shutil.copyfile(EMBEDDED_FOLDER / "model.safetensors", folder / "model.safetensors")
-    return folder

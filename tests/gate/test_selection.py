@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
 from enricher.workshop.gate.report import GateReport, write_report
+from tools.head_references.folders import REFERENCE
 
 if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant
@@ -42,9 +44,9 @@ def variants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def checkpoint(model_folder: Path) -> Checkpoint:
+def checkpoint(tmp_path: Path) -> Checkpoint:
     """A model without any report."""
-    return Checkpoint.open(model_folder)
+    return Checkpoint.open(Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model")))
 
 
 def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(checkpoint: Checkpoint) -> None:

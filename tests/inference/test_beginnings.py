@@ -39,11 +39,18 @@ TEXTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def built_in() -> ArticleTokenizer:
+    """The built-in model's."""
+    return ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=LIMIT_TOKENS, too_long="truncate")
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_the_tokens_that_count_are_those_of_the_whole_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tokens_that_count_are_those_of_the_whole_text(
+    text: str, built_in: ArticleTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same ids, words and places, wherever the text is dense, and in the middle of whatever it is cut."""
-    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=LIMIT_TOKENS, too_long="truncate")
-    require_same_tokens(tokenizer, text, monkeypatch)
+    require_same_tokens(built_in, text, monkeypatch)
 
 
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from commands.model_app import tiny_model
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
@@ -142,7 +143,7 @@ def test_cuda_is_tried_on_the_gpu_that_was_asked_for_and_on_no_other(two_gpus: O
 
 def test_a_prepared_model_knows_its_gpu_and_everyone_else_the_kind(two_gpus: Opened, tmp_path: Path) -> None:
     """Variants and reports are those of `cuda`, whichever it is."""
-    model = prepare(None, device="cuda:1", precision="fp32", cache_dir=tmp_path)
+    model = prepare(REFERENCE / "bert", device="cuda:1", precision="fp32", cache_dir=tmp_path)
     assert ("cuda", 1, "cuda") == (model.device, model.device_id, model.variant.runtime)
     assert ["1"] == two_gpus.device_ids
 
@@ -217,11 +218,13 @@ def test_the_settings_say_how_every_process_waits(
     """The worker, its share of several processes, and tuning; by default threads block."""
     monkeypatch.setattr(OnnxEngine, "warm_up", lambda *_, **__: None)  # sessions of the stand-in answer nothing
     settings = load_settings()
-    asked = settings.model.model_copy(update={"device": "cuda", "precision": "fp32", "cache_dir": tmp_path})
+    source = str(tiny_model(tmp_path / "tiny"))
+    small = {"source": source, "device": "cuda", "precision": "fp32", "cache_dir": tmp_path / "cache"}
+    asked = settings.model.model_copy(update=small)
     openings: list[Callable[[Settings], object]] = [
         load_tasks,
         Share(0, 2).of,
-        lambda given: targets(None, None, "fp32", given)[0].prepare("cuda", given),
+        lambda given: targets(source, None, "fp32", given)[0].prepare("cuda", given),
     ]
     for wait, flags in (("spin", {}), ("block", {0: 4})):
         given = settings.model_copy(update={"model": asked.model_copy(update={"gpu_wait": wait})})
@@ -347,7 +350,7 @@ def test_only_exported_models_may_have_nodes_on_the_cpu(two_gpus: Opened, tmp_pa
     """In graphs of our own there is none; an exporter's graph computes shapes there."""
     shutil.copy(REFERENCE / "bert" / "config.json", tmp_path)
     export(Checkpoint.open(REFERENCE / "bert"), tmp_path)
-    for source, may in ((None, False), (tmp_path, True)):
+    for source, may in ((REFERENCE / "bert", False), (tmp_path, True)):
         model = prepare(source, device="cuda", precision="fp32", cache_dir=tmp_path / "cache")
         model.open_session(threads_per_run=1, concurrency=1)
         assert may == (_CPU_FALLBACK not in two_gpus.entries[-1])

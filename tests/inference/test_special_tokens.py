@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, Toke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    Ours = Callable[..., ArticleTokenizer]
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
 LETTERS = "▁Aacdiknprsu</>مدحصلىاهعيو"
@@ -65,9 +67,21 @@ def said() -> dict[str, str]:
     return {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 
 
-def ours(folder: Path, tokenizer: Tokenizer) -> ArticleTokenizer:
-    """The worker's tokenizer of a model that has this one."""
-    return loaded(folder, tokenizer, family="xlm-roberta", **said())
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Ours:
+    """The worker's tokenizer, by what makes the model's and by the most tokens of an article. Each is made once."""
+
+    @cache
+    def opened(make: Callable[[], Tokenizer]) -> Checkpoint:
+        folder = tmp_path_factory.mktemp("specials") / "model"
+        loaded(folder, make(), family="xlm-roberta", **said())
+        return Checkpoint.open(folder)
+
+    @cache
+    def made(make: Callable[[], Tokenizer], limit: int = 100) -> ArticleTokenizer:
+        return ArticleTokenizer(opened(make), max_article_tokens=limit, too_long="truncate")
+
+    return made
 
 
 def body_of(tokenizer: ArticleTokenizer, text: str) -> TokenizedField:
@@ -79,9 +93,9 @@ def body_of(tokenizer: ArticleTokenizer, text: str) -> TokenizedField:
 
 @pytest.mark.parametrize("around", ["{}", "Anna{}Paris", "Anna {} Paris", "{}Anna", "Anna{}", "{}{}"])
 @pytest.mark.parametrize("make", [unigram, word_level, bpe])
-def test_no_special_token_can_be_written(make: Callable[[], Tokenizer], around: str, tmp_path: Path) -> None:
+def test_no_special_token_can_be_written(make: Callable[[], Tokenizer], around: str, ours: Ours) -> None:
     """Whatever the model: only the id of unknown words, which any word may have; and spans are those of the text."""
-    tokenizer = ours(tmp_path / "model", make())
+    tokenizer = ours(make)
     ids_of_specials = {tokenizer.pad_id, *tokenizer.specials_before, *tokenizer.specials_after}
     assert {0, 1, 2} == ids_of_specials
     beyond = {make().token_to_id("<mask>"), make().token_to_id("<custom>")}
@@ -93,20 +107,18 @@ def test_no_special_token_can_be_written(make: Callable[[], Tokenizer], around: 
         assert (0, len(text)) == (ends[0][0], ends[-1][1])
 
 
-def test_a_special_token_in_a_text_is_spelled_out(tmp_path: Path) -> None:
+def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
     """As the model would spell any other word, and the entities around it keep their places."""
-    tokenizer = ours(tmp_path / "model", unigram())
-    body = body_of(tokenizer, "Anna</s>Paris")
+    body = body_of(ours(unigram), "Anna</s>Paris")
     spelled = ["▁", "Anna", "<", "/", "s", ">", "Paris"]
     assert [PIECES.index(piece) for piece in spelled] == body.ids.tolist()
     assert (8, 13) == body.spans.chars_of(6)
     assert {0} == {body.spans.word_of(token) for token in range(7)}
 
 
-def test_added_tokens_that_are_not_special_stay(tmp_path: Path) -> None:
+def test_added_tokens_that_are_not_special_stay(ours: Ours) -> None:
     """They are words that the model was given, with the ids that it was given them with."""
-    tokenizer = ours(tmp_path / "model", unigram())
-    assert unigram().token_to_id("Prius") == body_of(tokenizer, "Anna Prius").ids[-1]
+    assert unigram().token_to_id("Prius") == body_of(ours(unigram), "Anna Prius").ids[-1]
 
 
 SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
@@ -132,23 +144,19 @@ def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tupl
         ("Anna Paris", ["Anna", "Paris"]),
     ],
 )
-def test_words_of_one_character_are_one_word(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_words_of_one_character_are_one_word(text: str, expected: list[str], ours: Ours) -> None:
     """U+FDFA is four words in Unicode's compatibility variant: as four entities they would stand in one place."""
-    tokenizer = ours(tmp_path / "model", unigram())
-    found = entities_of(tokenizer, text, label=1)
+    found = entities_of(ours(unigram), text, label=1)
     assert expected == [each for _, _, each in found]
     assert all(text[start:end] == each for start, end, each in found)
     assert all(end <= start for (_, end, _), (start, _, _) in pairwise(found))
 
 
 @pytest.mark.parametrize("limit", [*range(1, 16), 30])
-def test_a_text_is_cut_where_a_word_ends(limit: int, tmp_path: Path) -> None:
+def test_a_text_is_cut_where_a_word_ends(limit: int, ours: Ours) -> None:
     """Otherwise a name would be found that stands nowhere: the first half of one. What does not fit whole is left out."""
-    folder = tmp_path / "model"
-    ours(folder, unigram())
-    tokenizer = ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=limit, too_long="truncate")
     title, body = "Anna Paris", "Annadica Parisaa \ufdfa"
-    (result,) = tokenizer.tokenize([Article("1", title, body)])
+    (result,) = ours(unigram, limit).tokenize([Article("1", title, body)])
     assert isinstance(result, TokenizedArticle)
     assert result.truncated
     assert result.length_tokens <= limit

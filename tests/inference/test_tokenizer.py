@@ -20,6 +20,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
+    from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import Window
 
 DATA = Path(__file__).parent.parent / "data"
@@ -113,9 +114,9 @@ def test_a_text_that_the_library_refuses_costs_its_own_article_only(tokenizer: A
     assert not any(word in str(refused) for word in ("Secret", "text \ud800"))
 
 
-def test_above_the_limit_the_body_is_cut_first() -> None:
+def test_above_the_limit_the_body_is_cut_first(embedded: PreparedModel) -> None:
     """Ids are cut, the title stays whole as long as it fits, and the record says that it was cut."""
-    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=5, too_long="truncate")
+    tokenizer = ArticleTokenizer(embedded.checkpoint, max_article_tokens=5, too_long="truncate")
     title, body = (each for each in _one(tokenizer, "one two three", "four five six").fields)
     assert (len(title.ids), len(body.ids)) == (3, 2)
     assert _chars(body) == [(0, 4), (5, 9)]
@@ -126,9 +127,9 @@ def test_above_the_limit_the_body_is_cut_first() -> None:
     assert not _one(tokenizer, "one two", "three four five").truncated
 
 
-def test_above_the_limit_an_article_can_be_refused_instead() -> None:
+def test_above_the_limit_an_article_can_be_refused_instead(embedded: PreparedModel) -> None:
     """The message names the rule and both numbers."""
-    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=5, too_long="dead_letter")
+    tokenizer = ArticleTokenizer(embedded.checkpoint, max_article_tokens=5, too_long="dead_letter")
     (refused,) = tokenizer.tokenize([Article("1", "one two three", "four five six")])
     assert isinstance(refused, InvalidArticle)
     assert str(refused) == "at least 6 tokens, and the limit (max_article_tokens) is 5"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from tools.structure.smells import Parsed
+Import = ast.Import | ast.ImportFrom
 
 
 def circles(imports: dict[str, set[str]]) -> list[str]:
@@ -14,13 +14,24 @@ def circles(imports: dict[str, set[str]]) -> list[str]:
     return [module for module, others in reached.items() if module in others]
 
 
-def imports_when_loaded(parsed: Parsed) -> dict[str, set[str]]:
-    """The modules among these that each of them imports, imports for types and inside functions left out."""
-    modules = {_module(path): tree for path, tree in parsed.items()}
+def imports_when_loaded(files: dict[str, list[Import]]) -> dict[str, set[str]]:
+    """The modules among these that each of them imports. `files`: by path, what `when_loaded` finds in each."""
+    modules = {_module(path): found for path, found in files.items()}
     return {
-        module: {name for node in _imports(tree.body) for name in _names(node, modules) if name != module}
-        for module, tree in modules.items()
+        module: {name for node in found for name in _names(node, modules) if name != module}
+        for module, found in modules.items()
     }
+
+
+def when_loaded(body: Iterable[ast.stmt]) -> Iterator[Import]:
+    """The imports of a module, those for types and inside functions left out."""
+    for node in body:
+        if isinstance(node, Import):
+            yield node
+        elif isinstance(node, ast.Try | ast.With) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
+        ):
+            yield from when_loaded(node.body)
 
 
 def _module(path: str) -> str:
@@ -36,17 +47,7 @@ def _reached(module: str, imports: dict[str, set[str]]) -> set[str]:
     return found
 
 
-def _imports(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        elif isinstance(node, ast.Try | ast.With) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
-        ):
-            yield from _imports(node.body)
-
-
-def _names(node: ast.Import | ast.ImportFrom, modules: dict[str, ast.Module]) -> Iterator[str]:
+def _names(node: Import, modules: dict[str, list[Import]]) -> Iterator[str]:
     """The imported modules: `from package import name` may name one."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if alias.name in modules)

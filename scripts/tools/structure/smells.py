@@ -11,15 +11,20 @@ from pathlib import Path
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Parsed = dict[str, ast.Module]
 """Files by their path in the repository."""
+_Named = ast.Name | ast.Attribute
 
 _HEADLESS = re.compile(r"(?:Of|By|As|For|Where|What|None|That)\b")
 _PARTICIPLE = re.compile(r"_*(?:\w{2,}ed|told|said|kept|made|found|sent|seen|written|taken|given|shown|held|left)")
 _NO_PARTICIPLES = {"embed", "feed", "need", "proceed", "seed", "shed", "speed"}
+REACHES_IN = r"(?<!\bself)(?<!\bcls)\._[a-z]"
+"""What every file has that `private_names_of_others` finds; other files need not be parsed."""
 _USUAL_NAMES = {"__init__.py", "__main__.py", "command.py"}
 
 
-def parse(files: Iterable[Path], root: Path) -> Parsed:
-    return {path.relative_to(root).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(files)}
+def parse(files: Iterable[Path], root: Path, pattern: str = "") -> Parsed:
+    """The files in which the pattern occurs."""
+    texts = ((path, path.read_text("utf-8")) for path in sorted(files))
+    return {path.relative_to(root).as_posix(): ast.parse(text) for path, text in texts if re.search(pattern, text)}
 
 
 def repeated_file_names(parsed: Parsed) -> list[str]:
@@ -40,7 +45,7 @@ def headless_docstrings(parsed: Parsed) -> list[str]:
     return [
         f"{path}:{node.lineno}: {str(node.value.value).splitlines()[0][:80]}"
         for path, tree in parsed.items()
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if _HEADLESS.match(node.value.value)
     ]
@@ -61,9 +66,7 @@ def small_helpers(parsed: Parsed) -> list[str]:
     found = []
     for path, tree in parsed.items():
         names = Counter(
-            node.id if isinstance(node, ast.Name) else node.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name | ast.Attribute)
+            node.id if isinstance(node, ast.Name) else node.attr for node in ast.walk(tree) if isinstance(node, _Named)
         )
         for _, node in _functions({path: tree}):
             statements = len(node.body) - bool(ast.get_docstring(node))
@@ -96,5 +99,13 @@ def private_names_of_others(parsed: Parsed) -> list[str]:
     )
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What is inside a node, however deep, but for expressions, of which most of a file consists."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def _functions(parsed: Parsed) -> Iterator[tuple[str, Function]]:
-    return ((path, node) for path, tree in parsed.items() for node in ast.walk(tree) if isinstance(node, Function))
+    return ((path, node) for path, tree in parsed.items() for node in statements(tree) if isinstance(node, Function))
