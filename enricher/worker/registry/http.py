@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -60,6 +61,8 @@ class Requests:
     def __init__(self, config: RegistryConfig) -> None:
         self._config = config
         self._http = _library()
+        # The library would make one for each request. Without https:// URLs it is not used.
+        self._tls = config.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # In JSON a quotation mark of the schema takes two bytes.
         self._max_bytes = 2 * config.max_schema_bytes + _ERROR_BYTES
         self._first = 0
@@ -108,7 +111,7 @@ class Requests:
     def _client(self) -> Client:
         # A proxy of the environment cannot read TLS. With plain HTTP it would get our credentials.
         return self._http.AsyncClient(
-            verify=self._config.tls or False,
+            verify=self._tls,
             timeout=None,
             follow_redirects=False,
             trust_env=any(url.startswith("https:") for url in self._config.urls),

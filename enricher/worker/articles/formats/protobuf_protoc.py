@@ -91,7 +91,7 @@ def check_name(name: str) -> None:
 def _run(place: Path, sources: Path, known: Foreign) -> None:
     (place / "known").write_bytes(known.SerializeToString())
     command = [
-        sys.executable, "-I", "-c", _PROGRAM, _folder_of_compiler(), f"--proto_path={sources}",
+        sys.executable, "-IS", "-c", _PROGRAM, _folder_of_compiler(), f"--proto_path={sources}",
         f"--descriptor_set_in={place / 'known'}", "--include_imports", f"--descriptor_set_out={place / 'out'}", ROOT_FILE,
     ]  # fmt: skip
     try:
