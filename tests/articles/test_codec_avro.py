@@ -19,6 +19,7 @@ from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClien
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.bounded import Hostile, binary, outcomes
+from support.examples import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema
@@ -89,13 +90,14 @@ def refusal(attempt: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])
-def test_what_confluents_serializer_writes_is_read(conf: dict[str, object]) -> None:
+def test_what_confluents_serializer_writes_is_read(
+    mock_registry: SchemaRegistryClient, conf: dict[str, object]
+) -> None:
     """With its prefix and with its header, and with a schema that refers to another one."""
-    client = SchemaRegistryClient.new_client({"url": "mock://"})
-    client.register_schema("author", RegisteredSchema(json.dumps(AUTHOR), "AVRO"))
+    mock_registry.register_schema("author", RegisteredSchema(json.dumps(AUTHOR), "AVRO"))
     registered = RegisteredSchema(json.dumps(ARTICLE), "AVRO", [SchemaReference("acme.Author", "author", 1)])
     headers: list[tuple[str, str | bytes | None]] = []
-    value = AvroSerializer(client, registered, conf=conf)(
+    value = AvroSerializer(mock_registry, registered, conf=conf)(
         DOCUMENT, SerializationContext("articles", MessageField.VALUE, headers)
     )
     frame = read_frame(value, binary(headers), max_payload_bytes=10_000)
@@ -143,9 +145,9 @@ def test_values_become_what_json_has(kind: object, value: object, expected: obje
 
 
 def test_any_document_is_read_as_fastavro_reads_it() -> None:
-    """Documents of 500 random schemas, so that our functions and the library agree."""
+    """Documents of 500 random schemas, in `--quick` 100, so that our functions and the library agree."""
     dice = random.Random(7)
-    for _ in range(500):
+    for _ in range(examples(500).max_examples):
         kind, value = _random(dice, 0)
         payload = written(kind, value)
         schema = fastavro.parse_schema(json.loads(schema_of(kind).text))
@@ -283,6 +285,7 @@ def test_bombs_end_in_one_refusal_within_192_mb() -> None:
     assert dict.fromkeys(("a long name of a field", "a long symbol"), repeated) == outcomes(names)
 
 
+@pytest.mark.slow
 def test_what_many_types_contain_is_made_once() -> None:
     """Each of 80 nested records is also read by its name, and does not make the types within it again."""
     optional = [{"name": f"f{number}", "type": {"type": "array", "items": "int"}} for number in range(100)]

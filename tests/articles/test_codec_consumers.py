@@ -114,9 +114,9 @@ def embedding_of(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def registry() -> SchemaRegistryClient:
+def registry(mock_registry: SchemaRegistryClient) -> SchemaRegistryClient:
     """Confluent's own registry in memory."""
-    return SchemaRegistryClient.new_client({"url": "mock://"})
+    return mock_registry
 
 
 def written(registry: SchemaRegistryClient, output_format: SchemaFormat, record: EnrichedRecord) -> bytes:

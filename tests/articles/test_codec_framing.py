@@ -14,7 +14,7 @@ from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.records import Headers
 
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
-LIMIT = 4_000_000
+LIMIT = 400_000
 
 
 def frame_of(value: bytes, headers: Headers = ()) -> Frame | None:

@@ -19,12 +19,12 @@ DECODE = compile_schema(Schema("JSON", SCHEMA))
 
 
 @pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])
-def test_what_confluents_serializer_writes_is_read(conf: dict[str, object]) -> None:
+def test_what_confluents_serializer_writes_is_read(
+    mock_registry: SchemaRegistryClient, conf: dict[str, object]
+) -> None:
     """With its prefix and with its header."""
     headers: list[tuple[str, str | bytes | None]] = []
-    serializer = JSONSerializer(
-        '{"title": "Article", "type": "object"}', SchemaRegistryClient.new_client({"url": "mock://"}), conf=conf
-    )
+    serializer = JSONSerializer('{"title": "Article", "type": "object"}', mock_registry, conf=conf)
     value = serializer(ARTICLE, SerializationContext("articles", MessageField.VALUE, headers))
     frame = read_frame(value, binary(headers), max_payload_bytes=10_000)
     assert frame is not None

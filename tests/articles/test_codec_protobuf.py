@@ -117,15 +117,15 @@ def refusal(attempt: Callable[[], object]) -> str:
 def test_what_confluents_serializer_writes_is_read(
     pool: Any,  # noqa: ANN401
     decode: Decoder,
+    mock_registry: SchemaRegistryClient,
     conf: dict[str, object],
     name: str,
     field: str | None,
 ) -> None:
     """With its prefix and with its header, and for messages that are not the schema's first one."""
-    client = SchemaRegistryClient.new_client({"url": "mock://"})
     message = GetMessageClass(pool.FindMessageTypeByName(name))(**({field: "a-1"} if field else {}))
     headers: list[tuple[str, str | bytes | None]] = []
-    value = ProtobufSerializer(type(message), client, conf)(
+    value = ProtobufSerializer(type(message), mock_registry, conf)(
         message, SerializationContext("articles", MessageField.VALUE, headers)
     )
     assert value is not None
@@ -138,16 +138,15 @@ def test_what_confluents_serializer_writes_is_read(
     assert ("a-1" if field else {}) == (decode(frame.payload)[field] if field else decode(frame.payload))
 
 
-def test_a_schema_that_confluents_client_registered_is_read() -> None:
+def test_a_schema_that_confluents_client_registered_is_read(mock_registry: SchemaRegistryClient) -> None:
     """It registers descriptors in base64, of the files that it imports too, and expects Google's to be known."""
-    client = SchemaRegistryClient.new_client({"url": "mock://"})
     text = 'import "google/protobuf/timestamp.proto"; message A { string id = 1; google.protobuf.Timestamp at = 2; }'
     message = GetMessageClass(load_files(proto(text))[0].FindMessageTypeByName("A"))(id="a-1", at={"seconds": 1})
-    value = ProtobufSerializer(type(message), client)(message, SerializationContext("known", MessageField.VALUE))
+    value = ProtobufSerializer(type(message), mock_registry)(message, SerializationContext("known", MessageField.VALUE))
     assert value is not None
     frame = read_frame(value, (), max_payload_bytes=10_000)
     assert frame is not None
-    registered = client.get_schema(int(frame.reference.name))
+    registered = mock_registry.get_schema(int(frame.reference.name))
     assert registered.schema_str is not None
     assert {"id": "a-1", "at": "1970-01-01T00:00:01Z"} == compile_schema(Schema("PROTOBUF", registered.schema_str))(
         frame.payload
@@ -457,6 +456,16 @@ def test_the_compiler_runs_nothing_from_the_working_folder(
     assert {} == compile_schema(proto("message A {}"))(b"\x00")
 
 
+def test_a_compiler_without_the_inner_function_is_called_by_its_public_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inner one is imported sooner, and another version may lack it."""
+    (tmp_path / "grpc_tools").mkdir()
+    (tmp_path / "grpc_tools" / "protoc.py").write_text("def main(arguments): raise SystemExit(str(arguments))", "utf-8")
+    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_protoc._folder_of_compiler", lambda: str(tmp_path))
+    assert "cannot be used: ['protoc', '--proto_path=" in refusal(lambda: compile_schema(proto("message A {}")))
+
+
 def test_a_compiler_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is trouble of this machine, not of the schema, which is tried again."""
     monkeypatch.setattr("enricher.worker.articles.formats.protobuf_protoc._TIMEOUT_S", 0.001)
@@ -478,6 +487,7 @@ def test_a_schema_may_declare_googles_types_in_its_own_way() -> None:
     assert "AttributeError" in refusal(lambda: decode(b"\x00\x0a\x00"))
 
 
+@pytest.mark.slow
 def test_defaults_and_texts_of_googles_types_are_not_multiplied() -> None:
     """A wrapper with a default of 100 kB in each of 100,000 items, and a duration whose seconds are 4 MB of text."""
     wrapper = NamedSchema(

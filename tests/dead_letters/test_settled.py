@@ -95,7 +95,9 @@ def test_damaged_metadata_is_an_error(text: str) -> None:
         SettledLetters(Commit(1, f"enricher-redrive/1 stretches={text}"), None)
 
 
-@pytest.mark.parametrize(("count", "share"), [(15_000, 0.5), (30_000, 0.1), (190_000, 0.01)])
+@pytest.mark.parametrize(
+    ("count", "share"), [(15_000, 0.5), (30_000, 0.1), pytest.param(190_000, 0.01, marks=pytest.mark.slow)]
+)
 def test_many_scattered_letters_fit_into_one_commit(count: int, share: float) -> None:
     """As many as the page says, if each is left or not by chance, with a marker of a transaction behind each."""
     chance = random.Random(1)

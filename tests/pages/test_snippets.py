@@ -97,5 +97,6 @@ def test_commands_of_a_page_run_one_after_the_other(page: str, topics: Topics, t
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_programs_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
     """In one interpreter, in the page's order."""
-    furnish(tmp_path)
-    run_program(text_of(page, "python"), tmp_path)
+    program = text_of(page, "python")
+    furnish(tmp_path, program)
+    run_program(program, tmp_path)

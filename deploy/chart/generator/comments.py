@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ class Described:
 
 def described(text: str) -> list[Described]:
     """All values with a description, in the order of the file."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # in C, where it was built
     assert isinstance(root, yaml.MappingNode)
     return list(_described(root, text.splitlines(), ()))
 
@@ -60,7 +61,7 @@ def _comment_above(lines: list[str], line: int) -> str:
 
 
 def _plain(node: yaml.Node) -> Any:  # noqa: ANN401  whatever the file holds
-    return yaml.safe_load(yaml.serialize(node))
+    return SafeConstructor().construct_document(node)
 
 
 def _leaves(value: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:  # noqa: ANN401  as above

@@ -85,15 +85,15 @@ def test_a_record_has_the_fields_of_ours_and_offsets_count_in_their_own_field() 
 def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
     """Batching changes the time, not the entities, and nothing of a long text is cut off."""
     model = OnnxModel(folder, window_tokens=128, overlap_tokens=16, threads=1, callers=2)
-    texts = [text_of(orjson.loads(value)) for value in articles("mixed", 3, seed=SEED)]
+    texts = [text_of(orjson.loads(value))[:6_000] for value in articles("mixed", 3, seed=SEED)]
     single, together = model.find(texts), model.find(texts, windows_per_run=3)
     places = [[(span.start, span.end, span.label) for span in found.spans] for found in single]
     assert places == [[(span.start, span.end, span.label) for span in found.spans] for found in together]
-    assert any(found.coverage["windows"] > 1 for found in single)
+    assert any(found.coverage["windows"] > 10 for found in single)
     assert all(
         any(span.end > 0.9 * len(text) for span in found.spans)
         for text, found in zip(texts, single, strict=True)
-        if len(text) > 10_000
+        if len(text) == 6_000
     )
 
 

@@ -80,7 +80,8 @@ def test_an_article_in_avro_is_expected_as_the_same_article_in_json(length: int)
 
 def test_with_two_tasks_the_same_articles_have_ratings_or_fail_alone() -> None:
     """All else of their records stays as it is."""
-    values = [Articles("run").input(number).value for number in range(80)]
+    articles = Articles("run")
+    values = [articles.input(number).value for number in range(80)]
     pairs = [(expected(value), expected(value, two_tasks=True)) for value in values]
     failed = [both for one, both in pairs if one.kind == "record" and both.kind == "inference"]
     assert 0 < len(failed) < len(pairs) / 4
@@ -100,6 +101,7 @@ def test_an_article_whose_schema_nobody_knows_is_expected_as_a_dead_letter() -> 
     """With its value unchanged."""
     value = frame(UNKNOWN_IDS[-1], "no", "such", "schema")
     assert Expected("decode", value) == expected(value)
-    flood = [Articles("run").unknown(number).value or b"" for number in range(100)]
+    articles = Articles("run")
+    flood = [articles.unknown(number).value or b"" for number in range(100)]
     assert [(6, Expected("decode", each)) for each in flood] == [(len(each), expected(each)) for each in flood]
     assert len(flood) == len({each[:5] for each in flood})

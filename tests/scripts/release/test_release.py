@@ -21,18 +21,27 @@ NEEDED = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "enricher", 
 
 
 class Repository:
-    """A clone of what a release reads and writes, with one commit."""
+    """A repository with what a release reads and writes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+
+    def fill(self) -> None:
+        """Make it, with one commit."""
         listed = subprocess.run(
             ["git", "ls-files", *NEEDED], cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.splitlines()
         for name in listed:
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(b"weights" if name.endswith(".safetensors") else (ROOT / name).read_bytes())
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"weights" if name.endswith(".safetensors") else (ROOT / name).read_bytes())
         self.git("init", "--quiet", "--initial-branch=main")
         self.commit()
+
+    def clone(self, root: Path) -> Repository:
+        """Another one with the same commit, which reads this one's objects."""
+        self.git("clone", "--quiet", "--shared", ".", str(root))
+        return Repository(root)
 
     def git(self, *arguments: str) -> str:
         """The output of git as a developer without settings."""
@@ -60,10 +69,18 @@ class Repository:
         return ended.stderr
 
 
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """The repository that tests clone: to commit it takes three times as long."""
+    made = Repository(tmp_path_factory.mktemp("release"))
+    made.fill()
+    return made
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
+def repository(committed: Repository, tmp_path: Path) -> Repository:
     """A repository of the test's own."""
-    return Repository(tmp_path / "repository")
+    return committed.clone(tmp_path / "repository")
 
 
 def test_a_release_is_written_everywhere(repository: Repository) -> None:
@@ -128,10 +145,9 @@ def packages(repository: Repository, out: Path, umask: int, zone: str) -> dict[s
 def test_the_same_commit_gives_the_same_bytes(repository: Repository, tmp_path: Path) -> None:
     """From a clone with other times, under another umask, in another time zone, and beside files that are not committed."""
     first = packages(repository, tmp_path / "first", 0o022, "UTC")
-    repository.git("clone", "--quiet", ".", str(tmp_path / "elsewhere"))
-    repository.root = tmp_path / "elsewhere"
-    (repository.root / "enricher" / "mine.py").touch()
-    assert first == packages(repository, tmp_path / "second", 0o077, "Asia/Kolkata")
+    elsewhere = repository.clone(tmp_path / "elsewhere")
+    (elsewhere.root / "enricher" / "mine.py").touch()
+    assert first == packages(elsewhere, tmp_path / "second", 0o077, "Asia/Kolkata")
     (sdist,) = (tmp_path / "first").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         top = {name.split("/")[1] for name in archive.getnames() if "/" in name}
