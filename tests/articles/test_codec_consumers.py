@@ -9,6 +9,7 @@ import sys
 import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,19 +144,27 @@ def test_confluents_avro_deserializer_reads_our_avro(registry: SchemaRegistryCli
     assert in_json(record) == parsed(AvroDeserializer(registry)(value, CONTEXT))
 
 
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401  a class that is made here
+    """The class that protoc generates from our schema."""
+    folder = tmp_path_factory.mktemp("generated")
+    name = "records_of_enricher.proto"  # a name that makes a Python module
+    (folder / name).write_bytes((SCHEMAS / "enriched-record.v1.proto").read_bytes())
+    arguments = (f"--proto_path={folder}", f"--python_out={folder}", name)
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        return import_module("records_of_enricher_pb2").EnrichedRecord
+
+
 @pytest.mark.parametrize("record", RECORDS, ids=IDS)
 def test_confluents_protobuf_deserializer_reads_our_protobuf(
-    registry: SchemaRegistryClient, record: EnrichedRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: SchemaRegistryClient,
+    record: EnrichedRecord,
+    generated: Any,  # noqa: ANN401  as above
 ) -> None:
-    """With the class that protoc generates from our schema, as a consumer would."""
-    name = "records_of_enricher.proto"  # a name that makes a Python module
-    (tmp_path / name).write_bytes((SCHEMAS / "enriched-record.v1.proto").read_bytes())
-    arguments = (f"--proto_path={tmp_path}", f"--python_out={tmp_path}", name)
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], check=True)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    from records_of_enricher_pb2 import EnrichedRecord as Message  # type: ignore[import-not-found]  # noqa: PLC0415  generated above
-
-    read = ProtobufDeserializer(Message, {"use.deprecated.format": False}, registry)
+    """With a class of its own, as a consumer would."""
+    read = ProtobufDeserializer(generated, {"use.deprecated.format": False}, registry)
     message = read(written(registry, "protobuf", record), CONTEXT)
     values = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     assert in_json(record) == parsed(values)

@@ -403,7 +403,7 @@ CIRCLE = (
         (Schema("PROTOBUF", "AAAA"), "neither the text of a .proto file nor a file descriptor in base64"),
         (proto("message A {" * 100_000), "recursion limit"),
         (proto(MESSAGES), "more than 5000 messages"),
-        (proto(f"message A {{ enum E {{ {VALUES} }} }}"), "more than 50000"),
+        pytest.param(proto(f"message A {{ enum E {{ {VALUES} }} }}"), "more than 50000", marks=pytest.mark.slow),
         (proto(f"package {'p' * 300}; message A {{ int32 {'a' * 200} = 1; }}"), "more than 500 characters"),
         (proto(f"message A {{ message {'B' * 499} {{}} }}"), "more than 500 characters"),
         (proto(f"{OPTION} option (o) = {'{o ' * 200_000}{'}' * 200_000};"), "ended with signal"),

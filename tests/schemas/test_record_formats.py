@@ -148,6 +148,11 @@ def of_protobuf(file: FileDescriptorProto, message: DescriptorProto, path: str =
     return fields
 
 
+def shipped() -> FileDescriptorSet:
+    """The compiled schema in the package, which the last test compares with the schema."""
+    return FileDescriptorSet.FromString(record_descriptors())
+
+
 def compiled(folder: Path, *options: str) -> FileDescriptorSet:
     """What the compiler makes of the Protobuf schema."""
     out = folder / "compiled.binpb"
@@ -156,11 +161,11 @@ def compiled(folder: Path, *options: str) -> FileDescriptorSet:
     return FileDescriptorSet.FromString(out.read_bytes())
 
 
-def test_the_three_schemas_have_the_same_fields(tmp_path: Path) -> None:
+def test_the_three_schemas_have_the_same_fields() -> None:
     """Names, types, and which must be there; a field that one of them lacks would be lost in that format."""
     document = json_schema()
     wanted = of_json(document, document["$defs"])
-    (file,) = compiled(tmp_path).file
+    (file,) = shipped().file
     assert wanted == of_avro(avro_schema())
     assert wanted == of_protobuf(file, file.message_type[0])
     assert {"entities.start", "model.digest", "metadata", "article"} < wanted.keys()
@@ -210,9 +215,9 @@ def test_the_avro_schema_is_one_and_has_a_namespace() -> None:
     assert "enricher.v1" == avro_schema()["namespace"]
 
 
-def test_numbers_of_fields_never_change(tmp_path: Path) -> None:
+def test_numbers_of_fields_never_change() -> None:
     """Records are read by these numbers: a new field takes the next one, and none is used again."""
-    (file,) = compiled(tmp_path).file
+    (file,) = shipped().file
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
@@ -227,16 +232,16 @@ def test_numbers_of_fields_never_change(tmp_path: Path) -> None:
     assert {name: {field: n for n, field in enumerate(fields, 1)} for name, fields in names.items()} == numbers
 
 
-def test_numbers_that_are_left_to_consumers_are_reserved_in_every_message(tmp_path: Path) -> None:
+def test_numbers_that_are_left_to_consumers_are_reserved_in_every_message() -> None:
     """A field of ours would otherwise collide with theirs one day."""
-    (file,) = compiled(tmp_path).file
+    (file,) = shipped().file
     for message in file.message_type:
         assert [(OWN_NUMBERS.start, OWN_NUMBERS.stop)] == [(each.start, each.end) for each in message.reserved_range]
 
 
-def test_the_message_of_records_is_the_first_of_its_file(tmp_path: Path) -> None:
+def test_the_message_of_records_is_the_first_of_its_file() -> None:
     """The message indexes that the worker writes say so."""
-    (file,) = compiled(tmp_path).file
+    (file,) = shipped().file
     assert f"{file.package}.{file.message_type[0].name}" == RECORD_MESSAGE
 
 
@@ -250,7 +255,7 @@ def test_the_copy_in_the_package_is_the_schema(schema_type: SchemaType) -> None:
 
 def test_the_compiled_schema_in_the_package_is_up_to_date(tmp_path: Path) -> None:
     """`scripts/record-schemas` makes it again; no compiler is needed where the worker runs."""
-    inside = FileDescriptorSet.FromString(record_descriptors())
+    inside = shipped()
     assert compiled(tmp_path) == inside
     pool = DescriptorPool()
     pool.Add(inside.file[0])
