@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -39,8 +39,8 @@ TOKENIZER_FILES = (
 _OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 """Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
 
-OpenFiles = dict[Path, safe_open]
-"""Open files of weights by their paths. They are closed with the last reference to it."""
+OpenFiles = dict[Path, Any]
+"""Files of weights that `safe_open` opened, by their paths. They are closed with the last reference to it."""
 
 
 @dataclass(frozen=True, slots=True)
