@@ -22,6 +22,8 @@ from enricher.worker.runtime.deadlines import Deadline
 
 _FIRST_LOOK = 64  # offsets from the end; nearly always the very last record is ours
 _WIDEN = 16
+# An end behind markers is noticed when a fetch comes back empty, so an empty fetch must not wait long.
+_PROPERTIES = {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 50}
 _SOURCES = ("enricher.source", "enricher.dlq.source")
 
 
@@ -54,7 +56,7 @@ class Search:
         self._topic = topic
         self._bounds = bounds
         self._client_errors = ClientErrors(config)
-        self._reader = PartitionReader(config.consumer() | {"auto.offset.reset": "earliest"}, self._client_errors)
+        self._reader = PartitionReader(config.consumer() | _PROPERTIES, self._client_errors)
         self._look = Deadline(0.0)
         self._steps = self._search()
         self.places = frozenset(bounds)

@@ -7,9 +7,10 @@ unmapped, and a `judge` is asked about errors that come as messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.runtime.deadlines import Deadline
@@ -25,6 +26,7 @@ NO_END: Final = 2**63 - 1
 END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
 POLL_S = 0.05
 """The longest time between two looks at a caller's bound."""
+_LEADERS_S = 1.0
 _LIMIT = 500
 
 
@@ -56,11 +58,16 @@ class PartitionReader:
         `left` is not empty. At most `limit` messages come between two polls, which block for `POLL_S` at most. A new read
         ends the one before.
         """
-        self._topic = topic
         self.left = {number: end for number, (start, end) in ranges.items() if start < end}
         self.positions = {number: start for number, (start, _) in ranges.items()}
         if not self.left:
             return
+        if topic != self._topic:
+            self._topic = topic
+            # A client that knows the leaders reads at once; others look for them half a second later. If nobody answers,
+            # what the client reports meets the caller's bounds.
+            with suppress(KafkaException):
+                self.consumer.list_topics(topic, _LEADERS_S if deadline is None else min(_LEADERS_S, deadline.left_s()))
         self.consumer.assign([TopicPartition(topic, number, self.positions[number]) for number in self.left])
         while self.left and not (deadline and deadline.over):
             self._sought.clear()
