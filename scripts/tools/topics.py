@@ -80,7 +80,7 @@ def make_topics(
 
     `config`: settings of a topic, by its name. Raises KafkaException and TimeoutError.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0, "reconnect.backoff.ms": 20})
     new = [NewTopic(name, partitions, replicas, config=dict(config.get(name, {}))) for name in names]
     for future in admin.create_topics(new).values():
         future.result(_ASK_S)

@@ -19,6 +19,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.operate.dead_letters import redrive as command
+from enricher.operate.dead_letters import sender
 from enricher.operate.dead_letters.sender import Sender
 from enricher.worker.records import Unreadable
 
@@ -57,6 +58,7 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Hook]]:
             call("after")
 
     monkeypatch.setattr(command, "Sender", partial(Sender, producer_class=HookedProducer))
+    monkeypatch.setattr(sender, "_FIRST_PAUSE_S", 0.01)
     return waiting
 
 

@@ -166,11 +166,10 @@ def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(
         def old() -> bool:
             seen.add(worker.probes())
             ages.append(worker.metric("enricher_oldest_age_seconds"))
-            return ages[-1] > 5
+            return ages[-1] > 2 and len(set(ages)) > 3  # it grew step by step
 
         until(old, "the age grows", WORK_S)
         assert {(200, 200, 200)} == seen
-        assert len(set(ages)) > 3, "it grew step by step"
         proxy.lift(away)
         publish(topics.bootstrap_servers, topics.input, articles(20, seed=2))
         until(lambda: worker.metric("enricher_articles_total") == 70, "it goes on", WORK_S)

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Producer
 from support.forked import Forked
-from support.operating import admin_of
+from support.operating import admin_of, expel
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends
 from support.search_server import Handler, SearchServer
@@ -144,6 +144,10 @@ class Stage:
         found = admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
         return {each.client_id.removeprefix("enricher-") for each in found.members if each.assignment.topic_partitions}
 
+    def expel(self) -> None:
+        """Remove all members from the group, which were killed."""
+        expel(self.topics.bootstrap_servers, f"{self.topics.group}.index")
+
     def lag(self, topic: str = "") -> int:
         """How many offsets of the output topic, or of another one, the group has not committed."""
         topic = topic or self.topics.output
@@ -171,7 +175,7 @@ def make_stage(bootstrap_servers: str, url: str, **environment: str) -> Stage:
         "ENRICHER_INDEX__NAME": topics.group,
         "ENRICHER_INDEX__DEAD_LETTER_TOPIC": letters,  # also where a replay's topic is indexed
         "ENRICHER_INDEX__MAX_BATCH_DOCUMENTS": "200",
-        "ENRICHER_INDEX__RETRY_MAX_S": "1",
+        "ENRICHER_INDEX__RETRY_MAX_S": "0.25",
     }
     return Stage(topics, letters, replayed, environment)
 

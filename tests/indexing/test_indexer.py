@@ -205,6 +205,7 @@ def test_two_indexers_share_the_partitions_and_are_killed(stage: Stage, search: 
             wait_until(lambda: len(search.bulks) > 3, PATIENCE_S, "both are at work")
             first.kill()
             stage.publish(story[part * 800 + 400 : part * 800 + 800])
+        stage.expel()
     assert 0 == run_to_the_end(stage)
     assert publishers.expected() == versions_in(search)
 
@@ -226,6 +227,7 @@ def after_a_late_request(stage: Stage, search: SearchServer, odd: str = "") -> d
         wait_until(lambda: bool(late), PATIENCE_S, "a request is on its way")
         indexer.send_signal(signal.SIGKILL)
         indexer.wait(PATIENCE_S)
+    stage.expel()
     newer = [(f"key-{number}", article(f"key-{number}", 2)) for number in range(30)]
     stage.publish([publishers.write(key, None if int(key[4:]) % 3 == DELETED else record) for key, record in newer])
     with stage.indexer("--until-caught-up", odd=odd) as indexer:
@@ -265,6 +267,7 @@ def test_offsets_are_committed_behind_the_answer(stage: Stage, search: SearchSer
         wait_until(lambda: bool(kept), PATIENCE_S, "a request is on its way")
         indexer.kill()
         indexer.wait(PATIENCE_S)
+    stage.expel()
     assert 0 == run_to_the_end(stage)
     is_right = publishers.expected() == versions_in(search)
     assert is_right == (not odd)

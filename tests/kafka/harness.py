@@ -17,6 +17,7 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import Message, Producer
 from support.forked import Forked
+from support.operating import client
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.stub_worker import STUB_WORKER
@@ -64,9 +65,11 @@ def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[
 
     A worker then never reads the first of them before the others are there.
     """
-    lingering = {"linger.ms": 60_000}  # until the flush
+    # Until the flush. Records without a key go to any partition, not all to one.
+    lingering = {"linger.ms": 60_000, "sticky.partitioning.linger.ms": 0}
     size = {"message.max.bytes": 20_000_000}
-    producer = Producer({"bootstrap.servers": bootstrap_servers, **size, **lingering, "log_level": 0})
+    producer = Producer({**client(bootstrap_servers), **size, **lingering})
+    producer.list_topics(topic, PATIENCE_S)  # else records get their partitions after the flush has woken the client
     places: dict[tuple[int, int], Sent] = {}
 
     for sent in inputs:
@@ -127,7 +130,8 @@ def assert_all_is_there_once(topics: Topics, places: Mapping[tuple[int, int], Se
 @contextmanager
 def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: bool = True) -> Iterator[Producer]:
     """A transaction, committed or aborted at the end; with `end` false it stays open, until the id is used again."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0})
+    producer = Producer(client(bootstrap_servers, transactional_id=name))
+    producer.list_topics(timeout=PATIENCE_S)  # else the client looks for its coordinator half a second later
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     yield producer

@@ -25,7 +25,7 @@ from kafka.clients import (
 )
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
 from support.closing import CLOSING
-from support.operating import admin_of, commit, delete_group, delete_records, write
+from support.operating import admin_of, commit, delete_group, delete_records, expel, write
 from support.patience import PATIENCE_S, wait_until
 from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import Topics
@@ -249,6 +249,7 @@ def test_a_worker_that_dies_before_its_first_record_loses_none(topics: Topics) -
     begins = topics.environment | quick | {"ENRICHER_KAFKA__START": "end"}
     with worker(begins | {"ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}, stub=True):
         wait_until(lambda: is_all_committed(topics), PATIENCE_S, "the ends are committed")
+    expel(topics.bootstrap_servers, topics.group)
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(20, seed=2)))
     with worker(begins, "--until-caught-up", stub=True) as process:
         assert 0 == process.wait(PATIENCE_S)

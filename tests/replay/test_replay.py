@@ -30,7 +30,7 @@ from kafka.harness import (
 )
 from support.forked import Forked
 from support.made_again import make_again
-from support.operating import delete_records
+from support.operating import delete_records, expel
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.stub_worker import STUB_WORKER
@@ -143,6 +143,7 @@ def test_a_range_is_replayed_once_by_processes_that_are_killed_behind_markers_an
             ):
                 wait_until(partial(replay.has_more_than, replay.outputs()), PATIENCE_S, "some records")
                 (first, second)[kill].kill()
+            expel(replay.own.bootstrap_servers, replay.own.group)
         with ended(replay.started(*options)) as first, ended(replay.started(*options, instance="replay-1")) as second:
             wait_until(lambda: replay.outputs() == len(places), PATIENCE_S, "all but what the transaction hides")
             assert (None, None) == (first.poll(), second.poll()), "the open transaction lies in the range"
@@ -210,6 +211,7 @@ def test_partitions_that_are_added_later_are_not_in_the_range(replay: Replay) ->
     options = ("--from", "beginning", "--to", "end", "--rate", "10")
     with ended(replay.started(*options)) as process:
         wait_until(lambda: replay.outputs() > 0, PATIENCE_S, "some records")
+    expel(replay.own.bootstrap_servers, replay.own.group)
     admin = AdminClient({"bootstrap.servers": replay.live.bootstrap_servers})
     for topic in (replay.live.input, replay.own.output, replay.own.dead_letters):
         admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])[topic].result(PATIENCE_S)

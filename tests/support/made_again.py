@@ -6,13 +6,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.worker.kafka.shared.metadata import topic_id_of
+from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
 from support.topics import PARTITIONS
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str | None:
     """The id of a topic as headers contain it; None if there is no such topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = admin_of(bootstrap_servers)
     try:
         return topic_id_of(admin, topic, PATIENCE_S)
     except KafkaException as exception:
@@ -24,7 +25,7 @@ def topic_id(bootstrap_servers: str, topic: str) -> str | None:
 def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS, *, leader: int | None = None) -> str:
     """Delete a topic and create it again, empty, led by this node if one is named; returns the new id."""
     placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = admin_of(bootstrap_servers)
     before = topic_id(bootstrap_servers, topic)
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
     again = NewTopic(topic, partitions, **placed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any
@@ -12,14 +14,20 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from support.patience import PATIENCE_S, retry, wait_until
 
 
+def client(bootstrap_servers: str, **properties: str) -> dict[str, Any]:
+    """The configuration of a client that is used once: its first connections follow each other soon, not after 50 ms."""
+    names = {name.replace("_", "."): value for name, value in properties.items()}
+    return {"bootstrap.servers": bootstrap_servers, "log_level": 0, "reconnect.backoff.ms": 20, **names}
+
+
 def admin_of(bootstrap_servers: str) -> AdminClient:
     """An administrator."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    return AdminClient(client(bootstrap_servers))
 
 
 def write(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
     """Write records, each given as keyword arguments of `Producer.produce`."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    producer = Producer(client(bootstrap_servers))
     for record in records:
         producer.produce(topic, **record)
     assert producer.flush(PATIENCE_S) == 0
@@ -33,7 +41,7 @@ def commit(
         TopicPartition(topic, number, offset, metadata=metadata) if metadata else TopicPartition(topic, number, offset)
         for number, offset in offsets.items()
     ]
-    with closing(Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})) as consumer:
+    with closing(Consumer(client(bootstrap_servers, group_id=group))) as consumer:
         # The coordinator of a new group is not there at once.
         retry(lambda: consumer.commit(offsets=places, asynchronous=False), KafkaException)
 
@@ -71,3 +79,24 @@ def delete_group(bootstrap_servers: str, group: str) -> None:
     admin = admin_of(bootstrap_servers)
     # The member that has left is not forgotten at once.
     retry(lambda: admin.delete_consumer_groups([group])[group].result(PATIENCE_S), KafkaException)
+
+
+_LEAVE_GROUP = 13
+_UNKNOWN_MEMBER = 25
+
+
+def expel(bootstrap_servers: str, group: str) -> None:
+    """Remove all members from a group on a single broker, as an administrator does whose workers were killed.
+
+    Else the next member gets no partition before the sessions of the dead ones end. The client has no such request.
+    """
+    admin = admin_of(bootstrap_servers)  # which must outlive the answer
+    members = admin.describe_consumer_groups([group])[group].result(PATIENCE_S).members
+    host, port = bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as connection, connection.makefile("rb") as answers:
+        for member in members:
+            texts = [text.encode() for text in ("tests", group, member.member_id)]
+            request = struct.pack(">hhi", _LEAVE_GROUP, 0, 0) + b"".join(struct.pack(">h", len(t)) + t for t in texts)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            _, _, error = struct.unpack(">iih", answers.read(10))
+            assert error in {0, _UNKNOWN_MEMBER}, error

@@ -12,6 +12,7 @@ import orjson
 from confluent_kafka import Consumer, Message, TopicPartition
 from kafka.clients import config_for
 from kafka.harness import transaction
+from support.operating import client
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import PARTITIONS, Topics
@@ -143,7 +144,7 @@ def verified(topics: Topics, options: VerifyOptions = PATIENT) -> Report:
 
 @contextmanager
 def _group(topics: Topics) -> Iterator[Consumer]:
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "log_level": 0})
+    consumer = Consumer(client(topics.bootstrap_servers, group_id=topics.group))
     try:
         yield consumer
     finally:

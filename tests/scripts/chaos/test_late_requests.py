@@ -34,7 +34,7 @@ pytestmark = pytest.mark.broker
 
 NO_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
 """The broker aborts no transaction for its age, which would raise the epoch."""
-MARKER_S = 3.0
+MARKER_S = 1.0
 """So long a transaction is watched that must stay open. A marker is written sooner, unless the machine is busy."""
 PRODUCE = Match({Api.PRODUCE}, "enricher-worker-0")
 OFFSETS = Match({Api.TXN_OFFSET_COMMIT}, "enricher-worker-0")

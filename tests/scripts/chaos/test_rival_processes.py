@@ -15,8 +15,8 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 RIVAL = "a newer process has the name 'worker-0'"
-MORE = 100
-"""Articles of ten seconds of load: longer than a fenced process looks for its rival, and than a session."""
+MORE = 70
+"""Articles of seven seconds of load: longer than a fenced process looks for its rival, and than a session."""
 
 
 def newer(field: Field) -> None:
