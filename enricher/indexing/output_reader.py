@@ -19,6 +19,7 @@ from enricher.worker.kafka.reading.catching_up import CatchingUp
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.errors import connecting, mapping_errors, our_error
+from enricher.worker.kafka.shared.leaving import leave
 from enricher.worker.kafka.shared.metadata import foreign, ours, partition_of, raw_record
 from enricher.worker.kafka.shared.partition_reader import END_OF_PARTITION
 from enricher.worker.kafka.shared.statistics import Statistics
@@ -108,7 +109,7 @@ class OutputReader:
         self._drop(self._ours)
         try:
             with mapping_errors("leaving the group", self._client_errors):
-                self._consumer.close()
+                leave(self._consumer)
         except TransactionTrouble as trouble:
             log.warning("%s", trouble)
 

@@ -21,6 +21,7 @@ from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.errors import connecting, mapping_errors
 from enricher.worker.kafka.shared.heartbeats import Heartbeats
+from enricher.worker.kafka.shared.leaving import leave
 from enricher.worker.kafka.shared.membership import Member, StaleGeneration, proven, successor
 from enricher.worker.kafka.shared.metadata import partitions_of
 from enricher.worker.kafka.shared.statistics import Statistics
@@ -205,7 +206,7 @@ class KafkaSource:
         """Leave the group."""
         self._joined, self._assignment.leaving = False, True
         with mapping_errors("leaving the group", self._client_errors):
-            self._consumer.close()
+            leave(self._consumer)
 
     # ---- inside
 
@@ -230,7 +231,7 @@ class KafkaSource:
         old, self._consumer = self._consumer, self._connect()
         self._joined = False
         with mapping_errors("leaving the group", self._client_errors):
-            old.close()
+            leave(old)
         with mapping_errors("joining the group again", self._client_errors):
             self._join(self._listener)
         self._assignment.renew(self._consumer)
