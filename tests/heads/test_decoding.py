@@ -101,11 +101,10 @@ def test_offsets_count_code_points(name: str) -> None:
 
 
 def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
-    """0.5 and 1.0 make 0.75."""
-    part = labelled("Ada Lovelace", "B-PER I-PER")
-    answer(part, [1, 2], [0.5, 1.0])
-    (entity,) = entities_of(part, SCHEME)
-    assert entity["score"] == 0.75
+    """0.5 and 1.0 make 0.75, for the last entity and for one before it."""
+    part = labelled("Ada Lovelace met Ada Lovelace", "B-PER I-PER O B-PER I-PER")
+    answer(part, [1, 2, 0, 1, 2], [0.5, 1.0, 1.0, 0.5, 1.0])
+    assert [0.75, 0.75] == [entity["score"] for entity in entities_of(part, SCHEME)]
 
 
 @given(score=st.floats(0, 1, width=32))

@@ -34,7 +34,6 @@ class Reader:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 20,
-            "reconnect.backoff.ms": 20,  # half of it passes between a new client's first connections
             "log_level": 0,
         }
 
