@@ -102,7 +102,7 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 def test_what_the_site_writes_into_pages_are_tables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the command of each mark, which `scripts/tools/site/hook.py` runs in a process."""
+    """The command of each mark, which `scripts/tools/site/hook.py` runs in a process, prints one."""
     marks = [each for page in pages() for each in TABLE.findall(page.read_text("utf-8"))]
     assert len(marks) > 1
     monkeypatch.chdir(ROOT)

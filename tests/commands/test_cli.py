@@ -117,7 +117,7 @@ def test_every_command_has_help_and_is_in_the_help_of_its_group(words: tuple[str
 
 @cache
 def help_of_group(*words: str) -> str:
-    """What `--help` behind these words prints."""
+    """Run `--help` behind these words, once; returns what it prints."""
     return run(*words, "--help", env=WIDE).stdout
 
 

@@ -28,7 +28,7 @@ Run = Callable[[list[str], dict[str, Array]], list[Array]]
 
 
 def opened(path: Path) -> Run:
-    """What runs the model at `path` on numpy."""
+    """Load the model at `path`; returns what runs it on numpy."""
     # An operator is found by the name of its class.
     operators = [PackedMultiHeadAttention, SkipLayerNormalization, LayerNormalization, BiasGelu, MatMul]
     evaluator = ReferenceEvaluator(onnx.load(str(path)), new_ops=operators)

@@ -128,7 +128,7 @@ def test_names_that_tensorflow_left_behind_are_understood(folder: Path) -> None:
 
 
 def test_a_file_of_weights_is_opened_once_for_a_graph(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For its encoder, and for its head; and for a digest: to open it takes up to some milliseconds, for each weight."""
+    """The encoder opens it once, and so do the head and a digest; each weight used to, for up to some milliseconds."""
     checkpoint, opened = Checkpoint.open(folder), list[Path]()
 
     def counted(path: Path, framework: str) -> safe_open:

@@ -68,7 +68,7 @@ class FakeSpans:
 
 @lru_cache(maxsize=100)
 def spans_of(text: str) -> tuple[tuple[int, int], ...]:
-    """Where each word of a text stands."""
+    """Find where each word of a text stands."""
     return tuple(match.span() for match in re.finditer(r"\S+", text))
 
 

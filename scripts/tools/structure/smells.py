@@ -17,7 +17,7 @@ _HEADLESS = re.compile(r"(?:Of|By|As|For|Where|What|None|That)\b")
 _PARTICIPLE = re.compile(r"_*(?:\w{2,}ed|told|said|kept|made|found|sent|seen|written|taken|given|shown|held|left)")
 _NO_PARTICIPLES = {"embed", "feed", "need", "proceed", "seed", "shed", "speed"}
 REACHES_IN = r"(?<!\bself)(?<!\bcls)\._[a-z]"
-"""What every file has that `private_names_of_others` finds; other files need not be parsed."""
+"""Occurs in every file in which `private_names_of_others` finds something; the others need not be parsed."""
 _USUAL_NAMES = {"__init__.py", "__main__.py", "command.py"}
 
 
@@ -100,7 +100,7 @@ def private_names_of_others(parsed: Parsed) -> list[str]:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """What is inside a node, however deep, but for expressions, of which most of a file consists."""
+    """Walk all that is inside a node but its expressions, of which most of a file consists."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.expr):
             yield child
