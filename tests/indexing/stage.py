@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from confluent_kafka import Producer
 from support.forked import Forked
-from support.operating import admin_of, expel
+from support.operating import admin_of, expel, producer_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends
 from support.search_server import Handler, SearchServer
@@ -117,7 +116,7 @@ class Stage:
 
     def publish(self, records: Iterable[Written], topic: str = "") -> None:
         """Write to the output topic or another one, each key to its partition."""
-        producer = Producer({"bootstrap.servers": self.topics.bootstrap_servers, "log_level": 0, "linger.ms": 5})
+        producer = producer_of(self.topics.bootstrap_servers)
         for each in records:
             headers: list[tuple[str, str | bytes | None]] = [
                 ("enricher.source.topic", self.topics.input),

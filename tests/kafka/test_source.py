@@ -10,7 +10,7 @@ from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, 
 from kafka.harness import Sent, publish, transaction
 from support.closing import CLOSING, leave_group
 from support.patience import PATIENCE_S, wait_until
-from support.reading import committed_and_ends, read_all
+from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import MissingTopic, TransactionTrouble
@@ -158,7 +158,6 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
     """It is not enough that they were read: they must be committed, markers included; later records do not count."""
     config = config_for(topics)
     publish_in_a_transaction(topics, 0, commit=True)
-    wait_until(lambda: len(read_all(topics.bootstrap_servers, topics.input)) == 3, PATIENCE_S, "the commit is visible")
     source, _ = opened(config, until_caught_up=True)
     sink, _ = sink_for(source, config)
     records = records_of(source, 3)

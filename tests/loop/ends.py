@@ -14,6 +14,7 @@ from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from loop.fake_source import FakeSource
 from loop.world import INPUT, World
 from support.closing import CLOSING
+from support.operating import producer_of
 from support.patience import PATIENCE_S, wait_until
 from support.plain_records import plain_record
 from support.reading import committed_and_ends, read_all
@@ -126,7 +127,7 @@ class RealEnds:
 
     def put(self, count: int, partition: int = 0) -> None:
         """Append records."""
-        producer = Producer({"bootstrap.servers": self.topics.bootstrap_servers})
+        producer = producer_of(self.topics.bootstrap_servers)
         self._write(producer, count, partition)
 
     def put_transaction(self, count: int, *, commit: bool) -> None:

@@ -20,6 +20,11 @@ def client(bootstrap_servers: str, **properties: str) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap_servers, "log_level": 0, "reconnect.backoff.ms": 20, **names}
 
 
+def producer_of(bootstrap_servers: str, **properties: str) -> Producer:
+    """A producer whose records stay in their order when a new topic's broker refuses some of them at first."""
+    return Producer(client(bootstrap_servers, max_in_flight="1", **properties))
+
+
 def admin_of(bootstrap_servers: str) -> AdminClient:
     """An administrator."""
     return AdminClient(client(bootstrap_servers))
@@ -27,7 +32,7 @@ def admin_of(bootstrap_servers: str) -> AdminClient:
 
 def write(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
     """Write records, each given as keyword arguments of `Producer.produce`."""
-    producer = Producer(client(bootstrap_servers))
+    producer = producer_of(bootstrap_servers)
     for record in records:
         producer.produce(topic, **record)
     assert producer.flush(PATIENCE_S) == 0

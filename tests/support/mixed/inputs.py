@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluent_kafka import Producer
-
 from support.mixed.texts import Texts
+from support.operating import producer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,7 +99,7 @@ class Publisher:
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "log_level": 0})
+        self._producer = producer_of(bootstrap_servers)
         self.places: dict[Place, Input] = {}
 
     def send(self, inputs: Iterable[Input]) -> None:
