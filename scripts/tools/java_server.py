@@ -15,6 +15,7 @@ from tools.kafka.java import log_tail, start_java
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.kept_folder import KeptFolder
 from tools.ports import free_ports
+from tools.suspending import suspend
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class JavaServer(ABC):
 
     def suspend(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
-        self._running_process().suspend()
+        suspend(self._running_process())
 
     def resume(self) -> None:
         """SIGCONT: the process continues with all that it has."""

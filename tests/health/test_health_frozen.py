@@ -87,7 +87,7 @@ def test_a_worker_that_stands_still_answers_no_probe_and_ends_by_itself(topics: 
     with running(tmp_path, {**topics.environment, **QUICK}) as worker:
         until(lambda: worker.probes() == (200, 200, 200), "it is ready", START_S)
         worker.process.send_signal(signal.SIGSTOP)
-        assert not answers(worker)
+        until(lambda: not answers(worker), "it answers no more")
         worker.process.send_signal(signal.SIGCONT)
         until(lambda: worker.probes() == (200, 200, 200), "it answers again", START_S)
         worker.gate("holding").touch()

@@ -17,6 +17,7 @@ from tools.kafka.java import log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.properties import HOST, render
 from tools.kafka.storage import META
+from tools.suspending import suspend
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Node:
 
     def suspend(self) -> None:
         """SIGSTOP: connections stay open and nothing answers, like a frozen machine."""
-        self._running_process().suspend()
+        suspend(self._running_process())
 
     def resume(self) -> None:
         """SIGCONT: the process continues."""

@@ -16,6 +16,7 @@ from tools.kafka.__main__ import main
 from tools.kafka.keeper import brokers_of, end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.ports import free_ports
+from tools.suspending import suspend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def test_a_day_with_kafka(kafka: Script, tmp_path: Path, version: str) -> None:
     assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
 
     (process,) = brokers_of(tmp_path.resolve())
-    process.suspend()
+    suspend(process)
     frozen = kafka("status")
     assert (frozen.code, frozen.out[:15]) == (3, "does not answer")
     assert kafka("stop", "--erase").code == 0

@@ -14,6 +14,7 @@ from tools.chaos.frames import Api
 from tools.chaos.rules import Cut, Watch
 from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, SESSION_S, TRANSACTION_S
 from tools.chaos.worker import TWO_PROCESSES
+from tools.suspending import suspend
 from tools.waiting import wait_until
 
 _PHASES = (
@@ -148,7 +149,7 @@ class ChildFrozen(Fault):
         frozen = [child for child in self._children() if self._name_of(child) in self.frozen]
         moving = self.scene.timeline.moving_from_now()
         for child in frozen:
-            child.suspend()
+            suspend(child)
         wait_until(lambda: len(moving.first_s) >= self.scene.partitions, SESSION_S + 5.0, 0.05)
         if len(moving.first_s) < self.scene.partitions:
             self.broken.append("partitions of frozen processes stood still for too long")
