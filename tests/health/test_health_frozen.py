@@ -86,8 +86,8 @@ def test_a_worker_that_stands_still_answers_no_probe_and_ends_by_itself(topics: 
     """While it is stopped, and while C code holds the interpreter's lock; then a timer in C ends it, with the stacks."""
     with running(tmp_path, {**topics.environment, **QUICK}) as worker:
         until(lambda: worker.probes() == (200, 200, 200), "it is ready", START_S)
-        worker.process.send_signal(signal.SIGSTOP)
-        until(lambda: not answers(worker), "it answers no more")
+        worker.process.suspend()
+        assert not answers(worker)
         worker.process.send_signal(signal.SIGCONT)
         until(lambda: worker.probes() == (200, 200, 200), "it answers again", START_S)
         worker.gate("holding").touch()

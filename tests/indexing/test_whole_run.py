@@ -105,7 +105,7 @@ class Run:
     @contextmanager
     def _suspended(self, process: Any) -> Iterator[None]:  # noqa: ANN401  a `Forked`
         until_s = time.monotonic() + self.scale.behind_s
-        process.send_signal(signal.SIGSTOP)
+        process.suspend()
         yield
         wait_until(lambda: time.monotonic() > until_s, PATIENCE_S, "one is behind")
         process.send_signal(signal.SIGCONT)

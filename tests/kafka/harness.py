@@ -66,8 +66,8 @@ def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[
     A worker then never reads the first of them before the others are there.
     """
     # Until the flush. Records without a key go to any partition, not all to one.
-    lingering = {"linger_ms": "60000", "sticky_partitioning_linger_ms": "0"}
-    producer = producer_of(bootstrap_servers, message_max_bytes="20000000", **lingering)
+    lingering = {"linger_ms": 60_000, "sticky_partitioning_linger_ms": 0}
+    producer = producer_of(bootstrap_servers, message_max_bytes=20_000_000, **lingering)
     producer.list_topics(topic, PATIENCE_S)  # else records get their partitions after the flush has woken the client
     places: dict[tuple[int, int], Sent] = {}
 
@@ -132,16 +132,16 @@ def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: 
 
     Once it has ended, its markers are written: a reader of committed records that comes now sees it.
     """
-    producer = _initialized(bootstrap_servers, name)
+    producer = _transactional(bootstrap_servers, name)
     producer.begin_transaction()
     yield producer
     assert producer.flush(PATIENCE_S) == 0
     if end:
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
-        _initialized(bootstrap_servers, name)  # the broker answers before it writes the markers; the id is free after
+        _transactional(bootstrap_servers, name)  # the broker answers before it writes the markers; the id is free after
 
 
-def _initialized(bootstrap_servers: str, name: str) -> Producer:
+def _transactional(bootstrap_servers: str, name: str) -> Producer:
     producer = Producer(client(bootstrap_servers, transactional_id=name))
     producer.list_topics(timeout=PATIENCE_S)  # else the client looks for its coordinator half a second later
     producer.init_transactions(PATIENCE_S)

@@ -18,9 +18,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Self
 
+import psutil
 import pytest
 
 from support.logs import new_log
+from tools.suspending import suspend
 
 _PRELOADED = ("pytest", "support.preloaded")
 _LOCK = threading.RLock()
@@ -96,6 +98,10 @@ class Forked:
         """Send a signal, unless it has ended."""
         if self.returncode is None:
             os.kill(self.pid, number)
+
+    def suspend(self) -> None:
+        """Send SIGSTOP, and wait until it stands still."""
+        suspend(psutil.Process(self.pid))
 
     def terminate(self) -> None:
         """Send SIGTERM."""

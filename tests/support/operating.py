@@ -14,15 +14,15 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from support.patience import PATIENCE_S, retry, wait_until
 
 
-def client(bootstrap_servers: str, **properties: str) -> dict[str, Any]:
+def client(bootstrap_servers: str, **properties: str | int) -> dict[str, Any]:
     """The configuration of a client that is used once: its first connections follow each other soon, not after 50 ms."""
     names = {name.replace("_", "."): value for name, value in properties.items()}
     return {"bootstrap.servers": bootstrap_servers, "log_level": 0, "reconnect.backoff.ms": 20, **names}
 
 
-def producer_of(bootstrap_servers: str, **properties: str) -> Producer:
+def producer_of(bootstrap_servers: str, **properties: str | int) -> Producer:
     """A producer whose records stay in their order when a new topic's broker refuses some of them at first."""
-    return Producer(client(bootstrap_servers, max_in_flight="1", **properties))
+    return Producer(client(bootstrap_servers, max_in_flight=1, **properties))
 
 
 def admin_of(bootstrap_servers: str) -> AdminClient:
