@@ -92,7 +92,7 @@ def gold_of(heads: Sequence[HeadSpec], path: Path) -> GoldSet:
 
 
 def labels_of_findings(head: HeadSpec) -> tuple[str, ...]:
-    """The labels of a head's findings, each once; those of entities are without the prefixes of IOB2."""
+    """The labels of a head's findings, each once; those of entities are without their positions."""
     return _MEASURES[head.kind].labels(head)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import GivenSpans, answer, entities_of, part_of, spans_of_words
 
-from enricher.worker.heads.decoding import LabelScheme
+from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Entity, Part
@@ -128,13 +128,6 @@ def test_an_entity_has_its_names_in_the_order_in_which_they_are_written() -> Non
     """The bytes of a record are a contract, and this very dictionary is written."""
     (entity,) = entities_of(labelled("Ada", "B-PER"), SCHEME)
     assert list(Entity.__annotations__) == [*entity, "task"]
-
-
-def test_labels_without_a_prefix_count_as_insides() -> None:
-    """`PER` is an `I-PER`; a name with another prefix is taken as it stands."""
-    scheme = LabelScheme.from_labels(["O", "PER", "B-LOC", "X-RAY"])
-    assert (("", False), ("PER", False), ("LOC", True), ("X-RAY", False)) == scheme.meanings
-    assert [False, True, True, True] == scheme.inside.tolist()
 
 
 def reference_runs(labels: list[str]) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Label names: what models write for IOB2 is read as IOB2, and what would be read wrongly is refused."""
+"""Label names: every way to write position and kind is read, and what would be read wrongly is refused."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ BIOES = ["O", "B-a", "I-a", "E-a", "S-a"]
     ("names", "expected"),
     [
         (["O", "B-PER", "I-PER"], ["O", "B-PER", "I-PER"]),
-        (["O", "B-PER", "I-PER", "E-PER", "S-PER"], ["O", "B-PER", "I-PER", "I-PER", "B-PER"]),
-        (["B-LOC", "L-LOC", "O", "U-LOC", "I-LOC"], ["B-LOC", "I-LOC", "O", "B-LOC", "I-LOC"]),
-        (["O", "B-PER", "M-PER", "E-PER", "S-PER"], ["O", "B-PER", "I-PER", "I-PER", "B-PER"]),
-        (["O", "B-PER", "I-PER", "E-PER", "S-LOC"], ["O", "B-PER", "I-PER", "I-PER", "B-LOC"]),
+        (["O", "B-PER", "I-PER", "E-PER", "S-PER"], ["O", "B-PER", "I-PER", "E-PER", "S-PER"]),
+        (["B-LOC", "L-LOC", "O", "U-LOC", "I-LOC"], ["B-LOC", "L-LOC", "O", "U-LOC", "I-LOC"]),
+        (["O", "B-PER", "M-PER", "E-PER", "S-PER"], ["O", "B-PER", "M-PER", "E-PER", "S-PER"]),
+        (["O", "B-PER", "I-PER", "E-PER", "S-LOC"], ["O", "B-PER", "I-PER", "E-PER", "S-LOC"]),
         (["o", "b-per", "i-per"], ["O", "B-per", "I-per"]),
         (["o", "B-PER", "i-PER"], ["O", "B-PER", "I-PER"]),
         (["O", "B_PER", "I_PER"], ["O", "B-PER", "I-PER"]),
         (["O", "B:PER", "I:PER"], ["O", "B-PER", "I-PER"]),
         (["O", "B.PER", "I.PER"], ["O", "B-PER", "I-PER"]),
         (["O", "PER-B", "PER-I", "LOC-B"], ["O", "B-PER", "I-PER", "B-LOC"]),
-        (["O", "PER_B", "PER_I", "PER_E", "PER_S"], ["O", "B-PER", "I-PER", "I-PER", "B-PER"]),
-        (["O", "PER", "LOC"], ["O", "PER", "LOC"]),
+        (["O", "PER_B", "PER_I", "PER_E", "PER_S"], ["O", "B-PER", "I-PER", "E-PER", "S-PER"]),
+        (["O", "PER", "LOC"], ["O", "I-PER", "I-LOC"]),
         (["O", "I-PER", "I-LOC"], ["O", "I-PER", "I-LOC"]),
         (["O", "I-PER", "B-PER", "I-LOC"], ["O", "I-PER", "B-PER", "I-LOC"]),
         (["O", "B-E-MAIL", "I-E-MAIL"], ["O", "B-E-MAIL", "I-E-MAIL"]),
-        (["O", "PER", "S-CORP"], ["O", "PER", "S-CORP"]),
+        (["O", "PER", "S-CORP"], ["O", "I-PER", "I-S-CORP"]),
     ],
 )
-def test_every_way_to_write_iob2_is_read_as_iob2(names: list[str], expected: list[str]) -> None:
-    """Otherwise `E-PER` and `S-PER` would be kinds of entities; a name that only looks like it stays."""
+def test_every_way_to_write_a_position_and_a_kind_is_read(names: list[str], expected: list[str]) -> None:
+    """Otherwise `PER-S` and `E_PER` would be kinds of entities; a name that only looks like one is a kind."""
     assert expected == list(_read(*names))
 
 
 @pytest.mark.parametrize("name", ["[PAD]", "<pad>", "PAD", "[CLS]", "[SEP]", "<s>", "</s>", "[UNK]", "X"])
 def test_labels_of_special_tokens_are_outside(name: str) -> None:
     """Taggers that were trained with a label for padding give it now and then; and the others are read as without it."""
-    assert ["O", "B-a", "I-a", "I-a", "B-a", "O"] == list(_read(*BIOES, name))
+    assert ["O", "B-a", "I-a", "E-a", "S-a", "O"] == list(_read(*BIOES, name))
 
 
 def test_names_without_positions_are_kinds_beside_a_label_of_padding() -> None:
     """`[PAD]` is none of the kinds; `X` may be one."""
-    assert ["O", "O", "PER", "X"] == list(_read("[PAD]", "O", "PER", "X"))
+    assert ["O", "O", "I-PER", "I-X"] == list(_read("[PAD]", "O", "PER", "X"))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ class Label(NamedTuple):
     written: str
     meaning: str
     kind: str = ""
+    closes: bool = False
 
 
 class Found(NamedTuple):
@@ -38,17 +39,18 @@ class Found(NamedTuple):
 
 
 def scheme(described: str) -> list[Label]:
-    """`B-PER=opens/PER ...`; without a reading a label is outside."""
+    """`B-PER=+/PER I-PER=~/PER ...`, `+.` and `~.` if the label also closes; without a reading a label is outside."""
     labels = []
     for part in described.split():
         written, _, reading = part.partition("=")
         meaning, _, kind = reading.partition("/")
-        labels.append(Label(written, {"": "outside", "+": "opens", "~": "goes on"}[meaning], kind))
+        read = {"": "outside", "+": "opens", "~": "goes on"}[meaning.removesuffix(".")]
+        labels.append(Label(written, read, kind, closes=meaning.endswith(".")))
     return labels
 
 
 IOB = "O B-PER=+/PER I-PER=~/PER B-ORG=+/ORG I-ORG=~/ORG B-LOC=+/LOC I-LOC=~/LOC"
-BIOES = "O B-PER=+/PER I-PER=~/PER E-PER=~/PER S-PER=+/PER B-LOC=+/LOC S-LOC=+/LOC"
+BIOES = "O B-PER=+/PER I-PER=~/PER E-PER=~./PER S-PER=+./PER B-LOC=+/LOC S-LOC=+./LOC"
 SUFFIXED = "PER-B=+/PER PER-I=~/PER O ORG-B=+/ORG ORG-I=~/ORG LOC-B=+/LOC LOC-I=~/LOC"
 SCHEMES = {
     "IOB2": scheme(IOB),
@@ -56,15 +58,15 @@ SCHEMES = {
     "IO": scheme("O I-PER=~/PER I-ORG=~/ORG I-LOC=~/LOC I-MISC=~/MISC I-DATE=~/DATE I-TIME=~/TIME"),
     "kinds": scheme("O PER=~/PER ORG=~/ORG LOC=~/LOC MISC=~/MISC S-BAHN=~/S-BAHN TIME=~/TIME"),
     "BIOES": scheme(BIOES),
-    "BILOU": scheme("B-PER=+/PER I-PER=~/PER L-PER=~/PER U-PER=+/PER U-LOC=+/LOC B-LOC=+/LOC O"),
-    "BMES": scheme("O B-PER=+/PER M-PER=~/PER E-PER=~/PER S-PER=+/PER B-LOC=+/LOC E-LOC=~/LOC"),
+    "BILOU": scheme("B-PER=+/PER I-PER=~/PER L-PER=~./PER U-PER=+./PER U-LOC=+./LOC B-LOC=+/LOC O"),
+    "BMES": scheme("O B-PER=+/PER M-PER=~/PER E-PER=~./PER S-PER=+./PER B-LOC=+/LOC E-LOC=~./LOC"),
     "suffixes": scheme(SUFFIXED),
-    "BIOES suffixes": scheme("O PER_B=+/PER PER_I=~/PER PER_E=~/PER PER_S=+/PER LOC_B=+/LOC LOC_S=+/LOC"),
+    "BIOES suffixes": scheme("O PER_B=+/PER PER_I=~/PER PER_E=~./PER PER_S=+./PER LOC_B=+/LOC LOC_S=+./LOC"),
     "underscores": scheme(IOB.replace("-", "_")),
     "colons": scheme(IOB.replace("-", ":")),
     "full stops": scheme(BIOES.replace("-", ".")),
     "lower case": scheme(IOB.lower()),
-    "padding": scheme("[PAD] B-a=+/a I-a=~/a S-a=+/a O B-b=+/b I-b=~/b"),
+    "padding": scheme("[PAD] B-a=+/a I-a=~/a S-a=+./a O B-b=+/b I-b=~/b"),
     "special tokens": scheme("O B-PER=+/PER I-PER=~/PER X [CLS] [SEP] B-LOC=+/LOC"),
 }
 """Of seven labels each, as the reference models have."""
@@ -98,7 +100,8 @@ def entities(read: Words, labels: Sequence[Label], logits: Float32Array) -> list
     """The entities of a text by the logits `[tokens, labels]` of its tokens.
 
     The first token of a word decides for the word. An entity begins at a word whose label opens one, and at one whose label
-    goes on where the word before it is of no entity, or of another kind. Its score is the mean of its words' probabilities.
+    goes on where the word before it is of no entity, is of another kind, or closes its entity. Its score is the mean of its
+    words' probabilities.
     """
     runs: list[tuple[str, list[int]]] = []
     previous = ""
@@ -111,7 +114,7 @@ def entities(read: Words, labels: Sequence[Label], logits: Float32Array) -> list
             runs[-1][1].append(number)
         elif label.meaning != "outside":
             runs.append((label.kind, [number]))
-        previous = label.kind
+        previous = "" if label.closes else label.kind
     found = (_found(read, kind, numbers, best) for kind, numbers in runs)
     return [each for each in found if each.text]
 

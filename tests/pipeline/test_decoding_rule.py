@@ -206,13 +206,15 @@ def test_the_worker_decodes_the_reference_logits_in_every_scheme(
 
 
 def test_a_wrong_reading_is_seen() -> None:
-    """The comparison fails for a worker that takes `S-` for a kind, as for any other reading."""
+    """The comparison fails for a worker that takes `S-` for `B-`, so that an `I-` goes on after it."""
     labels = SCHEMES["BIOES"]
-    wrong = EntityHead.of([label.written for label in labels])
+    written = [label.written for label in labels]
+    wrong = EntityHead.of([name.replace("S-", "B-") for name in written])
     folder, text = tokenizer_of("xlm-roberta", special=True), "Anna Paris"
     read = words_of(folder, text)
     logits = np.zeros((len(read.ids), 7), np.float32)
-    logits[:, [label.written for label in labels].index("S-PER")] = 1
+    for name, tokens_of_word in zip(("S-PER", "I-PER"), read.words, strict=True):
+        logits[tokens_of_word, written.index(name)] = 1
     spans = GivenSpans([number for number, word in enumerate(read.words) for _ in word], read.chars)
     ids = np.array(read.ids, np.int32)
     nothing = TokenizedField("title", ids[:0], GivenSpans([]))

@@ -1,21 +1,21 @@
 """Label ids -> entity spans in characters.
 
-The rule is that of the reference (tests/data/reference): the first token of a word decides the word's label; a `B-` opens
-an entity; an `I-` continues an entity of its own type on the word just before, else it opens one. Tokens without a label are
-skipped as whole arrays: words and characters are looked up only for labelled tokens. This is done once per article, because
-doing it once per run, of 4 windows of news, costs more than joining the parts (measured).
+The rule is that of the reference (tests/data/reference): the first token of a word decides the word's label; label_scheme.py
+says which labels open and close an entity. A word continues the entity of its own type on the word just before, unless one
+of the two labels forbids it. Tokens without a label are skipped as whole arrays: words and characters are looked up only for
+labelled tokens. This is done once per article, because doing it once per run, of 4 windows of news, costs more than joining
+the parts (measured).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 import numpy as np
-import numpy.typing as npt
 
+from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.records import (
     Article,
     Entity,
@@ -26,35 +26,12 @@ from enricher.worker.records import (
     TokenizedField,
 )
 
-BoolArray = npt.NDArray[np.bool_]
 SCORE_STEPS = 10_000
 """Scores are rounded to four decimals; beyond that, precisions and devices differ."""
 Marked = tuple[int, int, float]
 """A labelled token: its index in the article, the label's id, the score."""
 Run = tuple[int, int, str, float]
 """The words of one entity: their tokens `[start, stop)` in the field, the entity's type, the score."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelScheme:
-    """The meaning of label ids: `inside bool [labels]`; per label its entity type and whether it opens an entity."""
-
-    inside: BoolArray
-    meanings: tuple[tuple[str, bool], ...]
-
-    @classmethod
-    def from_labels(cls, labels: Sequence[str]) -> LabelScheme:
-        """Read IOB2 names (`O`, `B-PER`, `I-PER`, ...); a name without a prefix (`PER`) is an `I-`."""
-        meanings = tuple(map(_parse_label, labels))
-        return cls(np.array([bool(kind) for kind, _ in meanings]), meanings)
-
-
-def _parse_label(label: str) -> tuple[str, bool]:
-    """`B-PER` -> ("PER", True); `O` -> ("", False)."""
-    if label == "O":
-        return "", False
-    prefix, dash, kind = label.partition("-")
-    return (kind, prefix == "B") if dash and prefix in {"B", "I"} else (label, False)
 
 
 def decode_entities(
@@ -99,7 +76,7 @@ def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: La
     """Apply the rule. `first`: the index of the field's first token in the article. A run's score is its words' mean."""
     word_of, length = part.spans.word_of, len(part.ids)
     start = stop = words = 0
-    kind, total, following = "", 0.0, word_of(0)
+    kind, total, closed, following = "", 0.0, False, word_of(0)
     for place, label, score in marked:
         token = place - first
         # `stop` is the end of the last labelled word, `following` the word there. A token before `stop` is a later piece of
@@ -110,11 +87,12 @@ def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: La
             following = word_of(token)
             if word_of(token - 1) == following:
                 continue
-        its_kind, opens = scheme.meanings[label]
-        if opens or token > stop or its_kind != kind:
+        its_kind, opens, closes = scheme.meanings[label]
+        if opens or closed or token > stop or its_kind != kind:
             if words:
                 yield start, stop, kind, total / words
             start, kind, total, words = token, its_kind, 0.0, 0
+        closed = closes
         total, words = total + score, words + 1
         word, stop = following, token + 1
         while stop < length and (following := word_of(stop)) == word:

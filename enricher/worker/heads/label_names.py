@@ -1,4 +1,4 @@
-"""Turns the label names of config.json into those that decoding reads: `O`, and `B-` or `I-` before a kind.
+"""Turns the label names of config.json into those that label_scheme.py reads: `O`, or a position before a kind (`B-PER`).
 
 Models on the hub write label names in many ways. Names that cannot be understood are refused, because nobody would notice
 if they were misunderstood.
@@ -11,16 +11,12 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enricher.errors import ModelError
+from enricher.worker.heads.label_scheme import OUTSIDE, POSITIONS, SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-OUTSIDE = "O"
-_IN_IOB2 = {"B": "B", "I": "I", "E": "I", "S": "B", "L": "I", "U": "B", "M": "I"}
-"""BIOES, BILOU and BMES also mark the middle (M), the last word (E, L) and a single word (S, U); the next entity begins with
-its own letter anyway. In IOB1 only the second of two adjacent entities of a kind has a `B`: the same rule reads it."""
-_LETTERS = "".join(_IN_IOB2)
-_SCHEMES = ({"B", "I", "E", "S"}, {"B", "I", "L", "U"}, {"B", "M", "E", "S"})
+_LETTERS = "".join(POSITIONS)
 _PREFIXED = re.compile(rf"(?P<letter>[{_LETTERS}])[\W_]+(?P<kind>.+)", re.IGNORECASE)
 _SUFFIXED = re.compile(rf"(?P<kind>.+?)[\W_]+(?P<letter>[{_LETTERS}])", re.IGNORECASE)
 _OF_SPECIAL_TOKENS = re.compile(r"[\W_]*(PAD|PADDING|CLS|SEP)[\W_]*|[\[<]/?(S|BOS|EOS|UNK|MASK)[\]>]", re.IGNORECASE)
@@ -45,7 +41,7 @@ def names_by_id(config: Mapping[str, Any]) -> dict[int, str]:
 
 
 def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
-    """Label names by id, as IOB2. Raises ModelError if config.json does not name them, or they cannot be read."""
+    """Label names by id: `O`, or position and kind. Raises ModelError if config.json lacks them, or they cannot be read."""
     names = _names(id2label, least=2)
     if not any(name.upper() == OUTSIDE for name in names):
         raise ModelError(
@@ -60,7 +56,7 @@ def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
             f"config.json: these labels of id2label name no kind of entity: {_few_of(list(map(repr, nameless)))}. "
             f"Write the names used in training there, and {OUTSIDE} for words outside of entities."
         )
-    read = _in_iob2(of_entities)
+    read = _with_positions(of_entities)
     return tuple(read.get(name, OUTSIDE) for name in names)
 
 
@@ -94,8 +90,8 @@ def _names(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
     return names
 
 
-def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
-    """The IOB2 name of each label inside entities. Names without a position are entity types and stay unchanged."""
+def _with_positions(names: Sequence[str]) -> Mapping[str, str]:
+    """The position and kind of each label inside entities. A name without a position is a kind, and gets `I-`."""
     for pattern, proving in ((_PREFIXED, {"B", "I"}), (_SUFFIXED, set[str]())):
         tags = _tags(names, pattern, proving)
         if not tags:
@@ -106,9 +102,9 @@ def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
                 f"config.json: id2label names positions and kinds, and these labels do not fit the others: "
                 f"{_few_of(odd)}. Call a label for words outside of entities {OUTSIDE}; else write B- or I- before its kind."
             )
-        return {name: f"{_IN_IOB2[tag.letter]}-{tag.kind}" for name, tag in tags.items()}
+        return {name: f"{tag.letter}-{tag.kind}" for name, tag in tags.items()}
     _require_kinds(names)
-    return {name: name for name in names}
+    return {name: f"I-{name}" for name in names}
 
 
 def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[str]) -> dict[str, _Tag]:
@@ -121,7 +117,7 @@ def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[st
     for letter, kind in found.values():
         letters_of[kind].add(letter)
     proved = {letter for its in letters_of.values() if len(its) > 1 or its & set(proving) for letter in its}
-    used = proved.union(*(scheme for scheme in _SCHEMES if scheme & proved - {"B", "I"}))
+    used = proved.union(*(scheme for scheme in SCHEMES if scheme & proved - {"B", "I"}))
     return {name: tag for name, tag in found.items() if tag.letter in used}
 
 
@@ -129,13 +125,13 @@ def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
     """If ends are marked too, the labels of kinds without a begin. IOE, which separates neighbours by `E`, is not read."""
     if {tag.letter for tag in tags.values()} <= {"B", "I"}:
         return []
-    opened = {tag.kind for tag in tags.values() if _IN_IOB2[tag.letter] == "B"}
+    opened = {tag.kind for tag in tags.values() if POSITIONS[tag.letter].opens}
     return [name for name, tag in tags.items() if tag.kind not in opened]
 
 
 def _require_kinds(names: Sequence[str]) -> None:
     """Raise ModelError if names that were taken for kinds may be positions."""
-    bare = {name.upper() for name in names} & _IN_IOB2.keys()
+    bare = {name.upper() for name in names} & POSITIONS.keys()
     if bare & {"B", "I"} or len(bare) == len(names):
         raise ModelError(
             f"config.json: the labels {_few_of(names)} of id2label say where an entity is, but not of what kind. Write "

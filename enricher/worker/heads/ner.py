@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from enricher.worker.heads.decoding import LabelScheme, decode_entities
+from enricher.worker.heads.decoding import decode_entities
 from enricher.worker.heads.head import Findings, Head, Languages, Threshold, threshold_of
 from enricher.worker.heads.label_names import label_names, names_by_id
+from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, Part, TaskCard, TaskKind
 
@@ -61,7 +62,7 @@ class EntityHead(Head):
 
     @classmethod
     def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
-        """The labels, read as IOB2."""
+        """The labels, as a position and a kind each."""
         return cls.spec_of(label_names(names_by_id(files.config))), ()
 
     @classmethod
@@ -83,8 +84,8 @@ class EntityHead(Head):
 
     @classmethod
     def labels_of(cls, spec: HeadSpec) -> tuple[str, ...]:
-        """The types of entities, without the prefixes of IOB2."""
-        return tuple(dict.fromkeys(kind for kind, _ in LabelScheme.from_labels(spec.labels).meanings if kind))
+        """The types of entities, without their positions."""
+        return LabelScheme.from_labels(spec.labels).kinds
 
     def least_score(self, label: str) -> float:
         """The threshold; without one, the score of an entity does not matter."""

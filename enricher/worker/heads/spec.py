@@ -21,7 +21,7 @@ Layers = Literal["labels", "classifier", "none"]
 
 @dataclass(frozen=True, slots=True)
 class HeadSpec:
-    """One head. `labels` are names by id: IOB2 for `ner`, as config.json has them for `classification`, else none."""
+    """One head. `labels` are names by id: position and kind for `ner`, as in config.json for `classification`, else none."""
 
     kind: TaskKind
     labels: tuple[str, ...]

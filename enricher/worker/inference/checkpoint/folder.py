@@ -72,7 +72,7 @@ class Checkpoint:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Label names by id: IOB2 for `ner`, plain for `classification`, else none."""
+        """Label names by id: position and kind for `ner`, plain for `classification`, else none."""
         return self.head.labels
 
     @property

@@ -1,0 +1,159 @@
+"""Label schemes: any labels are read as a grammar reads them, and labels that keep to a scheme give what they encode."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rules.building import answer, entities_of, part_of, spans_of_words
+
+from enricher.worker.heads.label_names import label_names
+from enricher.worker.heads.label_scheme import LabelScheme
+
+KINDS = ("PER", "LOC")
+SCHEMES = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "plain": "-"}
+"""The positions of each scheme; a plain label is a kind without one."""
+
+
+class Span(NamedTuple):
+    """An entity, in words: `[start, stop)`."""
+
+    start: int
+    stop: int
+    kind: str
+
+
+def labels_of(name: str) -> list[str]:
+    """The labels of a scheme, as config.json has them."""
+    return ["O", *(kind if letter == "-" else f"{letter}-{kind}" for kind in KINDS for letter in SCHEMES[name])]
+
+
+def decoded(name: str, labels: list[str]) -> list[Span]:
+    """What the worker makes of these labels, one for each word: with words of one letter, word `n` stands at `2 n`."""
+    written = labels_of(name)
+    text = " ".join("a" * len(labels))
+    part = part_of("", text, spans_of_words(""), spans_of_words(text))
+    answer(part, [written.index(label) for label in labels])
+    found = entities_of(part, LabelScheme.from_labels(label_names(dict(enumerate(written)))))
+    return [Span(entity["start"] // 2, (entity["end"] + 1) // 2, entity["label"]) for entity in found]
+
+
+# An entity of one kind: a single word; or words after a beginning, as far as they go on, and perhaps an end; or a lone end.
+# The letters of BILOU and BMES are those of BIOES by other names, and a plain kind is an I.
+_ENTITY = "S|[BI]I*E?|E"
+_AS_BIOES = str.maketrans("LUM-", "ESII")
+
+
+def parsed(labels: list[str]) -> list[Span]:
+    """The grammar as a regular expression, over one letter for each word: of the second kind in lower case."""
+    letters = []
+    for label in labels:
+        letter, _, kind = label.rpartition("-")
+        read = (letter or "I").translate(_AS_BIOES)
+        letters.append(" " if label == "O" else read if kind == KINDS[0] else read.lower())
+    found = re.finditer(f"{_ENTITY}|{_ENTITY.lower()}", "".join(letters))
+    return [Span(*match.span(), KINDS[match[0].islower()]) for match in found]
+
+
+@st.composite
+def any_labels(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A scheme, and labels of it in any order."""
+    name = draw(st.sampled_from(sorted(SCHEMES)))
+    return name, draw(st.lists(st.sampled_from(labels_of(name)), max_size=12))
+
+
+@given(any_labels())
+def test_any_labels_are_read_as_the_grammar_reads_them(drawn: tuple[str, list[str]]) -> None:
+    """Also those of no well-formed sequence: ends without a beginning, beginnings that nothing closes."""
+    name, labels = drawn
+    assert parsed(labels) == decoded(name, labels)
+
+
+@given(any_labels())
+def test_each_labelled_word_is_in_exactly_one_entity(drawn: tuple[str, list[str]]) -> None:
+    """Of its own kind: whatever contradicts the scheme, no word is lost or taken twice."""
+    name, labels = drawn
+    words = {word: span.kind for span in decoded(name, labels) for word in range(span.start, span.stop)}
+    assert {word: label.rpartition("-")[2] for word, label in enumerate(labels) if label != "O"} == words
+    assert len(words) == sum(span.stop - span.start for span in decoded(name, labels))
+
+
+def encoded(name: str, spans: list[Span], count: int) -> list[str]:
+    """The labels of entities among `count` words, as the scheme is defined."""
+    labels = ["O"] * count
+    for span in spans:
+        last = span.stop - span.start - 1
+        for at in range(last + 1):
+            if name == "plain":
+                labels[span.start + at] = span.kind
+                continue
+            letter = {
+                "IO": "I",
+                "IOB1": "B"
+                if at == 0 and any((old.stop, old.kind) == (span.start, span.kind) for old in spans)
+                else "I",
+                "IOB2": "I" if at else "B",
+                "BIOES": "S" if last == 0 else "B" if at == 0 else "E" if at == last else "I",
+                "BILOU": "U" if last == 0 else "B" if at == 0 else "L" if at == last else "I",
+                "BMES": "S" if last == 0 else "B" if at == 0 else "E" if at == last else "M",
+            }[name]
+            labels[span.start + at] = f"{letter}-{span.kind}"
+    return labels
+
+
+@st.composite
+def well_formed(draw: st.DrawFn) -> tuple[str, list[Span], int]:
+    """A scheme, entities and a number of words. IO and plain kinds cannot tell neighbours of one kind apart."""
+    name, at, spans = draw(st.sampled_from(sorted(SCHEMES))), 0, list[Span]()
+    for _ in range(draw(st.integers(0, 5))):
+        kind, gap = draw(st.sampled_from(KINDS)), draw(st.integers(0, 2))
+        joins = name in {"IO", "plain"} and bool(spans) and spans[-1].kind == kind
+        start = at + max(gap, int(joins))
+        at = start + draw(st.integers(1, 4))
+        spans.append(Span(start, at, kind))
+    return name, spans, at + draw(st.integers(0, 2))
+
+
+@given(well_formed())
+def test_labels_that_keep_to_a_scheme_give_what_they_encode(drawn: tuple[str, list[Span], int]) -> None:
+    """Nothing is lost on the way there and back, also where entities touch."""
+    name, spans, count = drawn
+    assert spans == decoded(name, encoded(name, spans, count))
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("BIOES", "B-PER I-PER O", [(0, 2)]),
+        ("BIOES", "B-PER E-PER I-PER", [(0, 2), (2, 3)]),
+        ("BIOES", "S-PER I-PER E-PER", [(0, 1), (1, 3)]),
+        ("BIOES", "E-PER E-PER", [(0, 1), (1, 2)]),
+        ("BILOU", "U-PER L-PER I-PER", [(0, 1), (1, 2), (2, 3)]),
+        ("BMES", "M-PER M-PER E-PER S-PER", [(0, 3), (3, 4)]),
+        ("IOB1", "I-PER B-PER I-PER", [(0, 1), (1, 3)]),
+        ("IOB2", "I-PER I-PER B-PER", [(0, 2), (2, 3)]),
+        ("IO", "I-PER I-PER", [(0, 2)]),
+        ("plain", "PER PER LOC", [(0, 2), (2, 3)]),
+    ],
+)
+def test_the_reading_that_the_models_page_gives(name: str, labels: str, expected: list[tuple[int, int]]) -> None:
+    """Each row of its table has an example here, and so has an entity that nothing closes."""
+    assert expected == [(span.start, span.stop) for span in decoded(name, labels.split())]
+
+
+def test_a_bare_kind_is_an_inside() -> None:
+    """`PER` is an `I-PER`; a letter that is no position belongs to the kind."""
+    scheme = LabelScheme.from_labels(["O", "PER", "B-LOC", "X-RAY", "S-LOC"])
+    read = (
+        ("", False, False),
+        ("PER", False, False),
+        ("LOC", True, False),
+        ("X-RAY", False, False),
+        ("LOC", True, True),
+    )
+    assert read == scheme.meanings
+    assert [False, True, True, True, True] == scheme.inside.tolist()
+    assert ("PER", "LOC", "X-RAY") == scheme.kinds
