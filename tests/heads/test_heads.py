@@ -13,7 +13,8 @@ from rules.building import P0, answer, part_of, raw, spans_of_words
 
 from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead
 from enricher.worker.heads.classification import probabilities
-from enricher.worker.heads.head import Languages, Threshold, pool
+from enricher.worker.heads.head import Threshold, pool
+from enricher.worker.heads.languages import Languages
 from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Part, Pooling, TaskCard, Ticket
 
 MODEL = ModelCard("model", "0", "fp32")

@@ -15,7 +15,8 @@ from commands.model_app import tiny_model
 from support.heads import class_model
 
 from enricher.worker.heads import KINDS
-from enricher.worker.heads.head import Head, Languages, Threshold
+from enricher.worker.heads.head import Head, Threshold
+from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import OwnedRow, Part, TaskCard, TaskKind
 

@@ -19,7 +19,7 @@ from loop.fake_model import AFTER, BEFORE, DEADLY, DEADLY_TOKEN, LABELS, NAME_TO
 from loop.fake_sink import DEAD_LETTERS, OUTPUT
 
 from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, Head
-from enricher.worker.heads.head import Languages
+from enricher.worker.heads.languages import Languages
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.records import (
     Batch,

@@ -14,11 +14,23 @@ from loop.fake_clock import FakeClock, FakePool, FakeWakeup
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from loop.world import INVALID, RULES
 
-from enricher.worker.heads import EntityHead
+from enricher.worker.heads import EntityHead, Head
+from enricher.worker.heads.languages import Languages
 from enricher.worker.loop import intake as intake_module
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.ports import Tokenized
-from enricher.worker.records import Article, DeadLetter, OmittedHeaders, Part, Partition, RawRecord, Ticket, Tombstone
+from enricher.worker.records import (
+    Article,
+    DeadLetter,
+    ModelCard,
+    OmittedHeaders,
+    Part,
+    Partition,
+    RawRecord,
+    TaskCard,
+    Ticket,
+    Tombstone,
+)
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.long_articles import LONG_BYTES
 from enricher.worker.rules.windowing import WindowCutter
@@ -27,14 +39,14 @@ PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
 
 
-def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Part], Tokenized]]:
+def new_intake(
+    calls: int = 1_000, heads: Sequence[Head] = (EntityHead.of(LABELS),)
+) -> tuple[Intake, FakePool[list[Part], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
-    return Intake(
-        read, pool.as_pool(), (cutter,), scheduler, ((EntityHead.of(LABELS),),), chars_per_call=PER_CALL, clock=clock
-    ), pool
+    return Intake(read, pool.as_pool(), (cutter,), scheduler, (heads,), chars_per_call=PER_CALL, clock=clock), pool
 
 
 def advance(intake: Intake) -> bool:
@@ -265,3 +277,49 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
     intake.drop_forgotten()
     advance(intake)
     assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == ([part.ticket for part in pool.submitted[-1]], reads)
+
+
+def english_intake() -> Intake:
+    """One whose only task is for English, with or without a language; the value of a record is its article's language."""
+
+    def read_language(raw: RawRecord) -> Article:
+        return Article("id", "", "text", language=(raw.value or b"").decode())
+
+    card = TaskCard("english", "ner", ModelCard("fake", "0", "fp32"))
+    head = EntityHead.of(LABELS, card, Languages(frozenset({"en"}), default=True))
+    return replace(new_intake(heads=(head,))[0], read=read_language)
+
+
+def warnings_for(intake: Intake, caplog: pytest.LogCaptureFixture, *languages: str) -> list[str]:
+    """What is logged while articles in these languages are decoded."""
+    caplog.clear()
+    intake.take([Ticket(RawRecord(Partition("t", 0), 0, None, each.encode()), 0.0) for each in languages])
+    while advance(intake):
+        pass
+    return caplog.messages
+
+
+def test_a_language_without_a_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With what to do; one that a task takes is not, nor is a blank one."""
+    intake = english_intake()
+    (message,) = warnings_for(intake, caplog, "por_Latn", "eng_Latn", "por_Latn", " ", "")
+    assert message.startswith(
+        "no task is for articles in the language por_Latn, so their records are empty. Add it to `languages`"
+    )
+    assert [] == warnings_for(intake, caplog, "por_Latn")
+    assert 1 == len(warnings_for(intake, caplog, "fr"))
+
+
+def test_no_log_has_a_language_that_may_be_any_text(caplog: pytest.LogCaptureFixture) -> None:
+    """All of them have one line together."""
+    secret = "Angela Merkel was seen\nin Paris"
+    (message,) = warnings_for(english_intake(), caplog, secret, secret.upper(), "x" * 200)
+    assert "(not shown: it is no tag such as en, eng or en-GB)" in message
+    assert "merkel" not in message.lower()
+
+
+def test_so_many_languages_without_a_task_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A stranger may give every article its own; the last line says that no more will come."""
+    messages = warnings_for(english_intake(), caplog, *(f"x-{number}" for number in range(1_000)))
+    assert 100 == len(messages)
+    assert [False] * 99 + [True] == ["further languages are not logged" in each for each in messages]

@@ -143,11 +143,11 @@ def test_heads_of_every_kind_on_one_encoder(topics: Topics, folders: Mapping[str
 def test_a_model_per_language(topics: Topics, folders: Mapping[str, Path]) -> None:
     """Records say which tasks ran; an article without a language gets the default. Also if records repeat nothing of it."""
     tasks: Tasks = {
-        "english": {"source": EMBEDDED, "languages": ["en"], "default": True},
+        "english": {"source": EMBEDDED, "languages": ["eng"], "default": True},
         "continental": {"source": str(folders["ner"]), "languages": ["de", "fr"]},
     }
     text = "Kari Nordmann went from Oslo to Lisbon."
-    spoken = {"1": "en", "2": "en-GB", "3": "de", "4": "fr_CA", "5": "es", "6": None}
+    spoken = {"1": "en", "2": "en-GB", "3": "deu_Latn", "4": "__label__fr", "5": "es", "6": None}
     articles = [{"id": number, "body": text, "language": language} for number, language in spoken.items()]
     environment = environment_of(tasks) | {"ENRICHER_OUTPUT__ARTICLE": "none"}
     records = through_kafka(topics, environment, articles)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rules.building import raw, spans_of_words
 
 from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, Head
-from enricher.worker.heads.head import Languages
+from enricher.worker.heads.languages import Languages
 from enricher.worker.records import (
     Article,
     Batch,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import orjson
 from support.plain_records import plain_record
@@ -48,6 +50,18 @@ def test_outcomes_are_counted_for_each_task() -> None:
     published(counters, DeadLetter("inference", "KilledWorker", "kills"), article=None)
     expected = [{"ran": 1, "failed": 1}, {"skipped": 1, "failed": 1}, {"ran": 1, "failed": 1}]
     assert expected == [counters.tasks[name].outcomes for name in "abc"]
+
+
+def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
+    """One task is enough not to count; a blank language is none, and a dead letter has no record."""
+    counters = Counters()
+    counters.name_tasks([["a"], ["b"]])
+    for language, ran in [("pt", None), ("pt", COVERAGE), (" ", None), (None, None), ("fr", None)]:
+        article = replace(ARTICLE, language=language)
+        reports = [TaskReport(A, ran), TaskReport(B, None)]
+        published(counters, EnrichedRecord(article, [], COVERAGE, tasks=reports), article=article)
+    published(counters, DeadLetter("decode", "InvalidJson", "no"))
+    assert {"other_language": 2, "no_language": 2} == counters.without_task
 
 
 def test_windows_tokens_and_time_are_those_of_the_tasks_pass() -> None:

@@ -40,6 +40,9 @@ def test_numbers_are_the_workers() -> None:
     assert 100 == read["enricher_tokens_total", (("enricher_token_kind", "padding"),)]
     task = ("enricher_task", "topics")
     assert 9 == read["enricher_task_articles_total", (("enricher_outcome", "skipped"), task)]
+    without_task = "enricher_articles_without_task_total"
+    assert 4 == read[without_task, (("enricher_reason", "other_language"),)]
+    assert 0 == read[without_task, (("enricher_reason", "no_language"),)]
     assert 3.0 == read["enricher_task_busy_time_seconds_total", (task,)]
     assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
     assert 0.75 == read["enricher_labels_baseline_ratio", (("enricher_label", "ORG"), ("enricher_task", "ner"))]

@@ -243,6 +243,10 @@ TASKS = Row(
                 "sum by (enricher_task, enricher_outcome) (rate(enricher_task_articles_total{@}[~]))",
                 "{{enricher_task}} {{enricher_outcome}}",
             ),
+            (
+                "sum by (enricher_reason) (rate(enricher_articles_without_task_total{@}[~]))",
+                "no task: {{enricher_reason}}",
+            ),
         ),
         lines(
             "Windows and tokens by task",

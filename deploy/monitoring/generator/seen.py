@@ -22,6 +22,7 @@ SILENT: Mapping[str, str] = {
     "enricher_recovery_duration_seconds_sum": "without a recovery",
     "enricher_task_busy_time_seconds_total": "without tasks",
     "enricher_task_articles_total": "without tasks",
+    "enricher_articles_without_task_total": "without tasks",
     "enricher_task_windows_total": "without tasks",
     "enricher_task_tokens_total": "without tasks",
     "enricher_labels_baseline_ratio": "without a baseline",

@@ -11,7 +11,7 @@ from typing import Any
 from enricher.errors import SettingsError
 from enricher.worker.build.loaded_model import Model, exempt_from_collection, first_set, load_pass
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
-from enricher.worker.heads.head import Languages
+from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
 from enricher.worker.inference.run.grouping import Grouping, PassRequest, group_tasks, windows_of
@@ -209,7 +209,7 @@ def _head(plan: Plan, name: str, spec: HeadSpec, model: ModelCard, *, several: b
     task = plan.tasks[name]
     languages = None
     if task.languages is not None:
-        languages = Languages(frozenset(each.lower() for each in task.languages), default=task.default)
+        languages = Languages(frozenset(map(canonical_tag, task.languages)), default=task.default)
     kind = KINDS[spec.kind]
     pooling = task.pooling if "pooling" in kind.settings else None
     card = TaskCard(name, spec.kind, model, pooling, task.vector, named=plan.named)

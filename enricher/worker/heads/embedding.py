@@ -18,7 +18,8 @@ import numpy as np
 import orjson
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.worker.heads.head import Findings, Head, Languages, Threshold, article_row
+from enricher.worker.heads.head import Findings, Head, Threshold, article_row
+from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers, Reads
 from enricher.worker.records import Embedding, Float32Array, OwnedRow, Part, TaskCard, TaskKind, hot_record
 

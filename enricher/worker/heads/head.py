@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Article, Float32Array, OwnedRow, Part, Pooling, TaskCard, TaskKind
 
@@ -26,24 +27,6 @@ Findings = Sequence[Any]
 Threshold = float | Mapping[str, float] | None
 """The least probability of a finding, for all labels of a task or by label. None, or a label that is missing: the kind's
 default."""
-
-
-@dataclass(frozen=True, slots=True)
-class Languages:
-    """The articles that a task is for: those whose language is one of `names`, and if `default`, those without a language.
-
-    Names are BCP 47 tags in lower case, and stand for longer tags too: `en` for `en-gb`, `zh-hant` for `zh-hant-tw`.
-    """
-
-    names: frozenset[str]
-    default: bool = False
-
-    def include(self, language: str | None) -> bool:
-        """Whether the task runs on an article with this language."""
-        tag = (language or "").strip().lower().replace("_", "-")
-        if not tag:
-            return self.default
-        return any(tag == name or tag.startswith(f"{name}-") for name in self.names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from math import ceil
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import letter_for, serialise_findings
 from enricher.worker.heads import Head
+from enricher.worker.heads.languages import loggable_tag
 from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
@@ -22,6 +24,8 @@ from enricher.worker.rules.long_articles import LongArticles
 from enricher.worker.rules.parts import Splitter
 from enricher.worker.rules.windowing import WindowCutter
 
+log = logging.getLogger(__name__)
+
 _AVERAGED_ARTICLES = 32
 """`capacity` is estimated from about so many recent articles."""
 _LONG_BATCHES = 8
@@ -30,6 +34,9 @@ _DECODED_BYTES = 1_000_000
 """One turn of the loop decodes values up to the first that exceeds this sum: hostile JSON takes 0.15 s per megabyte."""
 _DECODING_S = 0.25
 """One turn of the loop begins to decode records for so long, whatever a stranger's schema makes of a few bytes."""
+
+_MOST_TAGS = 100
+"""So many languages without a task are logged, each once. Articles could have a new one each."""
 
 MayDecode = Callable[[Ticket], bool]
 """Whether a record may be decoded now."""
@@ -58,6 +65,8 @@ class Intake:
     cards: Sequence[TaskCard] = ()
     """The cards of all tasks, in the order of the settings. Default: in the order of the passes."""
     _splitter: Splitter = field(init=False)
+    _logged_tags: set[str | None] = field(default_factory=set)
+    """Languages without a task that were logged; None stands for all that must not be."""
     _waiting: Waiting = field(init=False)
     _long: LongArticles = field(init=False)
     _tokenizer_moved_s: float = 0.0
@@ -178,7 +187,7 @@ class Intake:
         if not self.tokenizer.capacity or not (ticket := self._long.next(may_decode)):
             return False
         if ticket.article or self._decode(ticket):
-            parts = self._splitter.split(ticket)
+            parts = self._split(ticket)
             for part in parts:
                 self._long.begin(part)
             if parts:
@@ -231,9 +240,28 @@ class Intake:
         if self._long.is_long(ticket):
             self._long.wait(ticket)
             return 1
-        parts = self._splitter.split(ticket)
+        parts = self._split(ticket)
         self._waiting.add(parts)
         return max(1, len(parts))
+
+    def _split(self, ticket: Ticket) -> list[Part]:
+        parts = self._splitter.split(ticket)
+        if not parts and ticket.article and (language := (ticket.article.language or "").strip()):
+            self._log_language(language)
+        return parts
+
+    def _log_language(self, language: str) -> None:
+        tag, logged = loggable_tag(language), self._logged_tags
+        if tag in logged or len(logged) >= _MOST_TAGS:
+            return
+        logged.add(tag)
+        what_to_do = "Add it to `languages` of a task, or add a task without `languages`"
+        if tag is None:
+            tag = "(not shown: it is no tag such as en, eng or en-GB)"
+            what_to_do = "Tasks know languages by such tags"
+        if len(logged) == _MOST_TAGS:
+            what_to_do += "; further languages are not logged"
+        log.warning("no task is for articles in the language %s, so their records are empty. %s", tag, what_to_do)
 
     def _decode(self, ticket: Ticket) -> bool:
         try:

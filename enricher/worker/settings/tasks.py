@@ -39,7 +39,8 @@ class TaskSettings(Group):
     languages: tuple[Annotated[str, Field(pattern=_LANGUAGE)], ...] | None = Field(
         None,
         min_length=1,
-        description="The task runs on articles in these languages (BCP 47; `en` includes `en-GB`). Default: all.",
+        description="The task runs on articles in these languages (BCP 47; `en` includes `en-GB`, `eng` and `eng_Latn`). "
+        "Default: all.",
     )
     default: bool = Field(
         default=False, description="With `languages`: the task also runs on articles that have no language."

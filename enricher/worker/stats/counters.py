@@ -76,6 +76,8 @@ class Counters:
     """Partitions whose articles were processed one at a time, because processes had died at their offset."""
     tasks: dict[str, TaskCounts] = field(default_factory=dict)
     """Counts by the task's name; empty without tasks in the settings."""
+    without_task: Counter[str] = field(default_factory=Counter)
+    """Committed articles that no task was for: `other_language`, or `no_language` if they have none."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
     first_read_s: float | None = None
@@ -205,7 +207,9 @@ class Counters:
 
     def _count_tasks(self, ticket: Ticket) -> None:
         match ticket.outcome:
-            case EnrichedRecord(tasks=reports):
+            case EnrichedRecord(article=article, tasks=reports):
+                if all(report.coverage is None for report in reports):
+                    self.without_task["other_language" if (article.language or "").strip() else "no_language"] += 1
                 for report in reports:
                     self.tasks[report.task.name].outcomes["skipped" if report.coverage is None else "ran"] += 1
             case DeadLetter(stage="tokenize" | "inference") if ticket.article is not None:

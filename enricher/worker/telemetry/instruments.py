@@ -128,6 +128,10 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              "Committed articles by task: it `ran`, was `skipped` because of the article's language, or `failed`, so that "
              "the article is a dead letter.",
              readings.task_articles, (TASK, OUTCOME)),
+    _counter("enricher.articles.without_task", "{article}",
+             "Committed articles that no task was for, so that their records are empty: those in an `other_language` than "
+             "all tasks, which the log names, and those with `no_language`.",
+             readings.without_task, ("enricher.reason",)),
     _counter("enricher.task.windows", "{window}", "Windows submitted to the model for the task.",
              lambda seen: readings.by_task(seen, lambda task: task.windows), (TASK,)),
     _counter("enricher.task.tokens", "{token}", "Tokens of the windows submitted to the model for the task.",

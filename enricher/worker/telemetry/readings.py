@@ -69,6 +69,16 @@ def task_articles(seen: Observed) -> Numbers:
             yield counts.outcomes[outcome], (name, outcome)
 
 
+def without_task(seen: Observed) -> Numbers:
+    """Articles that no task was for, by reason; none for a worker without tasks in its settings."""
+    counters = seen.counters
+    return by(
+        {reason: counters.without_task[reason] for reason in ("other_language", "no_language")}
+        if counters.tasks
+        else {}
+    )
+
+
 def labels(seen: Observed) -> Numbers:
     """Labels found, by task and label."""
     return [(count, pair) for pair, count in bound_labels(seen.counters.labels.copy()).items()]
