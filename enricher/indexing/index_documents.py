@@ -2,7 +2,8 @@
 
 A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and also:
 
-- `facets`: for each label the texts of its entities, each once, so that aggregations need no nested query;
+- `name` of each entity: its text as other articles write it too (`entity_names`);
+- `facets`: for each label the names of its entities, each once, so that aggregations need no nested query;
 - `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 import orjson
 
+from enricher.indexing.entity_names import name_of
 from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
 from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.records import RawRecord
@@ -97,6 +99,8 @@ class DocumentMaker:
                     value = str(record.get("body_separator") or "\n\n").join(value)
                 if value is not MISSING and isinstance(value, str):
                     record[name] = value
+        for entity in record.get("entities") or ():
+            entity["name"] = name_of(entity["text"])
         record["facets"] = facets_of(record.get("entities") or ())
         return record
 
@@ -112,14 +116,15 @@ def version_in(headers: Mapping[str, bytes | None]) -> int:
 
 
 def facets_of(entities: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The texts of the entities by label, each once, in the order of the article.
+    """The names of the entities by label, each once, in the order of the article.
 
     A dot in a label becomes `_`, because the index would take it for an object in an object.
     """
-    texts: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for entity in entities:
-        texts.setdefault(str(entity["label"]).replace(".", "_"), {})[entity["text"]] = None
-    return {label: list(found) for label, found in texts.items()}
+        if name := entity["name"]:
+            names.setdefault(str(entity["label"]).replace(".", "_"), {})[name] = None
+    return {label: list(found) for label, found in names.items()}
 
 
 def _record(value: bytes, content_type: bytes | None) -> dict[str, Any]:
@@ -138,7 +143,9 @@ def _document_id(name: str) -> str:
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError:
-        raise NoDocument("the key is not UTF-8, so it cannot identify a document: see index.document_id") from None
+        raise NoDocument(
+            "the key is not UTF-8, so it cannot identify a document: see index.document_id"
+        ) from None
     if size_bytes > MAX_ID_BYTES:
         raise NoDocument(f"the document's id has more than {MAX_ID_BYTES} bytes, which the index does not accept")
     return name

@@ -47,7 +47,7 @@ def index_template(name: str, product: Product) -> Json:
         "metadata": _ANY_OBJECT[product],
         "entities": _list_of(
             label=_keyword(),
-            text=_text(),
+            name=_text(),
             field=_keyword(),
             start={"type": "integer"},
             end={"type": "integer"},

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from enricher.indexing.entity_names import name_of
 from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument, Origin
 from enricher.worker.records import Headers, Partition, RawRecord
 
@@ -39,7 +44,7 @@ def test_a_record_becomes_a_document_under_its_key_with_its_version() -> None:
     document = DocumentMaker().document(raw(b"k", record))
     assert ("k", 3 << 55 | 41 << 12 | 7) == (document.id, document.version)
     assert Origin("articles", "aaaaaaaaaaaaaaaaaaaaaa", 3) == document.origin
-    assert {**record, "facets": {"PER": ["Merkel"]}} == body_of(document)
+    assert {**record, "entities": [MERKEL | {"name": "Merkel"}], "facets": {"PER": ["Merkel"]}} == body_of(document)
 
 
 def test_facets_have_each_text_once() -> None:
@@ -52,6 +57,40 @@ def test_a_label_with_a_dot_does_not_become_an_object() -> None:
     """The index would take it for a path."""
     document = DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL | {"label": "a.b"}]}))
     assert {"a_b": ["Merkel"]} == body_of(document)["facets"]
+
+
+BARACK_OBAMA = (
+    *("Barack Obama", "Barack\nObama", "Barack\u00a0Obama", "Ba\u00adrack Oba\u00adma", "Barack \u200bObama"),
+    *("\ufeffBarack\r\n\t Obama\u200f", "Barack\u2028Obama", "Barack\u2002\u2009Obama "),
+)
+ZOE = ("Zoë Müller", "Zoe\u0308 Mu\u0308ller")
+"""In NFC and in NFD."""
+
+
+@pytest.mark.parametrize("spellings", [BARACK_OBAMA, ZOE])
+def test_one_person_has_one_name_however_pages_break_it(spellings: Sequence[str]) -> None:
+    """In facets and in the keyword of an entity; its text stays the slice of the article."""
+    entities = [MERKEL | {"text": text} for text in spellings]
+    found = body_of(DocumentMaker().document(raw(b"k", {"id": "a", "entities": entities})))
+    assert {"PER": [spellings[0]]} == found["facets"]
+    assert [spellings[0]] * len(spellings) == [entity["name"] for entity in found["entities"]]
+    assert [*spellings] == [entity["text"] for entity in found["entities"]]
+
+
+def test_names_that_differ_stay_apart() -> None:
+    """Case, accents and hyphens are left to the reader; a name of nothing visible is in no facet."""
+    texts = ["Zoe", "Zoë", "ZOE", "Jean-Luc", "Jean Luc", "\u200b"]
+    entities = [MERKEL | {"text": text} for text in texts]
+    found = body_of(DocumentMaker().document(raw(b"k", {"id": "a", "entities": entities})))
+    assert {"PER": texts[:-1]} == found["facets"]
+
+
+@given(st.text(max_size=30))
+def test_a_name_is_a_name_of_itself(text: str) -> None:
+    """So a value from a facet finds what it counts."""
+    name = name_of(text)
+    assert name == name_of(name) == " ".join(name.split())
+    assert unicodedata.is_normalized("NFC", name)
 
 
 def test_a_tombstone_deletes_what_its_key_names() -> None:

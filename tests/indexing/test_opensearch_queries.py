@@ -205,7 +205,30 @@ def test_how_often_something_is_mentioned(index: Index, records: dict[str, Recor
         if entity["label"] == "LOC" and entity["score"] >= 0.8999
     )
     answer = index.search(QUERIES["How often something is mentioned"])
-    assert most(counts, 10) == buckets(answer["aggregations"]["entities"]["sure"]["texts"])
+    assert most(counts, 10) == buckets(answer["aggregations"]["entities"]["sure"]["names"])
+
+
+def test_spellings_of_a_name_are_one_value(search_url: str) -> None:
+    """As pages break it: in facets, as a whole and in words, while each text is found as it was."""
+    spellings = ["Barack Obama", "Barack\nObama", "Barack\u00a0Obama", "Barack Oba\u00adma", "Barack \u200bObama"]
+    entity = {"label": "PER", "field": "body", "start": 0, "end": 12, "score": 0.9}
+    index = Index(search_url)
+    index.write(
+        document({"id": str(number), "entities": [entity | {"text": text}]}) for number, text in enumerate(spellings)
+    )
+    names = {"terms": {"field": "entities.name.keyword"}}
+    answer = index.search(
+        {
+            "query": {"nested": {"path": "entities", "query": {"match": {"entities.name": "obama"}}}},
+            "aggs": {
+                "facets": {"terms": {"field": "facets.PER"}},
+                "entities": {"nested": {"path": "entities"}, "aggs": {"names": names}},
+            },
+        }
+    )
+    assert [("Barack Obama", 5)] == buckets(answer["aggregations"]["facets"])
+    assert [("Barack Obama", 5)] == buckets(answer["aggregations"]["entities"]["names"])
+    assert {*spellings} == {hit["_source"]["entities"][0]["text"] for hit in answer["hits"]["hits"]}
 
 
 def test_every_query_of_the_page_has_its_test() -> None:

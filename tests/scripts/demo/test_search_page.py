@@ -14,6 +14,7 @@ from support.patience import PATIENCE_S
 from support.search_server import SearchServer, serving
 from support.texts import any_text
 
+from enricher.indexing.entity_names import name_of
 from tools.demo.search.page import excerpt, mark_entities, page
 from tools.demo.search.query import FACETS, Found, Search
 from tools.demo.search.server import SearchPage
@@ -23,7 +24,8 @@ HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
 
 def entity(text: str, label: str, start: int, end: int, field: str = "body") -> dict[str, Any]:
     """One of a document."""
-    return {"text": text[start:end], "label": label, "start": start, "end": end, "field": field, "score": 0.987}
+    place = {"start": start, "end": end, "field": field}
+    return {"text": text[start:end], "name": name_of(text[start:end]), "label": label, "score": 0.987, **place}
 
 
 def found(*hits: dict[str, Any], facets: dict[str, list[tuple[str, int]]] | None = None) -> Found:
@@ -99,6 +101,16 @@ def _unescaped(text: str) -> str:
     for name, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#x27;", "'"), ("&amp;", "&")):
         text = text.replace(name, character)
     return text
+
+
+def test_an_entity_leads_to_its_name() -> None:
+    """The page shows its text, with the line break; the link has the value of the facet."""
+    text = "Barack\nObama spoke."
+    html = mark_entities(Search(), text, [entity(text, "PER", 0, 12)], 0, len(text))
+    assert 'href="/?PER=Barack+Obama"' in html
+    assert ">Barack\nObama</mark>" in html
+    chosen = Search("", (("PER", "Barack Obama"),))
+    assert "<a " not in mark_entities(chosen, text, [entity(text, "PER", 0, 12)], 0, len(text))
 
 
 def test_an_excerpt_begins_before_what_was_searched() -> None:

@@ -111,7 +111,7 @@ def _hit(search: Search, document: Mapping[str, Any]) -> str:
 def excerpt(search: Search, body: str, entities: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     """The part of the body to show: from a little before the first chosen entity, or the first word that was searched."""
     places = [
-        each["start"] for each in entities if each["field"] == "body" and (each["label"], each["text"]) in search.chosen
+        each["start"] for each in entities if each["field"] == "body" and (each["label"], each["name"]) in search.chosen
     ]
     lowered = body.lower()
     places += [at for word in search.text.lower().split() if (at := lowered.find(word)) >= 0] if not places else []
@@ -138,8 +138,8 @@ def mark_entities(search: Search, text: str, entities: Sequence[Mapping[str, Any
 
 
 def _mark(search: Search, entity: Mapping[str, Any], text: str) -> str:
-    label = str(entity["label"])
+    label, name = str(entity["label"]), str(entity["name"])
     shown = f'<mark class="{escape(label)}" title="{escape(label)}, {float(entity["score"]):.2f}">{escape(text)}</mark>'
-    if label not in FACETS or (label, text) in search.chosen:
+    if label not in FACETS or (label, name) in search.chosen:
         return shown
-    return f'<a href="{escape(search.toggled(label, str(entity["text"])).url)}">{shown}</a>'
+    return f'<a href="{escape(search.toggled(label, name).url)}">{shown}</a>'
