@@ -44,9 +44,11 @@ def wanted_by(message: Message, identified_by: Literal["key", "id"]) -> Wanted |
         if value is not None and (identified_by == "id" or not name):
             text = value if isinstance(value, bytes) else value.encode()
             name = orjson.loads(record_as_json(text, headers.get("content-type")))["id"]
+            if key and name.encode() != (key if isinstance(key, bytes) else key.encode()):
+                return None  # no tombstone would delete it
     except SettingsError:
         raise
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(name, str) or not 0 < len(name.encode()) <= _MAX_ID_BYTES:
         return None

@@ -87,6 +87,10 @@ class DocumentMaker:
         name = key or record.get("id")
         if not isinstance(name, str) or not name:
             raise NoDocument("the record has neither a key nor an id")
+        if not self._by_key and raw.key and raw.key != name.encode("utf-8", "surrogatepass"):
+            raise NoDocument(
+                "with index.document_id=id keys must be ids: a tombstone, which has only its key, would delete nothing"
+            )
         body = orjson.dumps(self._fields(record))
         return Document(_document_id(name), version, body, raw, _origin_in(headers, version))
 
@@ -144,7 +148,7 @@ def _document_id(name: str) -> str:
         size_bytes = len(name.encode())
     except UnicodeEncodeError:
         raise NoDocument(
-            "the key is not UTF-8, so it cannot identify a document: see index.document_id"
+            "the key is not UTF-8, so it cannot identify a document: publish articles with their id as key"
         ) from None
     if size_bytes > MAX_ID_BYTES:
         raise NoDocument(f"the document's id has more than {MAX_ID_BYTES} bytes, which the index does not accept")

@@ -175,8 +175,9 @@ class Indexer:
             if limit and row > limit:
                 kinds = ", ".join(sorted({refusal.error_type for refusal in refusals})[:5])
                 message = (
-                    f"{limit} records in a row could not be indexed ({kinds}): is the template installed, and were these "
-                    "records written by a worker? No further dead letter is written (dead_letters.max_in_a_row)"
+                    f"{limit} records in a row could not be indexed ({kinds}; the last: {refusals[-1].message}): is the "
+                    "template installed, and were these records written by a worker? No further dead letter is written "
+                    "(dead_letters.max_in_a_row)"
                 )
                 raise TooManyDeadLetters(message)
         self._reader.row = row

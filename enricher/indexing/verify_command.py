@@ -105,7 +105,10 @@ def notes(report: IndexReport) -> list[str]:
             f"the indexers had not committed {report.behind:,} offsets: missing or newer versions may still come"
         )
     if report.without_document:
-        found.append(f"{report.without_document:,} records make no document: they have no id or no version")
+        found.append(
+            f"{report.without_document:,} records make no document: they have no id or no version, or, with "
+            "index.document_id=id, a key that is not the id"
+        )
     if report.in_several_partitions:
         found.append(
             f"{report.in_several_partitions:,} documents have records in several partitions, which versions do not order: "

@@ -93,6 +93,16 @@ def test_a_name_is_a_name_of_itself(text: str) -> None:
     assert unicodedata.is_normalized("NFC", name)
 
 
+@pytest.mark.parametrize("key", [b"k", b'{"id": "a-1"}', b'"a-1"', b"\x00\x00\x00\x00\x05\x06a-1", b"\xff", b"a-1 "])
+def test_ids_identify_only_documents_whose_key_is_the_id(key: bytes) -> None:
+    """A tombstone has only its key: it would delete nothing, and nobody would hear of it."""
+    with pytest.raises(NoDocument, match="keys must be ids"):
+        DocumentMaker("id").document(raw(key, {"id": "a-1", "entities": []}))
+    if key != b"\xff":
+        documents = [DocumentMaker("key").document(raw(key, each)) for each in ({"id": "a-1", "entities": []}, None)]
+        assert 1 == len({each.id for each in documents}), "by its key, the tombstone deletes the document"
+
+
 def test_a_tombstone_deletes_what_its_key_names() -> None:
     """With its version, whatever identifies documents."""
     for maker in (DocumentMaker("key"), DocumentMaker("id")):
@@ -102,7 +112,8 @@ def test_a_tombstone_deletes_what_its_key_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("identified_by", "key", "expected"), [("id", b"k", "a-1"), ("key", None, "a-1"), ("key", b"", "a-1")]
+    ("identified_by", "key", "expected"),
+    [("id", b"a-1", "a-1"), ("id", None, "a-1"), ("id", b"", "a-1"), ("key", None, "a-1"), ("key", b"", "a-1")],
 )
 def test_the_id_identifies_where_the_key_does_not(
     identified_by: Literal["key", "id"], key: bytes | None, expected: str

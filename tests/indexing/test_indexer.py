@@ -106,6 +106,17 @@ def test_too_many_refusals_in_a_row_end_the_indexer_before_they_are_dead_letters
         assert len(read_all(stage.topics.bootstrap_servers, stage.letters)) <= 20, "a restart counts on"
 
 
+def test_keys_that_are_not_ids_end_the_indexer_before_deletes_are_lost(stage: Stage, search: SearchServer) -> None:
+    """Under `index.document_id=id` nothing is indexed; by their keys, another group indexes and deletes all of it."""
+    publishers = Publishers()
+    stage.publish([publishers.write(f"key-{number}", article(f"id-{number}")) for number in range(30)])
+    stage.publish([publishers.write("key-0", None)])
+    assert 12 == run_to_the_end(stage, index__document_id="id", dead_letters__max_in_a_row="20")
+    assert {} == versions_in(search)
+    assert 0 == run_to_the_end(stage, index__group_id=f"{stage.topics.group}.by-key")
+    assert publishers.expected() == versions_in(search)
+
+
 def test_a_row_that_has_ended_leaves_room_for_one_more_refusal(stage: Stage, search: SearchServer) -> None:
     """The idle partition goes on to say how long its row was, whatever was indexed since: a restart must not end at once."""
     publishers, limit = Publishers(), {"dead_letters__max_in_a_row": "20"}

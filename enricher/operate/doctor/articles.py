@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from enricher.worker.records import Article
     from enricher.worker.settings import Settings
+    from enricher.worker.settings.index import IndexSettings
 
 _NEWEST = 20
 """Records per partition."""
@@ -34,10 +35,11 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
     check = "the newest articles"
     refused: Counter[str] = Counter()
     try:
-        articles = list(_articles(settings, refused))
+        keyed = list(_articles(settings, refused))
     except BrokerError as error:
         yield _report.warn(check, f"not read: {error}", "See the checks above.")
         return
+    articles = [article for _, article in keyed]
     total = len(articles) + refused.total()
     seen = f"{len(articles)} of the newest {total} records of '{settings.kafka.input_topic}' can be read"
     if refused:
@@ -52,12 +54,16 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
             "They are of another type or too long; the articles are enriched without them (articles.wrong_optional)."
         )
         yield _report.warn("optional fields", seen, advice)
+    yield from _document_keys(settings.index, keyed)
     if articles:
         yield from _absent(settings.articles.fields, settings.articles.metadata, articles)
 
 
-def _articles(settings: Settings, refused: Counter[str]) -> Iterator[Article]:
-    """The newest articles. Counts the records that are none in `refused`; tombstones are left out."""
+def _articles(settings: Settings, refused: Counter[str]) -> Iterator[tuple[bytes | None, Article]]:
+    """The newest articles, each with its record's key; tombstones are left out.
+
+    Counts the records that are no articles in `refused`.
+    """
     config = kafka_config(settings)
     # All at once: while a schema is waited for, the broker's time to answer would run out.
     records = list(newest_records(config, config.input_topic, _NEWEST))
@@ -67,11 +73,32 @@ def _articles(settings: Settings, refused: Counter[str]) -> Iterator[Article]:
             if record.value is None:
                 continue
             try:
-                yield reader.read(record)
+                yield record.key, reader.read(record)
             except InvalidArticle as error:
                 refused[str(error)] += 1
             except SchemaPending as pending:
                 refused[f"schema {pending.reference} is not there: such articles wait"] += 1
+
+
+def _document_keys(index: IndexSettings, keyed: Sequence[tuple[bytes | None, Article]]) -> Iterator[Finding]:
+    """Whether the indexer takes the keys: by them tombstones delete. Nothing without a search index in the settings."""
+    if not index.url and index.document_id == "key":
+        return
+    check = "keys of the search index"
+    if index.document_id == "id":
+        what, advice = "not their ids", "Set index.document_id=key, or publish articles with their id as key."
+        wrong = [key for key, article in keyed if key and key != article.id.encode()]
+    else:
+        what, advice = "no text in UTF-8", "Publish articles with their id as key."
+        wrong = [key for key, _ in keyed if key and key.decode(errors="replace").encode() != key]
+    if wrong:
+        seen = (
+            f"with index.document_id={index.document_id}, the keys of {len(wrong)} of {len(keyed)} articles are {what}"
+        )
+        advice = f"Their records become dead letters of the indexer, because no tombstone could delete them. {advice}"
+        yield Reporter("settings").fail(check, seen, advice)
+    else:
+        yield _report.ok(check, f"those of {len(keyed)} articles can identify documents")
 
 
 def _absent(fields: Mapping[str, str], metadata: Mapping[str, str], articles: Sequence[Article]) -> Iterator[Finding]:

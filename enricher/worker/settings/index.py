@@ -36,7 +36,8 @@ class IndexSettings(Group):
     document_id: Literal["key", "id"] = Field(
         "key",
         description="What identifies a document. `key`: the record's key, by which a tombstone deletes; the record's id if "
-        "it has no key. `id`: the record's id; a tombstone then deletes the document whose id is its key.",
+        "it has no key. `id`: the record's id, for readers who get documents by it; records with another key are then dead "
+        "letters, because no tombstone could delete their documents.",
     )
     username: str = Field("", description="User for basic authentication.")
     password: SecretStr = Field(SecretStr(""), description="The user's password.")
