@@ -17,7 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from enricher.indexing.entity_names import name_of
-from enricher.worker.articles.pointers import MISSING, finder, parse_pointer
+from enricher.worker.articles.pointers import MISSING, body_finder, parse_pointer
 from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.records import RawRecord
 from enricher.worker.records.version import epoch_of
@@ -72,7 +72,7 @@ class DocumentMaker:
     def __init__(self, identified_by: Literal["key", "id"] = "key", fields: Mapping[str, str] | None = None) -> None:
         self._by_key = identified_by == "key"
         where = {name: (fields or {}).get(name, f"/{name}") for name in ("title", "body")}
-        self._finders = {name: finder(parse_pointer(pointer)) for name, pointer in where.items()}
+        self._finders = {name: body_finder(parse_pointer(pointer)) for name, pointer in where.items()}
 
     def document(self, raw: RawRecord) -> Document:
         """The document of a record. Raises NoDocument; SettingsError if the packages for its format are missing."""

@@ -102,10 +102,17 @@ def test_a_mapping_that_says_what_is_usual_reads_what_is_usual(document: dict[st
         assert expected == found
 
 
-@given(document=documents, where=st.lists(st.sampled_from(["/a", "/b/a", "/a/0", "/b/c/a"]), min_size=7, max_size=7))
-def test_nothing_but_invalid_article_leaves_it_for_any_document(document: dict[str, Any], where: list[str]) -> None:
+@given(
+    document=documents,
+    where=st.lists(st.sampled_from(["/a", "/b/a", "/a/0", "/b/c/a"]), min_size=7, max_size=7),
+    body=st.sampled_from(["/b/a", "/a/*", "/a/*/b", "/b/c/*/a/0"]),
+)
+def test_nothing_but_invalid_article_leaves_it_for_any_document(
+    document: dict[str, Any], where: list[str], body: str
+) -> None:
     """Wherever the fields should be, and whatever is there; what is accepted can be written."""
-    mapping = FieldMapping(dict(zip(FIELDS, where, strict=True)), metadata={"m": "/a", "n": "/b/0"}, scalar_ids=True)
+    fields = dict(zip(FIELDS, where, strict=True)) | {"body": body}
+    mapping = FieldMapping(fields, metadata={"m": "/a", "n": "/b/0"}, scalar_ids=True)
     try:
         found = mapped(document, mapping)
     except InvalidArticle:
@@ -148,6 +155,58 @@ def test_paragraphs_are_joined_wherever_they_are() -> None:
     message = refusal(USUAL | {"x": {"y": ["Rain", [CANARY]]}}, mapping)
     assert "body is an array with an item that is not a string at /x/y" == message
     assert "when it is joined" in refusal(USUAL | {"x": {"y": [""] * 100_000}}, mapping)
+
+
+BLOCKS = FieldMapping({"body": "/doc/blocks/*/text"}, paragraph_separator=" | ")
+
+
+def test_a_body_may_be_the_texts_of_the_items_of_a_list() -> None:
+    """In their order, joined like paragraphs; items without a text are left out, but an empty one is a paragraph."""
+    blocks = [
+        {"text": "Rain", "kind": "p"},
+        {"url": CANARY},
+        {"text": None},
+        None,
+        CANARY,
+        [{"text": CANARY}],
+        {"text": ""},
+        {"text": "Snow"},
+    ]
+    found = mapped(USUAL | {"doc": {"blocks": blocks}}, BLOCKS)
+    assert ("Rain |  | Snow", " | ") == (found.body, found.body_separator)
+    deep = FieldMapping({"body": "/blocks/*/parts/0/text"})
+    parts = [{"parts": [{"text": "Rain"}, {"text": CANARY}]}, {"parts": []}, {"parts": [{"text": "Snow"}]}]
+    assert "Rain\n\nSnow" == mapped(USUAL | {"blocks": parts}, deep).body
+    assert (
+        "Rain\n\nSnow" == mapped(USUAL | {"blocks": ["Rain", None, "Snow"]}, FieldMapping({"body": "/blocks/*"})).body
+    )
+
+
+@pytest.mark.parametrize("wrong", [7, True, {"deeper": CANARY}, [CANARY]])
+def test_what_is_no_text_in_an_item_is_refused_with_the_pointer(wrong: object) -> None:
+    """A body without one of its paragraphs would be enriched in silence."""
+    message = refusal(USUAL | {"doc": {"blocks": [{"text": "Rain"}, {"text": wrong}]}}, BLOCKS)
+    assert "body is an array with an item that is not a string at /doc/blocks/*/text" == message
+
+
+@pytest.mark.parametrize("document", [{}, {"doc": None}, {"doc": {"blocks": None}}, {"doc": {"blocks": {"*": CANARY}}}])
+def test_a_document_without_the_list_of_blocks_is_refused(document: dict[str, Any]) -> None:
+    """Then the pointer is probably wrong, or the article is not what it seems."""
+    expected = "body is missing at /doc/blocks/*/text: there is no list at /doc/blocks"
+    assert expected == refusal(USUAL | document, BLOCKS)
+    assert "body is missing at /x/*: there is no list at /x" == refusal(USUAL, FieldMapping({"body": "/x/*"}))
+
+
+def test_an_article_whose_blocks_have_no_text_needs_a_title() -> None:
+    """Like an empty list of paragraphs: a gallery with a title is an article."""
+    document = {"doc": {"blocks": [{"url": "/a.jpg"}]}}
+    assert ("Rain", "") == ((found := mapped(USUAL | document, BLOCKS)).title, found.body)
+    assert "title and body have no visible character" == refusal({"id": "a-1", **document}, BLOCKS)
+
+
+def test_blocks_are_bounded_like_paragraphs() -> None:
+    """The separators between a hundred thousand empty texts count before they are joined."""
+    assert "when it is joined" in refusal(USUAL | {"doc": {"blocks": [{"text": ""}] * 100_000}}, BLOCKS)
 
 
 # ---- ids
@@ -291,6 +350,10 @@ def test_defaults_fill_what_is_missing_and_not_mapped() -> None:
         ({"title": "key"}, "only id may be"),
         ({"body": "header:x"}, "only id may be"),
         ({"id": "header:"}, "the name of the header is missing"),
+        ({"title": "/blocks/*/text"}, r"title cannot have \* in its pointer: only body"),
+        ({"id": "/ids/*"}, r"id cannot have \*"),
+        ({"body": "/blocks/*/spans/*/text"}, r"body can have one \* in its pointer"),
+        ({"body": "/*/text"}, r"body has \* at the beginning of its pointer"),
     ],
 )
 def test_fields_that_cannot_be_are_refused(fields: dict[str, str], words: str) -> None:
@@ -307,6 +370,7 @@ def test_fields_that_cannot_be_are_refused(fields: dict[str, str], words: str) -
         ({"\ud83d": "/x"}, "lone surrogate"),
         ({"x": "y"}, "'y' is not a JSON Pointer"),
         ({"x": "key"}, "'key' is not a JSON Pointer"),
+        ({"x": "/tags/*"}, r"x cannot have \* in its pointer: only body"),
     ],
 )
 def test_metadata_that_cannot_be_is_refused(metadata: dict[str, str], words: str) -> None:

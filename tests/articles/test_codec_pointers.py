@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.texts import any_text
 
-from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, finder, parse_pointer, replace_at
+from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, body_finder, finder, parse_pointer, replace_at
 
 texts = any_text(max_size=6) | st.sampled_from(["0", "1", "01", "-", "~1", "/"])
 json_values = st.recursive(
@@ -123,6 +123,25 @@ def test_any_pointer_finds_something_or_nothing_in_any_document(document: dict[s
         else:
             expected = MISSING
     assert expected is finder(tuple(names))(document)
+
+
+@given(
+    document=st.dictionaries(texts, json_values, max_size=4),
+    before=st.lists(texts, min_size=1, max_size=2),
+    after=st.lists(texts, max_size=3),
+)
+def test_a_star_finds_what_each_item_has_in_any_document(
+    document: dict[str, Any], before: list[str], after: list[str]
+) -> None:
+    """Against the definition, one item at a time, in the order of the list; null and what is missing are left out."""
+    items = finder(tuple(before))(document)
+    expected: object = MISSING
+    if isinstance(items, list):
+        # A pointer of one name more finds the same in an object around the item, whatever the item is.
+        each = [finder(("item", *after))({"item": item}) for item in items]
+        expected = [value for value in each if value is not MISSING and value is not None]
+    found_there = body_finder((*before, "*", *after))(document)
+    assert expected is found_there if expected is MISSING else expected == found_there
 
 
 @given(any_text(max_size=12))

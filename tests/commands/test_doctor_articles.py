@@ -102,6 +102,14 @@ def test_keys_are_not_checked_without_a_search_index(monkeypatch: pytest.MonkeyP
     assert "keys of the search index" not in found([article("a")], monkeypatch, keys=[b"\xff"])
 
 
+def test_a_body_that_no_article_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong name behind a `*` makes no dead letter where articles have titles, so nothing else would tell."""
+    blocks = [{"id": "a", "title": "Lisbon", "blocks": [{"text": "Ana Ribeiro lives in Lisbon."}, {"url": "/a.jpg"}]}]
+    finding = found(blocks, monkeypatch, {"body": "/blocks/*/txt"})["mapped fields"]
+    assert "in none of 1 articles: articles.fields: body at /blocks/*/txt" == finding.seen
+    assert "mapped fields" not in found(blocks, monkeypatch, {"body": "/blocks/*/text"})
+
+
 def test_a_topic_that_cannot_be_read_is_left_to_the_checks_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its right is a check of its own."""
 

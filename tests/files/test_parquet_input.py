@@ -106,6 +106,31 @@ def test_fields_are_found_by_their_pointers_and_only_their_columns_are_read(tmp_
 
 
 @pytest.mark.parametrize(
+    "items", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 3)], ids=["list", "large", "fixed"]
+)
+@pytest.mark.parametrize("options", [{}, {"use_compliant_nested_type": False}], ids=["element", "item"])
+def test_of_a_list_of_blocks_only_the_text_is_read(
+    tmp_path: Path, items: Callable[[pa.DataType], pa.DataType], options: Mapping[str, Any]
+) -> None:
+    """Whatever the writer called the items: what JSON does not have may lie beside the text, and stays on disk."""
+    text = pa.struct([("de", pa.string()), ("text", pa.string())])
+    block = pa.struct([("kind", pa.string()), ("text", text), ("width", pa.decimal128(9, 2)), ("picture", pa.binary())])
+    blocks = [
+        {"text": {"text": "one", "de": "eins"}},
+        None,
+        {"text": None, "width": Decimal("1.5"), "picture": b"\xff"},
+    ]
+    columns = {"id": ["a", "b"], "blocks": pa.array([blocks, None], items(block))}
+    path = written(tmp_path / "a", pa.table(columns), **options)
+    asked = wanted({"body": "/blocks/*/text/text"})
+    with pq.ParquetFile(path) as file:
+        assert ["id", "blocks.*.text.text"] == choose_columns(file.schema_arrow, asked)
+    (_, first), (_, second) = values_of(path, asked)
+    assert [{"text": {"text": "one"}}, None, {"text": None}] == first["blocks"]
+    assert {"id": "b", "blocks": None} == second
+
+
+@pytest.mark.parametrize(
     "items", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 1)], ids=["list", "large", "fixed"]
 )
 @pytest.mark.parametrize(
@@ -164,6 +189,7 @@ SCHEMA = pa.schema(
         ("tags", pa.map_(pa.string(), pa.string())),
         ("image", pa.binary()),
         ("dots.in", pa.struct([("a", pa.string())])),
+        ("blocks", pa.list_(pa.struct([("words", pa.list_(pa.string())), ("number", pa.int8())]))),
     ]
 )
 
@@ -189,6 +215,13 @@ SCHEMA = pa.schema(
             ],
         ),
         (
+            wanted({"body": "/blocks/*/words"}, scalar_ids=True),
+            ["body at /blocks/*/words has the type list<"],
+        ),
+        (wanted({"body": "/blocks/*/number"}, scalar_ids=True), ["body at /blocks/*/number has the type int8"]),
+        (wanted({"body": "/blocks/*/text"}, scalar_ids=True), ["no column for body at /blocks/*/text"]),
+        (wanted({"body": "/dots.in/*"}, scalar_ids=True), ["no column for body at /dots.in/*"]),
+        (
             wanted({"body": "/dots.in/a"}, scalar_ids=True, whole=True),
             [
                 "column price has",
@@ -205,7 +238,7 @@ def test_columns_that_cannot_be_read_are_named_before_any_work(asked: Wanted, mi
     *lines, last = str(refused.value).splitlines()
     assert len(mistakes) == len(lines)
     assert all(line.startswith(mistake) for line, mistake in zip(lines, mistakes, strict=True)), lines
-    assert "the columns of the file are id, body, price, tags, image, dots.in" == last
+    assert "the columns of the file are id, body, price, tags, image, dots.in, blocks" == last
 
 
 def test_a_column_with_dots_in_its_name_is_read(tmp_path: Path) -> None:

@@ -130,6 +130,9 @@ def test_title_and_body_come_from_where_articles_have_them() -> None:
     found = body_of(document)
     assert ("T", "one | two") == (found["title"], found["body"])
     assert "article" not in found
+    blocks = record | {"article": {"blocks": [{"text": "one"}, {"url": "/a"}, {"text": None}, {"text": "two"}]}}
+    document = DocumentMaker(fields={"body": "/blocks/*/text"}).document(raw(b"k", blocks))
+    assert "one | two" == body_of(document)["body"]
 
 
 @pytest.mark.parametrize(

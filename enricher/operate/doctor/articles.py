@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _NEWEST = 20
 """Records per partition."""
 _REASONS = 3
-_REQUIRED = {"id", "body"}
 
 _report = Reporter("broker")
 
@@ -102,11 +101,16 @@ def _document_keys(index: IndexSettings, keyed: Sequence[tuple[bytes | None, Art
 
 
 def _absent(fields: Mapping[str, str], metadata: Mapping[str, str], articles: Sequence[Article]) -> Iterator[Finding]:
-    """Mapped fields that no article has: they are optional, so a wrong pointer makes no dead letter."""
-    found = {"title"} if any(article.title for article in articles) else set()
+    """Mapped fields that no article has: they are optional, so a wrong pointer makes no dead letter.
+
+    Nor does that of a body with a `*`, where articles have a title.
+    """
+    found = (
+        {"id"} | {"title" for article in articles if article.title} | {"body" for article in articles if article.body}
+    )
     found |= {name for article in articles for name in article.metadata}
     further = {name for article in articles for name in orjson.loads(article.further or b"{}")}
-    absent = [f"articles.fields: {name} at {at}" for name, at in fields.items() if name not in _REQUIRED | found]
+    absent = [f"articles.fields: {name} at {at}" for name, at in fields.items() if name not in found]
     absent += [f"articles.metadata: {name} at {at}" for name, at in metadata.items() if name not in further]
     if absent:
         seen = f"in none of {len(articles)} articles: {', '.join(absent)}"

@@ -19,7 +19,16 @@ from enricher.worker.articles.json_articles import (
     not_an_id,
 )
 from enricher.worker.articles.optional import METADATA_FIELDS, OPTIONAL_FIELDS, optional_texts
-from enricher.worker.articles.pointers import MISSING, Find, finder, is_unicode, parse_pointer, replace_at
+from enricher.worker.articles.pointers import (
+    EACH,
+    MISSING,
+    Find,
+    body_finder,
+    finder,
+    is_unicode,
+    parse_pointer,
+    replace_at,
+)
 from enricher.worker.records import Article
 
 if TYPE_CHECKING:
@@ -46,7 +55,7 @@ def check_fields(fields: Mapping[str, str]) -> None:
         if name != "id" and is_beside(where):
             raise ValueError(f"{name} is in the document: only id may be the record's key or a header")
         if not is_beside(where):
-            parse_pointer(where)
+            _check_each(name, parse_pointer(where))
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
@@ -58,7 +67,23 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
             raise ValueError(f"a name has {len(name)} characters, at most {MAX_NAME_CHARS} are allowed")
         if not is_unicode(name):
             raise ValueError(f"the name of {where} has a lone surrogate, which cannot be written")
-        parse_pointer(where)
+        _check_each(name, parse_pointer(where))
+
+
+def _check_each(name: str, names: tuple[str, ...]) -> None:
+    """Raise ValueError for a `*` that stands for nothing.
+
+    A second `*` is refused because lists within blocks are usually the parts of one paragraph, such as its spans: the
+    separator would tear sentences, and entities, apart.
+    """
+    if EACH not in names:
+        return
+    if name != "body":
+        raise ValueError(f"{name} cannot have * in its pointer: only body is made of all items of a list")
+    if names.count(EACH) > 1:
+        raise ValueError("body can have one * in its pointer: the items of one list are its paragraphs")
+    if names[0] == EACH:
+        raise ValueError("body has * at the beginning of its pointer: a document is an object, so name its list first")
 
 
 class FieldMapping:
@@ -92,7 +117,9 @@ class FieldMapping:
         self._id_names = names.get("id")
         self._beside = None if "id" in names else _finder_beside(where["id"])
         self._finders = {name: finder(each) for name, each in names.items()}
-        self._find_body = self._finders["body"]
+        self._find_body = body_finder(names["body"])
+        list_at, each, _ = f"{where['body']}/".partition(f"/{EACH}/")
+        self._no_body = f"body is missing{self._at['body']}{f': there is no list at {list_at}' if each else ''}"
         # Most values are at the top level of a document, where finding them by key takes a third of the time of a call.
         self._keys = {name: each[0] for name, each in names.items() if len(each) == 1}
         self._id_key, self._body_key = self._keys.get("id"), self._keys.get("body")
@@ -116,9 +143,12 @@ class FieldMapping:
         id_text = document.get(self._id_key) if self._id_key else self._id(document, raw)
         if type(id_text) is not str:
             id_text = self._other_id(document, raw, defaults)
-        body, separator = document.get(self._body_key) if self._body_key else self._find_body(document), None
+        body, separator = document.get(self._body_key, MISSING) if self._body_key else self._find_body(document), None
         if type(body) is not str:
-            body, separator = self._body_text(document, max_article_chars), self.paragraph_separator
+            if body is MISSING:
+                raise InvalidArticle(self._no_body)
+            separator = self.paragraph_separator
+            body = join_paragraphs(body, separator, max_article_chars, at=self._at["body"])
         optional = {name: value for name, key in self._flat if (value := document.get(key)) is not None}
         further = None
         if defaults or self._more:
@@ -156,13 +186,6 @@ class FieldMapping:
         if not self._scalar_ids or not isinstance(value, int | float):
             raise InvalidArticle(not_an_id(value, at=self._at["id"]))
         return _scalar(value, self._at["id"])
-
-    def _body_text(self, document: dict[str, Any], max_chars: int) -> str:
-        """The body of a document in which it is not a string. Raises InvalidArticle if it is missing."""
-        body = self._finders["body"](document)
-        if body is MISSING:
-            raise InvalidArticle(f"body is missing{self._at['body']}")
-        return join_paragraphs(body, self.paragraph_separator, max_chars, at=self._at["body"])
 
     def _all_optional(
         self, document: dict[str, Any], flat: Mapping[str, object], defaults: Mapping[str, str | None]

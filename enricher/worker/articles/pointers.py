@@ -12,6 +12,9 @@ MISSING: Final = object()
 MAX_POINTER_CHARS = 512
 """Far above any real one, and short enough for the message of a dead letter."""
 
+EACH = "*"
+"""In the pointer of a body: each item of a list. In other pointers it is refused, so nobody waits for it to work."""
+
 Find = Callable[[Any], Any]
 """A function from a document to the value at a pointer, or `MISSING`."""
 
@@ -34,7 +37,58 @@ def parse_pointer(text: str) -> tuple[str, ...]:
 
 
 def finder(names: tuple[str, ...]) -> Find:
-    """The function that finds the value at these names in a document."""
+    """The function that finds the value at these names in a document, which is an object."""
+    find = _finder_in_any(names)
+    if len(names) != 2:
+        return find
+    first, second = names
+
+    def find_in(document: Any) -> Any:  # noqa: ANN401  documents are JSON
+        """Do what `find` does, in half the time, for the usual case of an object in an object."""
+        if type(inner := document.get(first)) is dict:
+            return inner.get(second, MISSING)
+        return find(document)
+
+    return find_in
+
+
+def body_finder(names: tuple[str, ...]) -> Find:
+    """The function that finds a body: like `finder`, and after a `*` the list of what the items of a list have there.
+
+    Items without it are left out, as is null. Without a list before the `*`, the body is `MISSING`.
+    """
+    if EACH not in names:
+        return finder(names)
+    at = names.index(EACH)
+    find_list, find_in_items = finder(names[:at]), _finder_in_items(names[at + 1 :])
+
+    def find(document: Any) -> Any:  # noqa: ANN401  documents are JSON
+        items = find_list(document)
+        return find_in_items(items) if isinstance(items, list) else MISSING
+
+    return find
+
+
+def _finder_in_items(names: tuple[str, ...]) -> Callable[[list[Any]], list[Any]]:
+    """The function that finds the values at these names in the items of a list, without null and what is missing."""
+    find_in = _finder_in_any(names)
+
+    def find(items: list[Any]) -> list[Any]:
+        return [value for value in map(find_in, items) if value is not MISSING and value is not None]
+
+    if len(names) != 1 or _INDEX.fullmatch(names[0]):
+        return find
+    (name,) = names
+
+    def find_in_objects(items: list[Any]) -> list[Any]:
+        """Do what `find` does, in a quarter of the time: a list of 4 MB may have two million items."""
+        return [value for item in items if isinstance(item, dict) and (value := item.get(name)) is not None]
+
+    return find_in_objects
+
+
+def _finder_in_any(names: tuple[str, ...]) -> Find:
+    """The function that finds the value at these names in any value."""
     steps = tuple((name, int(name) if _INDEX.fullmatch(name) else None) for name in names)
 
     def find(value: Any) -> Any:  # noqa: ANN401  documents are JSON
@@ -47,17 +101,7 @@ def finder(names: tuple[str, ...]) -> Find:
                 return MISSING
         return value
 
-    if len(names) != 2:
-        return find
-    first, second = names
-
-    def find_in(document: Any) -> Any:  # noqa: ANN401  documents are JSON
-        """Do what `find` does, in half the time, for the usual case of an object in an object."""
-        if type(inner := document.get(first)) is dict:
-            return inner.get(second, MISSING)
-        return find(document)
-
-    return find_in
+    return find
 
 
 def is_unicode(text: str) -> bool:

@@ -5,6 +5,7 @@ Needs the extra `parquet`, so this module is imported only when a file is Parque
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,7 +19,7 @@ from pyarrow import types
 from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles.documents import json_bytes
 from enricher.worker.articles.mapping import FIELDS, is_beside
-from enricher.worker.articles.pointers import parse_pointer
+from enricher.worker.articles.pointers import EACH, parse_pointer
 from enricher.worker.files.json_lines import End, Line
 from enricher.worker.files.line_source import LineSource
 
@@ -64,7 +65,7 @@ class ParquetSource(LineSource):
     def __init__(self, path: Path, wanted: Wanted, *, first_row: int = 0) -> None:
         super().__init__(path)
         with _open(path) as file:
-            self._columns = choose_columns(file.schema_arrow, wanted)
+            self._columns = _paths_in_file(choose_columns(file.schema_arrow, wanted), file.schema)
         self._first_row = first_row
 
     def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
@@ -72,7 +73,10 @@ class ParquetSource(LineSource):
 
 
 def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
-    """The columns to read; fields of structs have names with dots. Raises SettingsError with every mistake."""
+    """The columns to read; fields of structs have names with dots, and items of a list the name `*`.
+
+    Raises SettingsError with every mistake.
+    """
     mistakes: list[str] = []
     columns = [*_article_columns(schema, wanted, mistakes), *_metadata_columns(schema, wanted, mistakes)]
     if wanted.whole:
@@ -88,6 +92,22 @@ def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
     return list(dict.fromkeys(columns))
 
 
+def _paths_in_file(columns: Sequence[str], schema: Any) -> list[str]:  # noqa: ANN401  pyarrow publishes no types
+    """The columns by their names in the file, where a list has one or two levels more, whose names the writer chose.
+
+    So what lies beside the text in a block, such as its pictures, stays on disk.
+    """
+    paths = [schema.column(index).path for index in range(len(schema))]
+    found: list[str] = []
+    for column in columns:
+        if EACH in column.split("."):
+            pattern = re.escape(column).replace(re.escape(f".{EACH}"), r"(?:\.[^.]+){1,2}?") + r"(?:\..+)?"
+            found += [path for path in paths if re.fullmatch(pattern, path)]
+        else:
+            found.append(column)
+    return found
+
+
 def _article_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) -> Iterator[str]:
     """The columns of the article's fields. Adds to `mistakes`."""
     places = {name: where for name, where in wanted.fields.items() if not is_beside(where)}
@@ -96,7 +116,7 @@ def _article_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) -> 
         if found := _at(schema, where):
             column, kind = found
             yield column
-            if not _accepts(name, kind, scalar_ids=wanted.scalar_ids):
+            if not _accepts(name, kind, scalar_ids=wanted.scalar_ids, in_list=EACH in parse_pointer(where)):
                 hint = ": articles.scalar_ids=true accepts numbers" if name == "id" and types.is_integer(kind) else ""
                 mistakes.append(f"{name} at {where} has the type {kind}, which is not text{hint}")
         elif name in _REQUIRED or name in places:
@@ -116,7 +136,7 @@ def _metadata_columns(schema: pa.Schema, wanted: Wanted, mistakes: list[str]) ->
 
 
 def _at(schema: pa.Schema, where: str) -> tuple[str, pa.DataType] | None:
-    """The column at a JSON Pointer, with its type; None if there is none. An item of a list is read with its list."""
+    """The column at a JSON Pointer, with its type; None if there is none. One item of a list is read with its list."""
     name, *rest = parse_pointer(where)
     if schema.get_field_index(name) < 0:  # none, or two with that name
         return None
@@ -125,6 +145,9 @@ def _at(schema: pa.Schema, where: str) -> tuple[str, pa.DataType] | None:
         if types.is_struct(kind) and (index := kind.get_field_index(step)) >= 0:
             kind = kind.field(index).type
             path += [] if in_list else [step]
+        elif _is_list(kind) and step == EACH:
+            kind = kind.value_type
+            path.append(EACH)
         elif _is_list(kind) and step.isdecimal():
             kind, in_list = kind.value_type, True
         else:
@@ -132,14 +155,14 @@ def _at(schema: pa.Schema, where: str) -> tuple[str, pa.DataType] | None:
     return ".".join(path), kind
 
 
-def _accepts(name: str, kind: pa.DataType, *, scalar_ids: bool) -> bool:
-    """Whether a field of an article may have this type."""
+def _accepts(name: str, kind: pa.DataType, *, scalar_ids: bool, in_list: bool) -> bool:
+    """Whether a field of an article may have this type. `in_list`: it is in each item of a list."""
     if _is_text(kind):
         return True
     if name == "id":
         return scalar_ids and (types.is_integer(kind) or types.is_boolean(kind))
     if name == "body":
-        return _is_list(kind) and _is_text(kind.value_type)
+        return not in_list and _is_list(kind) and _is_text(kind.value_type)
     return name == "published_at" and (types.is_timestamp(kind) or types.is_date(kind))
 
 

@@ -43,7 +43,9 @@ class ArticleSettings(Group):
         "`language`, `source`, `url`, `published_at` and a JSON Pointer (RFC 6901) for each, e.g. "
         '`{"id": "/uuid", "title": "/headline", "body": "/content/text"}`. `id` may also be `key`, the record\'s key, or '
         "`header:NAME`; lines of a file have neither, so their id is at `/id`. Fields that are not named have their "
-        "default pointer, such as `/id`. An article without id or body there is a dead letter that names the pointer.",
+        "default pointer, such as `/id`. An article without id or body there is a dead letter that names the pointer. "
+        "In the pointer of `body`, one name may be `*`: `/blocks/*/text` is the `text` of all items of the list `blocks` "
+        "that have one, joined with `paragraph_separator`.",
     )
     metadata: Annotated[dict[str, str], AfterValidator(_metadata)] = Field(
         default_factory=dict,
@@ -53,8 +55,8 @@ class ArticleSettings(Group):
     paragraph_separator: str = Field(
         "\n\n",
         max_length=16,
-        description="What joins a body that is an array of strings. Offsets count in the joined text, and the record "
-        "contains the separator as `body_separator`.",
+        description="What joins a body that is an array of strings, or in the items of a list. Offsets count in the joined "
+        "text, and the record contains the separator as `body_separator`.",
     )
     scalar_ids: bool = Field(
         default=False,
