@@ -167,6 +167,57 @@ def test_an_unknown_variable_is_told_which_one_was_meant(
     assert message.lower() == mistake().lower()
 
 
+SERVICE = {
+    "SERVICE_HOST": "10.0.0.11",
+    "SERVICE_PORT": "8080",
+    "SERVICE_PORT_HTTP_METRICS": "8080",
+    "PORT": "tcp://10.0.0.11:8080",
+    "PORT_443_TCP": "tcp://[fd00::1]:443",
+    "PORT_443_TCP_PROTO": "tcp",
+    "PORT_443_TCP_PORT": "443",
+    "PORT_443_TCP_ADDR": "10.0.0.11",
+    "PORT_53_UDP": "udp://10.0.0.11:53",
+}
+"""The variables that a pod has for a Service in its namespace, without the Service's name."""
+
+
+@pytest.mark.parametrize(
+    "service", ["ENRICHER", "ENRICHER_HEALTH", "ENRICHER_TASKS", "ENRICHER_CONFIG", "ENRICHER_V2_DEMO"]
+)
+def test_variables_of_services_are_ignored(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
+    """Kubernetes gives them to every pod beside a Service whose name begins like the worker's."""
+    for name, value in SERVICE.items():
+        monkeypatch.setenv(f"{service}_{name}", value)
+    assert load_settings() == Settings()
+    monkeypatch.setenv("ENRICHER_HEALTH__PORT", "9000")
+    assert 9000 == load_settings().health.port
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENRICHER_HEALTH_PORT", "9000"),
+        ("ENRICHER_PORT", "9000"),
+        ("ENRICHER_HEALTH__PORT_443_TCP", "tcp://10.0.0.11:443"),
+        ("ENRICHER_HEALTH__SERVICE_HOST", "10.0.0.11"),
+        ("ENRICHER_HEALTH_SERVICE_HOSTS", "10.0.0.11"),
+        ("enricher_service_host", "10.0.0.11"),
+    ],
+)
+def test_a_variable_that_only_looks_like_a_services_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """It is a mistake for a setting: Kubernetes writes names in capitals and without two underscores, and URLs as ports."""
+    monkeypatch.setenv(name, value)
+    assert name.lower() in mistake().lower()
+
+
+def test_a_variable_of_a_service_in_dotenv_is_refused() -> None:
+    """Kubernetes writes no files."""
+    write(".env", "ENRICHER_SERVICE_HOST=10.0.0.11\n")
+    assert "ENRICHER_SERVICE_HOST" in mistake()
+
+
 @pytest.mark.parametrize("name", ["ENRICHER_KAFKA__SASL_PASSWORD", "ENRICHER_FORMAT", "ENRICHER_CRASH"])
 def test_nothing_is_guessed_of_a_name_that_is_like_none_or_like_several(
     monkeypatch: pytest.MonkeyPatch, name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
@@ -24,6 +25,12 @@ from enricher.worker.settings.files import (
 )
 from enricher.worker.settings.tasks import NAME_RULE, TASKS, TaskSettings
 
+_OF_A_SERVICE = re.compile(
+    rf"{PREFIX}(?:[A-Z0-9]+_)*?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?|(?P<url>PORT))"
+)
+"""Names of the variables that a pod has for each Service: `ENRICHER_DEMO_SERVICE_HOST` for one called `enricher-demo`."""
+
 Groups = Mapping[str, FieldInfo]
 """The groups of the settings by name."""
 
@@ -42,7 +49,13 @@ def refuse_unknown_groups(groups: Groups) -> None:
     in_file = dotenv()
     if CONFIG_VARIABLE in in_file and CONFIG_VARIABLE not in os.environ:
         raise SettingsError(f"{CONFIG_VARIABLE} has no effect in {DOTENV}: set it in the environment")
-    for name in {*os.environ, *in_file}:
+    # A port may be a Service's, or a mistake: `ENRICHER_HEALTH_PORT` for `ENRICHER_HEALTH__PORT`. Kubernetes gives it a URL.
+    of_services = {
+        name
+        for name, value in os.environ.items()
+        if (match := _OF_A_SERVICE.fullmatch(name)) and (not match["url"] or "://" in value)
+    }
+    for name in {*os.environ, *in_file} - (of_services - in_file.keys()):
         if name.upper().startswith(PREFIX) and name.upper() != CONFIG_VARIABLE:
             _refuse_unknown(name, groups)
 
