@@ -89,6 +89,12 @@ def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.Mon
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, (False, True)),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, (True, False)),
         ({"OTEL_METRICS_EXPORTER": "otlp"}, (True, False)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": ""}, (True, True)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": " "}, (True, True)),
+        ({"OTEL_TRACES_EXPORTER": ""}, (False, False)),
+        ({"OTEL_METRICS_EXPORTER": "prometheus, otlp", "OTEL_TRACES_EXPORTER": "OTLP,console"}, (True, True)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "console,zipkin"}, (True, False)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_METRICS_EXPORTER": "None"}, (False, True)),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, (False, False)),
     ],
 )

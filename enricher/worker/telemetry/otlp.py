@@ -59,9 +59,10 @@ def is_wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the standard variables ask for the export of `signal` ("metrics" or "traces")."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    chosen = environment.get(f"OTEL_{signal.upper()}_EXPORTER")
-    if chosen is not None:
-        return chosen.strip() == "otlp"
+    # A list, of which we have one; empty is as if it were unset, by OpenTelemetry's rule for all variables.
+    chosen = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower()
+    if chosen:
+        return "otlp" in [name.strip() for name in chosen.split(",")]
     return any(
         environment.get(name)
         for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
