@@ -184,6 +184,26 @@ def test_wrong_settings_are_exit_code_2() -> None:
     assert "hunter2" not in result.output
 
 
+@pytest.mark.parametrize("name", ["oauth_cb", "error_cb", "stats_cb", "throttle_cb", "logger", "on_delivery", "acks"])
+def test_properties_that_no_client_may_have_are_a_finding_about_settings(name: str) -> None:
+    """Also if only the settings are checked: a function is no setting, and code is not taken from one."""
+    properties = json.dumps({name: "hidden"})
+    result = run("doctor", "--only", "settings", "--json", env={"ENRICHER_KAFKA__PROPERTIES": properties})
+    (found,) = json.loads(result.stdout)["checks"]
+    assert (2, "settings", "FAIL") == (result.exit_code, found["check"], found["verdict"])
+    assert f"kafka.properties may not set '{name}'" in found["seen"]
+    assert "hidden" not in result.output
+
+
+def test_a_secret_that_cannot_be_read_is_a_finding_about_settings() -> None:
+    """The file belongs to the settings that name it; no broker is needed to see that it is missing."""
+    properties = json.dumps({"sasl.password": {"file": "/nowhere/password"}})
+    result = run("doctor", "--only", "settings", "--json", env={"ENRICHER_KAFKA__PROPERTIES": properties})
+    (found,) = json.loads(result.stdout)["checks"]
+    assert (2, "FAIL") == (result.exit_code, found["verdict"])
+    assert "/nowhere/password, which cannot be read" in found["seen"]
+
+
 def test_windows_that_do_not_suit_the_model_are_a_finding() -> None:
     """Only the model tells how long its windows may be; the checks after it still run."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}

@@ -95,6 +95,7 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
     """The settings, then what `checks` finds with them; only the settings if these are invalid."""
     try:
         settings = load_settings()
+        kafka_config(settings)  # the clients' properties and the files that they name are settings too
         sources = ", ".join(["the environment", *map(str, settings_files())])
         yield _report.ok("settings", f"valid, from {sources}")
         yield from checks(settings)

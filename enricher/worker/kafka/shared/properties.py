@@ -89,6 +89,7 @@ _REFUSED: Mapping[str, str] = {
         _NOT_TEXT,
     ),
     "batch.size": "it is computed from the limits of the output topics; the broker refuses a larger batch as a whole",
+    "oauth_cb": f"{_NOT_TEXT}; the client itself gets tokens with sasl.oauthbearer.method=oidc",
     "check.crcs": "without it a damaged record would pass as data",
     "connections.max.idle.ms": _NO_HANG,
     "metadata.max.age.ms": _NO_HANG,
