@@ -22,6 +22,8 @@ from enricher.worker.health.routes import Reply, Request, line, routes
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.worker_health import WorkerHealth
 
+needs_ipv6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 
 
@@ -253,6 +255,29 @@ def test_the_usual_port_may_be_taken(monkeypatch: pytest.MonkeyPatch, health: Wo
             assert f"http://{LOCALHOST}:{second.port}/" == second.url
     with HealthServer({}, host=LOCALHOST, port=None) as third:
         assert third.port == taken
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
+def test_a_pod_is_reached_by_whichever_address_it_has(address: str) -> None:
+    """`::`, as in the chart, serves IPv4 too."""
+    with (
+        HealthServer({}, host="::", port=0) as server,
+        socket.create_connection((address, server.port), PATIENCE_S) as connection,
+    ):
+        connection.sendall(b"GET /nothing HTTP/1.1\r\n\r\n")
+        assert connection.recv(64).startswith(b"HTTP/1.1 404")
+    assert f"http://localhost:{server.port}/" == server.url
+
+
+def test_every_address_is_that_of_ipv4_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some nodes switch IPv6 off in their kernel."""
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with (
+        HealthServer({}, host="::", port=0) as server,
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection,
+    ):
+        connection.sendall(b"GET /nothing HTTP/1.1\r\n\r\n")
+        assert connection.recv(64).startswith(b"HTTP/1.1 404")
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7", "no..host", "a" * 64])

@@ -33,7 +33,6 @@ FOLLOWS: dict[str, dict[str, str]] = {
     },
     "health": {
         "enabled": "the probes need it",
-        "host": "the node has to reach it",
         "port": "it follows from `health.port`",
         "labels_baseline": "it follows from `monitoring.labelsBaseline`",
     },

@@ -152,7 +152,9 @@ def _run_in_thread(call: Callable[[], tuple[bytes, bytes]]) -> asyncio.Future[tu
 
 
 def _listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket that does not block. Raises SettingsError."""
+    """A listening socket that does not block. `::` is every address, also without IPv6. Raises SettingsError."""
+    if host == "::" and not socket.has_dualstack_ipv6():  # the kernel has no IPv6
+        host = "0.0.0.0"  # noqa: S104  as the setting says
     wanted = USUAL_PORT if port is None else port
     try:
         # `create_server` does not reuse the address on Windows, where a second process could take over the port.

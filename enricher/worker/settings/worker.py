@@ -253,7 +253,8 @@ class HealthSettings(Group):
     host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="Address to listen on; in a pod `0.0.0.0`, because the kubelet and Prometheus connect from outside.",
+        description="Address to listen on. In a pod `::`, every address of IPv6 and IPv4, because the kubelet and "
+        "Prometheus connect from outside.",
     )
     port: int | None = Field(
         None,
