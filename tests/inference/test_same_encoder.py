@@ -12,7 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
-from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, encoder_weights, first_difference
+from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
+from enricher.worker.inference.checkpoint.weight_names import encoder_weights
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
@@ -72,7 +73,8 @@ def test_one_flipped_bit_of_any_encoder_weight_is_named(family: str, tmp_path: P
     """The lowest bit of one number, in every tensor that the graph is built from."""
     folder = write_folder(family, "single", tmp_path / "topics")
     original = load_file(folder / "model.safetensors")
-    for name in encoder_weights(Checkpoint.open(folder)):
+    checkpoint = Checkpoint.open(folder)
+    for name in encoder_weights(checkpoint.config, checkpoint.family):
         flipped = original[name].copy()
         flipped.reshape(-1).view(np.uint32)[-1] ^= 1
         save_file({**original, name: flipped}, folder / "model.safetensors")
@@ -86,7 +88,9 @@ def test_the_weights_compared_are_those_of_the_graph(tmp_path: Path) -> None:
         watched = _Watched(checkpoint, read)
         with (tmp_path / "weights").open("wb") as file:
             build([watched], PaddedFloat32(), OnnxWriter(file, "weights"))  # type: ignore[list-item]
-        assert read - {"classifier.weight", "classifier.bias"} <= set(encoder_weights(checkpoint))
+        assert read - {"classifier.weight", "classifier.bias"} <= set(
+            encoder_weights(checkpoint.config, checkpoint.family)
+        )
 
 
 class _Watched:

@@ -93,6 +93,12 @@ def write_head(
     save_file(weights, folder / HEAD_FILE, metadata=named)
 
 
+def weights_of(encoder: Checkpoint) -> Weights:
+    """The weights of a checkpoint below its head."""
+    stored = load_file(encoder.folder / WEIGHTS_FILE)
+    return {name: value for name, value in stored.items() if not name.startswith(_NOT_ENCODER)}
+
+
 def join(head: Path, encoder: Checkpoint, out: Path) -> None:
     """Write a checkpoint folder of a head and its encoder. Raises UnfitHead if it was trained on another one."""
     with safe_open(head / HEAD_FILE, framework="numpy") as opened:
@@ -100,12 +106,7 @@ def join(head: Path, encoder: Checkpoint, out: Path) -> None:
     if named["encoder_digest"] != encoder_digest(encoder):
         raise UnfitHead(f"{head} was trained on another encoder ({named['encoder']}) than that of {encoder.folder}")
     out.mkdir(parents=True, exist_ok=True)
-    kept = {
-        name: value
-        for name, value in load_file(encoder.folder / WEIGHTS_FILE).items()
-        if not name.startswith(_NOT_ENCODER)
-    }
-    save_file(kept | load_file(head / HEAD_FILE), out / WEIGHTS_FILE, metadata={"format": "pt"})
+    save_file(weights_of(encoder) | load_file(head / HEAD_FILE), out / WEIGHTS_FILE, metadata={"format": "pt"})
     for name in TOKENIZER_FILES:
         if (encoder.folder / name).is_file():
             shutil.copyfile(encoder.folder / name, out / name)

@@ -7,6 +7,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from safetensors.numpy import save_file
+
+from tools.heads.checkpoint import WEIGHTS_FILE, weights_of
+
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
 
@@ -15,8 +19,9 @@ _MODES = ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
 
 
 def write_embedding(encoder: Checkpoint, folder: Path, mode: Mode, *, normalised: bool = False) -> Path:
-    """Copy a BERT encoder to `folder`, which must not exist, as a sentence embedding; returns the folder."""
-    shutil.copytree(encoder.folder, folder)
+    """Copy a BERT encoder without its head to `folder`, which must not exist, as a sentence embedding; returns it."""
+    shutil.copytree(encoder.folder, folder, ignore=shutil.ignore_patterns(WEIGHTS_FILE))
+    save_file(weights_of(encoder), folder / WEIGHTS_FILE, metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
     write_pooling(folder, encoder.config.hidden_size, mode, normalised=normalised)

@@ -2,6 +2,7 @@
 
 folder.py        a Hugging Face folder: configuration, head, digest, and weights one at a time
 configuration.py config.json: what determines the graph, and the kind of the head (worker/heads)
+weight_names.py  the weights of a graph, and the refusal of others that answers may depend on
 same_encoder.py  whether two checkpoints have the same encoder
 onnx_folder.py   a folder whose model is ONNX already
 families.py      what each encoder family calls its weights

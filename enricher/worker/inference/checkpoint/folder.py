@@ -18,6 +18,7 @@ from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, HeadSpec
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, head_files, read_encoder
 from enricher.worker.inference.checkpoint.families import FAMILIES, Family
+from enricher.worker.inference.checkpoint.weight_names import MERGE_ADAPTER, refuse_unread, stored_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
+ADAPTER_FILE = "adapter_config.json"
+"""An adapter is described in it. Where PEFT is installed, transformers adds the adapter to the model by itself."""
 VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 """The files that may hold a tokenizer's vocabulary; one of them is required."""
 TOKENIZER_FILES = (
@@ -36,8 +39,6 @@ TOKENIZER_FILES = (
     "added_tokens.json",
 )
 """Every file that a fast tokenizer of the supported families may use."""
-_OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
-"""Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
 
 OpenFiles = dict[Path, Any]
 """Files of weights that `safe_open` opened, by their paths. They are closed with the last reference to it."""
@@ -59,8 +60,11 @@ class Checkpoint:
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
         """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
+        if (folder / ADAPTER_FILE).is_file():
+            raise ModelError(f"{folder}: {ADAPTER_FILE} describes an adapter, which would be ignored. {MERGE_ADAPTER}")
         config, kind = read_encoder(folder)
         file_of = _weight_files(folder, config.architectures[0])
+        refuse_unread(folder, config, kind.layers, file_of.keys())
         index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
         head, described_in = kind.read_spec(head_files(folder, config.architectures[0], config.model_dump()))
         described = (folder / name for name in described_in)
@@ -118,13 +122,9 @@ class Checkpoint:
         return as_float32
 
     def _stored_name(self, name: str) -> str:
-        """The name in the file: of an encoder that was saved alone, without the family's prefix."""
-        for known in (name, name.removeprefix(f"{self.family.base}.")):
-            if known in self._file_of:
-                return known
-            for new, old in _OLD_NAMES:
-                if known.endswith(new) and (renamed := known.replace(new, old)) in self._file_of:
-                    return renamed
+        """The name in the file. Raises ModelError if there is none."""
+        if (known := stored_name(name, self.family, self._file_of)) is not None:
+            return known
         raise ModelError(
             f"{self.folder}: no weight {name!r} among {len(self._file_of)}. "
             f"Is this a complete {self.config.architectures[0]}?"

@@ -17,9 +17,9 @@ import numpy as np
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
+from enricher.worker.inference.checkpoint.weight_names import encoder_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _HEAD_KEYS = {"architectures", "id2label", "problem_type"}
@@ -54,7 +54,7 @@ def first_difference(first: Checkpoint, second: Checkpoint) -> str | None:
         if different := _difference(first.folder / name, second.folder / name):
             return different
     opened: OpenFiles = {}
-    names = encoder_weights(first)
+    names = encoder_weights(first.config, first.family)
     return next((name for name in names if _bytes(first, name, opened) != _bytes(second, name, opened)), None)
 
 
@@ -71,23 +71,9 @@ def encoder_digest(checkpoint: Checkpoint) -> str:
         content = json.dumps(_content(checkpoint.folder / name), sort_keys=True).encode()
         whole.update(f"\n{name}\0{hashlib.sha256(content).hexdigest()}".encode())
     opened: OpenFiles = {}
-    for name in encoder_weights(checkpoint):
+    for name in encoder_weights(checkpoint.config, checkpoint.family):
         whole.update(f"\n{name}\0{hashlib.sha256(_bytes(checkpoint, name, opened)).hexdigest()}".encode())
     return whole.hexdigest()
-
-
-def encoder_weights(checkpoint: Checkpoint) -> Iterator[str]:
-    """The names of the weights below every head, in the order of the graph."""
-    family, config = checkpoint.family, checkpoint.config
-    tables = ["word_embeddings", "position_embeddings", *(["token_type_embeddings"] if family.token_types else [])]
-    yield from (f"{family.embeddings(table)}.weight" for table in tables)
-    modules = [family.embeddings("LayerNorm")]
-    if config.embedding_size not in {None, config.hidden_size}:
-        modules.append(family.projection)
-    for index in range(config.layers):
-        modules += [family.in_layer(index, part) for part in family.layer.modules]
-    for module in modules:
-        yield from (f"{module}.weight", f"{module}.bias")
 
 
 def _configuration(checkpoint: Checkpoint) -> dict[str, object]:
