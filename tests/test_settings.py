@@ -653,3 +653,29 @@ def test_a_mapping_can_be_written_in_toml(monkeypatch: pytest.MonkeyPatch) -> No
     assert {"id": "key", "body": "/text"} == load_settings().articles.fields
     write("enricher.toml", '[articles.fields]\nbody = "text"\n')
     assert "'text' is not a JSON Pointer" in mistake()
+
+
+def test_delete_events_can_be_written_as_a_table_or_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their values keep their types; what can mark nothing is refused by the setting's name."""
+    assert load_settings().articles.deleted is None
+    write("enricher.toml", '[articles.deleted]\nfield = "/op"\nvalues = ["d", 1, true]\nid = "/before/id"\n')
+    deleted = load_settings().articles.deleted
+    assert deleted is not None
+    assert ("/op", "/before/id") == (deleted.field, deleted.id)
+    assert [("d", str), (1, int), (True, bool)] == [(each, type(each)) for each in deleted.values]
+    monkeypatch.setenv("ENRICHER_ARTICLES__DELETED", '{"field": "/deleted", "values": [true]}')
+    found = load_settings().articles.deleted
+    assert found is not None
+    assert ("/deleted", (True,)) == (found.field, found.values)
+    for wrong, words in (
+        ('{"field": "op", "values": ["d"]}', "'op' is not a JSON Pointer"),
+        ('{"field": "/rows/*/op", "values": ["d"]}', "only body is made of all items of a list"),
+        ('{"field": "/op", "values": []}', "values: one or more strings, whole numbers or booleans are expected"),
+        ('{"field": "/op", "values": ["d", 1.5]}', "values: one or more strings"),
+        ('{"values": ["d"]}', "field: Field required"),
+        ('{"field": "/op", "values": ["d"], "ids": "/id"}', "ids: no such setting; did you mean id?"),
+    ):
+        write("enricher.toml", "")
+        monkeypatch.setenv("ENRICHER_ARTICLES__DELETED", wrong)
+        assert mistake().startswith("ENRICHER_ARTICLES__DELETED: ")
+        assert words in mistake()

@@ -23,7 +23,7 @@ from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle
+from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate.overlap import sentences_of, shares_sentence
 from enricher.workshop.quantisation.calibrate import (
@@ -195,14 +195,14 @@ def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
     try:
         with path.open("rb", buffering=0) as raw, io.BufferedReader(_HashedFile(raw, digest)) as file:
             for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
-                if isinstance(line, Line):
-                    yield line.number + 1, _read_article(path, line, reader)
+                if isinstance(line, Line) and isinstance(article := _read_article(path, line, reader), Article):
+                    yield line.number + 1, article
     except OSError as error:
         message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
         raise FatalError(message) from error
 
 
-def _read_article(path: Path, line: Line, reader: ArticleReader) -> Article:
+def _read_article(path: Path, line: Line, reader: ArticleReader) -> Article | Tombstone:
     try:
         return reader.read(RawRecord(_TEXTS, line.number, None, line.value))
     except InvalidArticle as error:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
+from support.reading_articles import article_in
 from support.texts import any_text
 
 from enricher.errors import InvalidArticle
@@ -201,9 +202,9 @@ def test_reader_keeps_documents_that_can_be_repeated() -> None:
     document = b' {"id":"1","body":"b","n":1.0}\n'
     for prefix in (b"", b"\xef\xbb\xbf", b"\0\0\0\0\x07"):
         raw = RawRecord(Partition("t", 0), 0, None, prefix + document)
-        assert document == reader.read(raw).document
+        assert document == article_in(reader.read(raw)).document
     deep = b'{"id":"1","body":"b","n":' + b"[" * 600 + b"]" * 600 + b"}"
     with pytest.raises(InvalidArticle, match="more than 500 levels"):
         reader.read(RawRecord(Partition("t", 0), 0, None, deep))
     plain = ArticleReader(max_article_chars=99, max_value_bytes=9_999)
-    assert plain.read(RawRecord(Partition("t", 0), 0, None, deep)).document is None
+    assert article_in(plain.read(RawRecord(Partition("t", 0), 0, None, deep))).document is None

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
+from support.reading_articles import article_in
 
 from enricher.errors import InvalidArticle
 from enricher.operate.verify.values import document_of
@@ -34,7 +35,7 @@ MAPPED = {name: f"/deep/{name}" for name in OPTIONAL_FIELDS}
 def read(document: dict[str, Any], mapping: FieldMapping) -> Article:
     """The article in a document."""
     reader = ArticleReader(max_article_chars=1_000, max_value_bytes=1_000_000, mapping=mapping)
-    return reader.read(RawRecord(Partition("t", 0), 0, None, json.dumps(document).encode()))
+    return article_in(reader.read(RawRecord(Partition("t", 0), 0, None, json.dumps(document).encode())))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_needed_fields_are_never_dropped() -> None:
 def test_the_setting_decides() -> None:
     """By default, a wrong field costs the field and not the article."""
     raw = RawRecord(Partition("t", 0), 0, None, orjson.dumps(USUAL | {"url": 7}))
-    assert ("url",) == line_reader(Settings()).read(raw).dropped
+    assert ("url",) == article_in(line_reader(Settings()).read(raw)).dropped
     strict = given_settings({"articles": {"wrong_optional": "dead_letter"}})
     with pytest.raises(InvalidArticle, match="url is not a string"):
         line_reader(strict).read(raw)

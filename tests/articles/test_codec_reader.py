@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.reading_articles import article_in
 from support.texts import any_text
 
 from enricher.errors import InvalidArticle, SchemaPending
@@ -19,7 +20,7 @@ from enricher.worker.articles import ArticleReader, FieldMapping, decode_article
 from enricher.worker.articles.cloudevents import Event
 from enricher.worker.articles.framing import Frame
 from enricher.worker.articles.schemas import Decoder, SchemaRef
-from enricher.worker.records import Article, Headers, Partition, RawRecord
+from enricher.worker.records import Article, Headers, Partition, RawRecord, Tombstone
 
 LIMIT_CHARS, LIMIT_BYTES = 1000, 5000
 CANARY = "xyzzycanary"
@@ -49,7 +50,7 @@ def refusal(value: bytes, read: ArticleReader, headers: Headers = ()) -> str:
     return str(caught.value)
 
 
-def said(read: Callable[[], Article]) -> Article | str:
+def said(read: Callable[[], Article | Tombstone]) -> Article | Tombstone | str:
     """The article, or the reason; with the pointer left out that only a mapping names."""
     try:
         return read()
@@ -113,7 +114,7 @@ def test_the_separator_of_the_settings_joins_unmapped_bodies_too() -> None:
     """It is no part of a mapping of fields."""
     value = orjson.dumps(USUAL | {"body": ["a", "b"]})
     for fields in (None, {"id": "/id"}):
-        found = reads(mapping=FieldMapping(fields, paragraph_separator="/")).read(raw(value))
+        found = article_in(reads(mapping=FieldMapping(fields, paragraph_separator="/")).read(raw(value)))
         assert ("a/b", "/") == (found.body, found.body_separator)
 
 
@@ -137,9 +138,9 @@ def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
 def test_the_document_is_kept_byte_by_byte(before: bytes) -> None:
     """Numbers, order, repeated names and white space as the publisher wrote them; only prefixes are no JSON."""
     text = b'{ "id":"a-1","title":"Rain",\n "body":"Rain in Bergen.", "n": 1.10, "n": 100000000000000000000000 }\r\n'
-    assert text == reads(keep_document=True).read(raw(before + text)).document
-    assert None is reads().read(raw(before + text)).document
-    assert None is reads(mapping=FieldMapping({"id": "/id"})).read(raw(before + text)).document
+    assert text == article_in(reads(keep_document=True).read(raw(before + text))).document
+    assert None is article_in(reads().read(raw(before + text))).document
+    assert None is article_in(reads(mapping=FieldMapping({"id": "/id"})).read(raw(before + text))).document
 
 
 def test_a_document_that_no_reader_of_records_could_parse_is_refused() -> None:
@@ -149,11 +150,11 @@ def test_a_document_that_no_reader_of_records_could_parse_is_refused() -> None:
         value = b'{"id":"1","body":"Oslo","x":' + b"[" * levels + b"]" * levels + b"}"
         assert reads().read(raw(value))
         if fits:
-            assert orjson.loads(b'{"article":' + (read.read(raw(value)).document or b"") + b"}")
+            assert orjson.loads(b'{"article":' + (article_in(read.read(raw(value))).document or b"") + b"}")
         else:
             assert "the document has more than 500 levels, too many for output.article=whole" == refusal(value, read)
     brackets = orjson.dumps({"id": "1", "body": "[" * 900 + "{" * 90, "x": "[" * 900})
-    assert brackets == read.read(raw(brackets)).document
+    assert brackets == article_in(read.read(raw(brackets))).document
 
 
 # ---- frames and decoders
@@ -247,7 +248,9 @@ def test_the_document_of_another_format_is_kept_as_json() -> None:
     def kept(extra: object) -> ArticleReader:
         return reads(decoders=Registry(lambda _payload: USUAL | {"x": extra}), keep_document=True)
 
-    assert orjson.dumps(USUAL | {"x": [1.5, None]}) == kept([1.5, None]).read(raw(FRAMED + b"\x02")).document
+    assert (
+        orjson.dumps(USUAL | {"x": [1.5, None]}) == article_in(kept([1.5, None]).read(raw(FRAMED + b"\x02"))).document
+    )
     for wrong in (2**64, b"bytes", "\ud83d", {1: 2}, orjson.loads(b"[" * 999 + b"]" * 999)):
         assert "the document cannot be written as JSON, or is nested too deeply" == refusal(FRAMED, kept(wrong))
     assert "bytes as JSON, at most 5000 are allowed" in refusal(FRAMED, kept([None] * 2000))
@@ -260,7 +263,7 @@ def test_metadata_that_become_too_large_are_refused() -> None:
     def kept(extra: object) -> ArticleReader:
         return reads(decoders=Registry(lambda _payload: USUAL | {"x": extra}), mapping=mapping)
 
-    assert b'{"x":[1.5]}' == kept([1.5]).read(raw(FRAMED + b"\x02")).further
+    assert b'{"x":[1.5]}' == article_in(kept([1.5]).read(raw(FRAMED + b"\x02"))).further
     assert "what articles.metadata names has 10007 bytes as JSON, at most 5000 are allowed" == refusal(
         FRAMED, kept([None] * 2000)
     )
@@ -270,10 +273,10 @@ def test_json_with_a_schema_is_kept_byte_by_byte() -> None:
     """Its decoder returns the document; its bytes are those of the payload."""
     text = b'\xef\xbb\xbf {"id": "a-1", "body": "Oslo", "n": 1.10}'
     read = reads(decoders=Registry(lambda payload: orjson.loads(payload[3:])), keep_document=True)
-    assert text[3:] == read.read(raw(FRAMED + text)).document
+    assert text[3:] == article_in(read.read(raw(FRAMED + text))).document
     other = reads(decoders=Registry(lambda _payload: USUAL), keep_document=True)
     for payload in (b'{"id": "b"}', b"{\x02", b"{}", b"[]", b"", text):
-        assert orjson.dumps(USUAL) == other.read(raw(FRAMED + payload)).document
+        assert orjson.dumps(USUAL) == article_in(other.read(raw(FRAMED + payload))).document
 
 
 # ---- events
@@ -284,7 +287,7 @@ def test_an_event_lends_its_article_what_it_lacks(events: Callable[[Event], None
     data = orjson.dumps({"body": "Oslo"})
     events(Event("e-1", "/agency", "type", "2026-11-22T21:00:00Z", data))
     expected = Article("e-1", "", "Oslo", {"source": "/agency", "published_at": "2026-11-22T21:00:00Z"})
-    found = reads(keep_document=True).read(raw(data, EVENT))
+    found = article_in(reads(keep_document=True).read(raw(data, EVENT)))
     assert (expected, data) == (Article(found.id, found.title, found.body, found.metadata), found.document)
     assert expected == reads().read(raw(data, EVENT))
     assert "id is missing at /uuid" == refusal(data, reads(mapping=FieldMapping({"id": "/uuid"})), EVENT)
@@ -295,7 +298,9 @@ def test_the_data_of_an_event_may_be_framed(events: Callable[[Event], None]) -> 
     """In binary mode the value is the data, and its schema is named as anywhere."""
     value = FRAMED + b"\x02"
     events(Event("e-1", "/agency", "type", None, value))
-    found = reads(decoders=Registry(lambda _payload: {"body": "Oslo"}), keep_document=True).read(raw(value, EVENT))
+    found = article_in(
+        reads(decoders=Registry(lambda _payload: {"body": "Oslo"}), keep_document=True).read(raw(value, EVENT))
+    )
     assert ("e-1", "Oslo", b'{"body":"Oslo"}') == (found.id, found.body, found.document)
 
 
@@ -303,10 +308,10 @@ def test_the_whole_document_of_a_structured_event_is_the_event(events: Callable[
     """Its attributes are in no other place."""
     value = orjson.dumps({"id": "e-1", "data": USUAL, "n": 1})
     events(Event("e-1", "/agency", "type", None, None, USUAL))
-    assert value == reads(keep_document=True).read(raw(value, EVENT)).document
+    assert value == article_in(reads(keep_document=True).read(raw(value, EVENT))).document
     packed = orjson.dumps({"id": "e-1", "data_base64": base64.b64encode(orjson.dumps(USUAL)).decode()})
     events(Event("e-1", "/agency", "type", None, orjson.dumps(USUAL)))
-    found = reads(keep_document=True).read(raw(packed, EVENT))
+    found = article_in(reads(keep_document=True).read(raw(packed, EVENT)))
     assert ("a-1", packed) == (found.id, found.document)
 
 
@@ -320,7 +325,7 @@ def test_headers_about_the_value_say_nothing_about_data_inside_it(
     data = orjson.dumps(USUAL)
     for value in (data, b'{"data_base64": "..."}'):
         events(Event("e-1", "/agency", "type", None, data))
-        assert "a-1" == read.read(raw(value, EVENT)).id
+        assert "a-1" == article_in(read.read(raw(value, EVENT))).id
     assert [EVENT, ()] == asked
 
 

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
+from support.reading_articles import article_in
 
 from enricher.errors import FatalError
 from enricher.worker.articles import Encoder, encode_record, record_writer
@@ -158,6 +159,6 @@ def test_the_reader_of_a_worker_notes_the_version_if_records_are_to_have_it(arti
         settings = Settings.model_validate(
             {"kafka": {"epoch": 1}, "model": {"generation": 2}, "output": {"version": on, "article": article}}
         )
-        found = read_function(settings, line_reader(settings), by_language=by_language)(raw)
+        found = article_in(read_function(settings, line_reader(settings), by_language=by_language)(raw))
         assert (wanted, "nb" if by_language else None) == (found.version, found.language)
         assert {} == found.metadata if article == "none" else {"language": "nb"} == found.metadata

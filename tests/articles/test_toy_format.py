@@ -8,6 +8,7 @@ from typing import Any, cast
 import orjson
 import pytest
 from support.plain_records import plain_record
+from support.reading_articles import article_in
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import FORMATS, ArticleReader, encode_record, record_as_json, record_writer, writers
@@ -62,7 +63,7 @@ def test_articles_of_a_new_format_without_a_schema_are_read() -> None:
     """The rules for fields, texts and the whole document are those of every format."""
     reader = ArticleReader(max_article_chars=99, max_value_bytes=99, read_plain=turned_around, keep_document=True)
     record = RawRecord(Partition("articles", 0), 0, None, b'{"id": "a-1", "body": "Oslo"}'[::-1])
-    article = reader.read(record)
+    article = article_in(reader.read(record))
     assert ("a-1", "Oslo", b'{"id":"a-1","body":"Oslo"}') == (article.id, article.body, article.document)
     with pytest.raises(InvalidArticle, match="body has a lone surrogate"):
         reader.read(replace(record, value=b'{"id": "a-1", "body": "Oslo."}'[::-1]))

@@ -49,6 +49,13 @@ def test_articles_that_can_be_read_are_counted_without_tombstones(monkeypatch: p
     }
 
 
+def test_delete_events_are_left_out_like_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They become no dead letters."""
+    monkeypatch.setenv("ENRICHER_ARTICLES__DELETED", '{"field": "/op", "values": ["d"]}')
+    findings = found([article("a"), {"op": "d", "id": "b"}], monkeypatch)
+    assert ["1 of the newest 1 records of 'articles' can be read"] == [each.seen for each in findings.values()]
+
+
 def test_what_becomes_a_dead_letter_is_counted_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual mistake: articles of another layout without `articles.fields`."""
     finding = found([ELSEWHERE, ELSEWHERE, article("a")], monkeypatch)["the newest articles"]

@@ -15,7 +15,7 @@ from support.reading import read_all
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.operate.publish.command import _Sending
 from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
-from enricher.worker.articles import FieldMapping
+from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.build.article_readers import line_mapping, line_reader
 from enricher.worker.settings import Settings, load_settings
 
@@ -212,6 +212,19 @@ def test_keys_are_ids_wherever_the_mapping_finds_them() -> None:
     assert (b"7", b'{"meta": {"ids": [0, 7]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 1, deep)
     with pytest.raises(InvalidArticle, match="id is missing at /meta/ids/1"):
         key_and_value(b'{"id": "x"}', 2, deep)
+
+
+def test_the_key_of_a_delete_event_is_the_id_that_it_deletes() -> None:
+    """A row that is deleted is no longer where articles have their ids."""
+    usual, before = (FieldMapping({"id": where}, scalar_ids=True) for where in ("/after/id", "/before/id"))
+    deletes = DeleteEvents("/op", ["d"], before)
+    gone = b'{"op": "d", "before": {"id": 7}, "after": null}'
+    assert (b"7", gone) == key_and_value(gone, 1, usual, deletes)
+    assert (b"7#2", b'{"op":"d","before":{"id":"7#2"},"after":null}') == key_and_value(gone, 2, usual, deletes)
+    new = b'{"op": "c", "before": null, "after": {"id": 7}}'
+    assert (b"7", new) == key_and_value(new, 1, usual, deletes)
+    with pytest.raises(InvalidArticle, match="id is missing at /after/id"):
+        key_and_value(gone, 1, usual)
 
 
 def test_a_check_reads_articles_where_the_settings_say_that_they_are(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,10 @@ def wanted(
     *,
     scalar_ids: bool = False,
     whole: bool = False,
+    deleted: Sequence[str] = (),
 ) -> Wanted:
     """What is read, by default the fields of an article."""
-    return Wanted(fields or {}, metadata or {}, scalar_ids=scalar_ids, whole=whole)
+    return Wanted(fields or {}, metadata or {}, scalar_ids=scalar_ids, whole=whole, deleted=deleted)
 
 
 def values_of(path: Path, asked: Wanted, *, first_row: int = 0) -> list[tuple[int, Any]]:
@@ -220,6 +221,7 @@ SCHEMA = pa.schema(
         ),
         (wanted({"body": "/blocks/*/number"}, scalar_ids=True), ["body at /blocks/*/number has the type int8"]),
         (wanted({"body": "/blocks/*/text"}, scalar_ids=True), ["no column for body at /blocks/*/text"]),
+        (wanted({"body": "/dots.in/a"}, scalar_ids=True, deleted=["/op"]), ["no column at /op (articles.deleted)"]),
         (wanted({"body": "/dots.in/*"}, scalar_ids=True), ["no column for body at /dots.in/*"]),
         (
             wanted({"body": "/dots.in/a"}, scalar_ids=True, whole=True),
@@ -239,6 +241,13 @@ def test_columns_that_cannot_be_read_are_named_before_any_work(asked: Wanted, mi
     assert len(mistakes) == len(lines)
     assert all(line.startswith(mistake) for line, mistake in zip(lines, mistakes, strict=True)), lines
     assert "the columns of the file are id, body, price, tags, image, dots.in, blocks" == last
+
+
+def test_the_columns_of_delete_events_are_read(tmp_path: Path) -> None:
+    """Else no row would be one."""
+    path = written(tmp_path / "a", pa.table({"id": ["a"], "body": ["x"], "meta": [{"op": "d", "at": 1}]}))
+    ((_, document),) = values_of(path, wanted(deleted=["/meta/op"]))
+    assert {"id": "a", "body": "x", "meta": {"op": "d"}} == document
 
 
 def test_a_column_with_dots_in_its_name_is_read(tmp_path: Path) -> None:

@@ -215,6 +215,17 @@ def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_on
     assert pool.submitted == []
 
 
+def test_a_delete_event_is_finished_without_the_tokenizer() -> None:
+    """Only its value shows that it is one, so it is decoded like an article; the next article goes on."""
+    intake, pool = new_intake()
+    intake.read = lambda raw: Tombstone(b"7") if raw.offset == 0 else read(raw)
+    gone, article = tickets([10, 10])
+    intake.take([gone, article])
+    advance(intake)
+    assert gone.outcome == Tombstone(b"7")
+    assert [[article]] == [[part.ticket for part in call] for call in pool.submitted]
+
+
 @pytest.mark.parametrize(
     ("value", "document", "further", "expected"),
     [

@@ -11,6 +11,7 @@ from loop.fake_schemas import with_schema
 from loop.fake_sink import Output
 from loop.test_worker_simulation import Simulation
 from loop.world import LIMITS, LONG, RULES, SHORT, Process, World
+from support.reading_articles import article_in
 from support.seeds import seeds
 
 from enricher.worker.loop.pacing import LoopLimits
@@ -125,7 +126,7 @@ def test_small_records_that_become_long_articles_stop_no_other_lane(monkeypatch:
     read = lanes.process.intake.read
 
     def unpacking(raw: RawRecord) -> Article:
-        article = read(raw)
+        article = article_in(read(raw))
         return replace(article, body="word " * 3_000) if raw.partition.topic == LATER else article
 
     lanes.process.intake.read = unpacking

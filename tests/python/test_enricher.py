@@ -327,6 +327,15 @@ def test_articles_are_mapped_as_the_settings_say() -> None:
     assert ("a", {"uuid": "a", "text": ["It rained."]}) == (record.id, record.fields["article"])
 
 
+def test_a_delete_event_is_refused_by_name() -> None:
+    """A program sees which articles are gone; it is one answer for each, as ever."""
+    deleted = {"field": "/op", "values": ["d"]}
+    with enricher_of(articles={"deleted": deleted}) as made:
+        gone, kept = made.enrich([{"id": "a", "op": "d"}, {"id": "b", "op": "c", "body": "It rained."}])
+    assert isinstance(gone, Refusal)
+    assert ("Deleted", 0, "b") == (gone.error_type, gone.offset, ids_of([kept])[0])
+
+
 def test_offsets_count_in_the_joined_texts_of_blocks() -> None:
     """A consumer that joins the texts with the record's separator finds each entity where the record says."""
     texts = ["It rained in Oslo.", "Ana Ribeiro stayed.", "Nobody knew."]

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from enricher.operate.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
+from enricher.operate.verify.deletions import NO_DELETION, DeleteEvents, Deletion
 from enricher.operate.verify.findings import Checks
 from enricher.operate.verify.headers import Omitted, Source, record_id, source_of_dead_letter, source_of_record
 from enricher.operate.verify.inputs import Doubts, Judge, JudgedRange
@@ -125,6 +126,73 @@ def differs(
     ledger.note_dead_letter(0, *letter, omitted or Omitted())
     differences = ledger.note_input(0, *source)
     return differences is not None and differences.content
+
+
+DELETES = Deletion(deletes=True, key=b"7")
+UNKNOWN = Deletion(deletes=None)
+
+
+@pytest.mark.parametrize(
+    ("key", "output_key", "deletion", "tombstone", "differences"),
+    [
+        (b"k", b"k", DELETES, True, ()),
+        (b"k", b"k", DELETES, False, ("tombstone",)),
+        (b"k", b"k", NO_DELETION, True, ("tombstone",)),
+        (b"k", b"k", UNKNOWN, True, ()),
+        (b"k", b"k", UNKNOWN, False, ()),
+        (b"k", b"7", DELETES, True, ("content",)),
+        (None, b"7", DELETES, True, ()),
+        (None, b"8", DELETES, True, ("content",)),
+        (None, b"8", Deletion(deletes=True), True, ()),
+        (None, b"8", UNKNOWN, True, ()),
+        (None, b"8", UNKNOWN, False, ("content",)),
+    ],
+)
+def test_a_delete_event_becomes_a_tombstone_with_its_key_or_id(
+    key: bytes | None,
+    output_key: bytes,
+    deletion: Deletion,
+    differences: tuple[str, ...],
+    *,
+    tombstone: bool,
+) -> None:
+    """What cannot be read may be either; the id counts only where the input has no key."""
+    ledger = PartitionLedger(0, 1)
+    ledger.note_record(0, output_key, tombstone=tombstone)
+    found = ledger.note_input(0, key, b"v", deletion)
+    assert found is not None
+    assert {"tombstone": "tombstone" in differences, "content": "content" in differences} == {
+        "tombstone": found.tombstone,
+        "content": found.content,
+    }
+
+
+STRUCTURED = {"content-type": b"Application/CloudEvents+JSON; charset=UTF-8"}
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "expected"),
+    [
+        (b'{"op": "d", "a~b": [{"id": "x"}]}', {}, Deletion(deletes=True, key=b"x")),
+        (b'\0\0\0\0\7{"op": "d", "a~b": [{"id": 7}]}', {}, DELETES),
+        (b'\xef\xbb\xbf{"op": "d", "a~b": [{"id": true}]}', {}, Deletion(deletes=True, key=b"true")),
+        (b'{"op": "d", "a~b": []}', {}, Deletion(deletes=True)),
+        (b'{"op": 1, "a~b": {"0": {"id": "x"}}}', {}, Deletion(deletes=True, key=b"x")),
+        (b'{"op": true}', {}, NO_DELETION),
+        (b'{"op": "c"}', {}, NO_DELETION),
+        (None, {}, NO_DELETION),
+        (b'{"data": {"op": "d", "a~b": [{"id": "x"}]}}', STRUCTURED, Deletion(deletes=True, key=b"x")),
+        (b'{"data_base64": "e30="}', STRUCTURED, UNKNOWN),
+        (b"[]", STRUCTURED, UNKNOWN),
+        (b"\0\0\0\0\7\2\x0eOslo", {}, UNKNOWN),
+        (b'["d"]', {}, UNKNOWN),
+    ],
+)
+def test_delete_events_are_recognised_in_json(
+    value: bytes | None, headers: dict[str, bytes], expected: Deletion
+) -> None:
+    """Plain, framed, and in a CloudEvent; the verifier has its own eyes for it."""
+    assert expected == DeleteEvents("/op", ["d", 1], "/a~0b/0/id").deletion(value, headers)
 
 
 def test_order_by_key_never_invents_a_violation_when_its_table_is_too_small() -> None:

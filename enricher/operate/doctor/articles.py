@@ -14,6 +14,7 @@ from enricher.operate.trials.rights import newest_records
 from enricher.worker.build.article_readers import article_reader
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.schema_registry import waiting_decoders
+from enricher.worker.records import Tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +60,7 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _articles(settings: Settings, refused: Counter[str]) -> Iterator[tuple[bytes | None, Article]]:
-    """The newest articles, each with its record's key; tombstones are left out.
+    """The newest articles, each with its record's key; tombstones and delete events are left out.
 
     Counts the records that are no articles in `refused`.
     """
@@ -72,7 +73,8 @@ def _articles(settings: Settings, refused: Counter[str]) -> Iterator[tuple[bytes
             if record.value is None:
                 continue
             try:
-                yield record.key, reader.read(record)
+                if not isinstance(found := reader.read(record), Tombstone):
+                    yield record.key, found
             except InvalidArticle as error:
                 refused[str(error)] += 1
             except SchemaPending as pending:

@@ -13,9 +13,9 @@ from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsErr
 from enricher.operate.publish.lines import Inputs, check_lines, key_and_value, place_of
 from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
-from enricher.worker.articles import FieldMapping
+from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.articles.mapping import HEADER
-from enricher.worker.build.article_readers import line_mapping, line_reader
+from enricher.worker.build.article_readers import delete_events, line_mapping, line_reader
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
@@ -71,6 +71,7 @@ def publish(
         records = _deletes(tombstones, alone=not (files or check or repeat > 1))
     else:
         lines, mapping = _lines(settings, files or (), check=check, repeat=repeat), line_mapping(settings)
+        deletes = delete_events(settings, mapping)
     config = kafka_config(settings)
     own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
     publisher = Publisher(config, config.input_topic, transactional_id=own_id)
@@ -78,7 +79,7 @@ def publish(
     sending = _Sending(publisher, what, rate_per_s=rate, transactional=transactional)
     try:
         with Ticker(remark_console()) as ticker:
-            sending.send(islice(records if tombstones else sending.with_keys(lines, mapping), limit), ticker)
+            sending.send(islice(records if tombstones else sending.with_keys(lines, mapping, deletes), limit), ticker)
     finally:
         remark_console().print(sending.summary())
     if failures := publisher.failures:
@@ -138,11 +139,13 @@ class _Sending:
         """The first of them: its place, and why it was left out."""
         self._committed = 0
 
-    def with_keys(self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping) -> Iterator[Record]:
+    def with_keys(
+        self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping, deletes: DeleteEvents | None
+    ) -> Iterator[Record]:
         """The records of the lines. Those without an id that a worker accepts are left out and counted."""
         for round_number, line in lines:
             try:
-                yield key_and_value(line.value, round_number, mapping)
+                yield key_and_value(line.value, round_number, mapping, deletes)
             except InvalidArticle as error:
                 self.first_refused = self.first_refused or f"{place_of(line)}: {error}"
                 self.refused += 1

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import orjson
 
 from enricher.errors import FatalError, InvalidArticle
-from enricher.worker.articles import ArticleReader, FieldMapping
+from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping
 from enricher.worker.articles.json_articles import check_id, read_document
 from enricher.worker.files import STDIN, Line, read_lines
 from enricher.worker.records import Partition, RawRecord
@@ -91,13 +91,19 @@ def place_of(line: Line) -> str:
     return f"{line.source}, line {line.number + 1}"
 
 
-def key_and_value(value: bytes, round_number: int, mapping: FieldMapping) -> tuple[bytes, bytes]:
-    """Key and value to publish: the key is the id. Raises InvalidArticle for a line without an id that a worker accepts.
+def key_and_value(
+    value: bytes, round_number: int, mapping: FieldMapping, deletes: DeleteEvents | None = None
+) -> tuple[bytes, bytes]:
+    """Key and value to publish: the key is the id, also that of the article which the line deletes.
+
+    Raises InvalidArticle for a line without an id that a worker accepts.
 
     From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique; only what is nested
     deeper than 254 levels stays as it is.
     """
     document = read_document(value, sys.maxsize)
+    if deletes and deletes.mark(document):
+        mapping = deletes.ids
     name = mapping.id_text(document, _record(value))
     if round_number == 1:
         return name.encode(), value

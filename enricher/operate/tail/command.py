@@ -20,7 +20,7 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.schema_registry import waiting_decoders
 from enricher.worker.commands.console import data_console, remark_console, write_line
 from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.records import Article, Partition, RawRecord
+from enricher.worker.records import Article, Partition, RawRecord, Tombstone
 from enricher.worker.settings import load_settings
 
 _POLL_S = 0.2
@@ -157,6 +157,7 @@ class _Viewer:
         if source is None or source.value is None:
             return None
         try:
-            return self._articles.read(source)
+            found = self._articles.read(source)
+            return None if isinstance(found, Tombstone) else found
         except (InvalidArticle, SchemaPending):
             return None

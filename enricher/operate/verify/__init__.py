@@ -8,6 +8,7 @@ way to find out would need another Kafka client, so tests/kafka/test_unreadable_
 size.
 """
 
+from enricher.operate.verify.deletions import DeleteEvents
 from enricher.operate.verify.findings import EARLIER, Check, Place, Report
 from enricher.operate.verify.payload import LeastScore, Recompute
 from enricher.operate.verify.verification import VerifyOptions, verify
@@ -16,6 +17,7 @@ from enricher.operate.verify.waiting import watching
 __all__ = [
     "EARLIER",
     "Check",
+    "DeleteEvents",
     "LeastScore",
     "Place",
     "Recompute",

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.operate.inspect.key_partitions import ONE_TOPIC, topics_by_key
-from enricher.operate.verify import EARLIER, Check, LeastScore, Recompute, Report, VerifyOptions
+from enricher.operate.verify import EARLIER, Check, DeleteEvents, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.loaded_tasks import Tasks, load_tasks
@@ -78,18 +78,22 @@ def verify(
         dead_letter_topic=dead_letters or config.dead_letter_topic,
         group_id=group or config.group_id,
     )
-    options = VerifyOptions(
-        open_wait_s=config.transaction_timeout_s + _SWEEP_S,
-        wait_s=wait_s,
-        watch_s=watch_s,
-        sample=recompute,
-    )
+    open_wait_s, deletes = config.transaction_timeout_s + _SWEEP_S, delete_events(settings)
+    options = VerifyOptions(open_wait_s=open_wait_s, wait_s=wait_s, watch_s=watch_s, sample=recompute, deletes=deletes)
     if recompute:
         tasks = load_tasks(settings)
         options = replace(options, recompute=recompute_with(settings, tasks), least_score=least_score_of(tasks))
     reports = {topic: _verify(config.of_lane(topic), options) for topic in config.inputs}
     _print(_compare_keys(reports), config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
+
+
+def delete_events(settings: Settings) -> DeleteEvents | None:
+    """Which inputs are delete events."""
+    if (deleted := settings.articles.deleted) is None:
+        return None
+    id_at = deleted.id or settings.articles.fields.get("id", "/id")
+    return DeleteEvents(deleted.field, deleted.values, id_at if id_at.startswith("/") else None)
 
 
 def _compare_keys(reports: Mapping[str, Report]) -> dict[str, Report]:

@@ -91,7 +91,7 @@ class Checks:
         self.invented = Check("invented", "every output belongs to a committed record of the input")
         self.order = Check("order", "outputs keep the order of the inputs, per key")
         self.partition = Check("partition", "outputs are in the partition of their input")
-        self.tombstones = Check("tombstones", "a tombstone becomes a tombstone, and nothing else does")
+        self.tombstones = Check("tombstones", "a tombstone or delete event becomes a tombstone, and nothing else does")
         self.keys = Check("keys", "an output has the key of its input")
         self.dead_letters = Check("dead letters", "a dead letter has the key and the value of its input")
         self.headers = Check("headers", "the headers conform to the schema")

@@ -8,18 +8,26 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from enricher.operate.inspect.key_partitions import KeyPartitions
+from enricher.operate.verify.deletions import NO_DELETION, DeleteEvents
 from enricher.operate.verify.findings import Check, Checks, Place
+from enricher.operate.verify.headers import headers_by_name
 from enricher.operate.verify.ledger import Differences, Offsets, PartitionLedger
 
 
 class Inputs:
-    """Compares the input topic with the outputs in `ledgers`, and notes where its keys are."""
+    """Compares the input topic with the outputs in `ledgers`, and notes where its keys are.
 
-    def __init__(self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str) -> None:
+    `deletes`: which of its values are delete events; None if none are.
+    """
+
+    def __init__(
+        self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str, deletes: DeleteEvents | None = None
+    ) -> None:
         self.keys = KeyPartitions(len(ledgers))
         self._checks = checks
         self._ledgers = ledgers
         self._topic = topic
+        self._deletes = deletes
 
     def take(self, message: Message) -> None:
         """Note one committed input."""
@@ -27,7 +35,9 @@ class Inputs:
         self.keys.note(message.key(), place.partition)
         ledger = self._ledgers[place.partition]
         if ledger.covers(place.offset):
-            self._compare(ledger.note_input(place.offset, message.key(), message.value()), place)
+            key, value = message.key(), message.value()
+            deletion = self._deletes.deletion(value, headers_by_name(message)) if self._deletes else NO_DELETION
+            self._compare(ledger.note_input(place.offset, key, value, deletion), place)
 
     def take_unread(self, number: int, offsets: range) -> None:
         """Note committed inputs that cannot be read: the only valid output is a dead letter that says so."""

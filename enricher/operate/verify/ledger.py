@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from enricher.operate.verify.deletions import NO_DELETION, Deletion
 from enricher.operate.verify.headers import Omitted
 
 _COPIES, _TOMBSTONE, _DEAD, _INPUT = 0b11, 0b100, 0b1000, 0b1_0000
@@ -76,8 +77,10 @@ class PartitionLedger:
         self._marks[index] = mark
         return bool(before & _COPIES)
 
-    def note_input(self, offset: int, key: bytes | None, value: bytes | None) -> Differences | None:
-        """Note a committed input; None if it has no output.
+    def note_input(
+        self, offset: int, key: bytes | None, value: bytes | None, deletion: Deletion = NO_DELETION
+    ) -> Differences | None:
+        """Note a committed input; None if it has no output. `deletion`: whether its value is a delete event.
 
         Of what a dead letter has left out, the declared size is compared.
         """
@@ -85,16 +88,20 @@ class PartitionLedger:
         state = self._states[index] = self._states[index] | _INPUT
         if not state & _COPIES:
             return None
-        dead = bool(state & _DEAD)
+        dead, is_tombstone = bool(state & _DEAD), bool(state & _TOMBSTONE)
+        deletes = True if value is None else deletion.deletes
+        tombstone = not dead and deletes is not None and is_tombstone != deletes
+        known = not state & _UNREADABLE
         if dead and state & _WITHOUT_KEY:
             key = _size_mark(len(key or b""))
-        tombstone = not dead and bool(state & _TOMBSTONE) != (value is None)
+        elif is_tombstone and value is not None and not key:
+            key, known = deletion.key, deletion.key is not None
         if not dead:
             value = None
         elif state & _WITHOUT_VALUE:
             value = _size_mark(len(value or b""))
         # What the worker could not read, a client with larger limits may: then there is nothing to compare.
-        content = not state & _UNREADABLE and self._marks[index] != mark_of(key, value)
+        content = known and self._marks[index] != mark_of(key, value)
         return Differences(dead, tombstone, content)
 
     def note_unread(self, offset: int) -> Differences | None:

@@ -18,6 +18,7 @@ from enricher.errors import BrokerError, SettingsError
 from enricher.operate.inspect.key_partitions import ADVICE, KeyPartitions
 from enricher.operate.verify.cluster import Cluster
 from enricher.operate.verify.committed import Committed, of_topic
+from enricher.operate.verify.deletions import DeleteEvents
 from enricher.operate.verify.findings import Check, Checks, Place, Report
 from enricher.operate.verify.inputs import Doubts, Inputs, Judge, JudgedRange
 from enricher.operate.verify.ledger import PartitionLedger
@@ -42,6 +43,7 @@ class VerifyOptions:
     `open_wait_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges
     what it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with
     what this function returns for their inputs. `least_score`: see `PayloadCheck`.
+    `deletes`: which inputs are delete events; None if none are.
     """
 
     open_wait_s: float = 25.0
@@ -50,6 +52,7 @@ class VerifyOptions:
     recompute: Recompute | None = None
     least_score: LeastScore = lambda _finding: 0.0
     sample: int = _EVERYTHING
+    deletes: DeleteEvents | None = None
 
 
 def verify(
@@ -163,7 +166,7 @@ class _Verification:
         begins, stable = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
         self._note_committed(committed, begins, cluster.ends(topic, committed_only=False))
         ranges = {number: (begins[number], min(committed.get(number) or 0, stable[number])) for number in self._ledgers}
-        inputs = Inputs(self._checks, self._ledgers, topic)
+        inputs = Inputs(self._checks, self._ledgers, topic, self._options.deletes)
         with self._reader() as reader:
             for message in reader.read(topic, ranges, f"reading {topic}", inputs.take_unread):
                 inputs.take(message)

@@ -7,6 +7,7 @@ the wall clock is an argument.
 """
 
 from enricher.worker.articles.cloudevents import EventHeaders, default_source
+from enricher.worker.articles.deletes import DeleteEvents
 from enricher.worker.articles.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
 from enricher.worker.articles.enriched import (
     SCHEMA_VERSION,
@@ -41,6 +42,7 @@ __all__ = [
     "RECORD_NAMESPACE",
     "SCHEMA_VERSION",
     "ArticleReader",
+    "DeleteEvents",
     "Encoder",
     "EventHeaders",
     "FieldMapping",

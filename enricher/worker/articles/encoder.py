@@ -124,7 +124,7 @@ class Encoder:
         if isinstance(outcome, DeadLetter):
             return self._dead_letter(ticket, outcome)
         if isinstance(outcome, Tombstone):
-            message = self._tombstone(ticket)
+            message = self._tombstone(ticket, outcome)
         else:
             try:
                 message = self._record(ticket, outcome)
@@ -158,11 +158,11 @@ class Encoder:
                 shares.append(share)
         return shares
 
-    def _tombstone(self, ticket: Ticket) -> Outgoing:
+    def _tombstone(self, ticket: Ticket, outcome: Tombstone) -> Outgoing:
         """A message without a value, which deletes the key in compacted topics. It is never an event, as it has no data."""
         raw = ticket.raw
         headers = record_headers(raw, version=self._versioning.version_of(raw), tombstone=True)
-        return Outgoing("tombstone", raw.key, None, [*headers, *ticket.trace], ticket)
+        return Outgoing("tombstone", raw.key or outcome.key, None, [*headers, *ticket.trace], ticket)
 
     def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
         raw, version = ticket.raw, self._versioning.version_of(ticket.raw)

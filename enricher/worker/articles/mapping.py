@@ -55,7 +55,7 @@ def check_fields(fields: Mapping[str, str]) -> None:
         if name != "id" and is_beside(where):
             raise ValueError(f"{name} is in the document: only id may be the record's key or a header")
         if not is_beside(where):
-            _check_each(name, parse_pointer(where))
+            check_pointer(name, where)
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
@@ -67,15 +67,16 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
             raise ValueError(f"a name has {len(name)} characters, at most {MAX_NAME_CHARS} are allowed")
         if not is_unicode(name):
             raise ValueError(f"the name of {where} has a lone surrogate, which cannot be written")
-        _check_each(name, parse_pointer(where))
+        check_pointer(name, where)
 
 
-def _check_each(name: str, names: tuple[str, ...]) -> None:
-    """Raise ValueError for a `*` that stands for nothing.
+def check_pointer(name: str, where: str) -> None:
+    """Raise ValueError if a pointer is malformed, or has a `*` that stands for nothing. `name`: of the field, for messages.
 
     A second `*` is refused because lists within blocks are usually the parts of one paragraph, such as its spans: the
     separator would tear sentences, and entities, apart.
     """
+    names = parse_pointer(where)
     if EACH not in names:
         return
     if name != "body":
@@ -159,10 +160,12 @@ class FieldMapping:
         check_article(article, max_article_chars)
         return article
 
-    def id_text(self, document: dict[str, Any], raw: RawRecord) -> str:
-        """The id alone. Raises InvalidArticle if there is none that an article may have."""
+    def id_text(
+        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
+    ) -> str:
+        """The id alone. Raises InvalidArticle if there is none that an article may have. `defaults`: see `article`."""
         value = self._id(document, raw)
-        text = value if isinstance(value, str) else self._other_id(document, raw, None)
+        text = value if isinstance(value, str) else self._other_id(document, raw, defaults)
         check_id(text)
         return text
 

@@ -24,11 +24,13 @@ from enricher.worker.articles.json_articles import (
 )
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.pointers import is_unicode
+from enricher.worker.records import Tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enricher.worker.articles.cloudevents import Event
+    from enricher.worker.articles.deletes import DeleteEvents
     from enricher.worker.articles.framing import Frame
     from enricher.worker.articles.json_articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 class ArticleReader:
     """Turns input records into articles.
 
-    `decoders` read values that name a schema; `read_plain` reads all other values. `keep_document`: keep the whole document,
-    as JSON, in the article. Safe in several threads if `decoders` is.
+    `decoders` read values that name a schema; `read_plain` reads all other values. `deletes`: which documents are delete
+    events. `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class ArticleReader:
         mapping: FieldMapping | None = None,
         decoders: Decoders | None = None,
         read_plain: ReadDocument = read_document,
+        deletes: DeleteEvents | None = None,
         keep_document: bool = False,
     ) -> None:
         self._max_article_chars = max_article_chars
@@ -57,14 +60,22 @@ class ArticleReader:
         self._mapping = mapping or FieldMapping()
         self._decoders = decoders
         self._read_plain = read_plain
+        self._deletes = deletes
         self._keep_document = keep_document
         self._usual = (
-            decoders is None and read_plain is read_document and not keep_document and self._mapping.is_default
+            decoders is None
+            and read_plain is read_document
+            and deletes is None
+            and not keep_document
+            and self._mapping.is_default
         )
         """Everything is as `decode_article` reads it, unless the record is a CloudEvent."""
 
-    def read(self, raw: RawRecord) -> Article:
-        """The article of a record that has a value. Raises InvalidArticle, or SchemaPending from `decoders`."""
+    def read(self, raw: RawRecord) -> Article | Tombstone:
+        """The article of a record that has a value, or the tombstone of a delete event.
+
+        Raises InvalidArticle, or SchemaPending from `decoders`.
+        """
         value = raw.value
         assert value is not None, "a record without a value is a tombstone"
         if raw.headers:
@@ -84,13 +95,15 @@ class ArticleReader:
         frame = None if self._decoders is None else self._frame(value, raw.headers)
         document = self._read_plain(value, self._max_value_bytes) if frame is None else self._document(value, frame)
         article = self._map_article(document, raw)
+        if isinstance(article, Tombstone):
+            return article
         if frame is not None or self._read_plain is not read_document:
             article = _check_decoded(article)
         if self._keep_document:
             return self._with_document(article, document, self._own_json(value, frame, document))
         return article
 
-    def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
+    def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article | Tombstone:
         """The article in an event. If the event is JSON, the whole event is the document to keep."""
         binary = event.document is None and event.data == value
         frame = None
@@ -104,6 +117,8 @@ class ArticleReader:
             document = self._document(event.data, frame)
         defaults = {"id": event.id, "source": event.source, "published_at": event.time}
         article = self._map_article(document, raw, defaults)
+        if isinstance(article, Tombstone):
+            return article
         _check_unicode(article)
         if self._keep_document:
             return self._with_document(article, document, self._own_json(value, frame if binary else None, document))
@@ -111,7 +126,9 @@ class ArticleReader:
 
     def _map_article(
         self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
-    ) -> Article:
+    ) -> Article | Tombstone:
+        if self._deletes and (tombstone := self._deletes.tombstone(document, raw, defaults)):
+            return tombstone
         article = self._mapping.article(document, raw, self._max_article_chars, defaults)
         if article.further is not None and len(article.further) > self._max_value_bytes:
             size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"

@@ -65,9 +65,13 @@ def archive_sink(output: ParquetOutput, source: LineSource) -> AnswerSink[Mappin
 def _selection(settings: Settings) -> Wanted:
     from enricher.worker.files.parquet_input import Wanted  # noqa: PLC0415  of an extra
 
-    articles = settings.articles
+    articles, deleted = settings.articles, settings.articles.deleted
     return Wanted(
-        articles.fields, articles.metadata, scalar_ids=articles.scalar_ids, whole=settings.output.article == "whole"
+        articles.fields,
+        articles.metadata,
+        scalar_ids=articles.scalar_ids,
+        whole=settings.output.article == "whole",
+        deleted=[deleted.field, *([deleted.id] if deleted.id else [])] if deleted else (),
     )
 
 

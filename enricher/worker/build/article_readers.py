@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from enricher.worker.articles import ArticleReader, FieldMapping
+from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping
 from enricher.worker.articles.formats import PLAIN_FORMATS
 from enricher.worker.articles.json_articles import read_document
 from enricher.worker.articles.mapping import is_beside
@@ -23,12 +23,17 @@ def article_reader(settings: Settings, decoders: Decoders | None = None, *, limi
     """
     form = settings.articles.format
     read_plain = PLAIN_FORMATS["json" if form == "registry" else form]
-    return _reader(settings, field_mapping(settings), decoders, read_plain=read_plain, limits=limits)
+    mapping = field_mapping(settings)
+    deletes = delete_events(settings, mapping)
+    return _reader(settings, mapping, decoders, deletes=deletes, read_plain=read_plain, limits=limits)
 
 
 def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
     """The reader of articles that are lines of a file. `mapped=False`: for our own articles, whose fields are at the top."""
-    return _reader(settings, line_mapping(settings) if mapped else FieldMapping())
+    if not mapped:
+        return _reader(settings, FieldMapping(), deletes=None)
+    mapping = line_mapping(settings)
+    return _reader(settings, mapping, deletes=delete_events(settings, mapping))
 
 
 def field_mapping(settings: Settings) -> FieldMapping:
@@ -40,6 +45,15 @@ def line_mapping(settings: Settings) -> FieldMapping:
     """The mapping for lines of a file. Lines have neither key nor headers, so the id is in the document."""
     fields = {name: where for name, where in settings.articles.fields.items() if not is_beside(where)}
     return _mapping(settings, fields)
+
+
+def delete_events(settings: Settings, mapping: FieldMapping) -> DeleteEvents | None:
+    """Which documents are delete events, if the settings say so. `mapping`: that of articles, which may find their ids."""
+    deleted, articles = settings.articles.deleted, settings.articles
+    if deleted is None:
+        return None
+    ids = mapping if deleted.id is None else FieldMapping({"id": deleted.id}, scalar_ids=articles.scalar_ids)
+    return DeleteEvents(deleted.field, deleted.values, ids)
 
 
 def _mapping(settings: Settings, fields: dict[str, str]) -> FieldMapping:
@@ -58,6 +72,7 @@ def _reader(
     mapping: FieldMapping,
     decoders: Decoders | None = None,
     *,
+    deletes: DeleteEvents | None,
     read_plain: ReadDocument = read_document,
     limits: bool = True,
 ) -> ArticleReader:
@@ -68,5 +83,6 @@ def _reader(
         mapping=mapping,
         decoders=decoders,
         read_plain=read_plain,
+        deletes=deletes,
         keep_document=settings.output.article == "whole",
     )

@@ -28,7 +28,7 @@ from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.loop.ports import Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Article, RawRecord, Versioning
+from enricher.worker.records import Article, RawRecord, Tombstone, Versioning
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
@@ -42,6 +42,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.tracing import ContextPropagation
 
+Read = Callable[[RawRecord], Article | Tombstone]
 ReaderOf = Callable[[Decoders | None], ArticleReader]
 """The reader of articles, given the decoders of values that name a schema."""
 
@@ -188,7 +189,7 @@ def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> LaneQueu
     return queues[0] if len(queues) == 1 else PassScheduler(queues)
 
 
-def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
+def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Read:
     """The function that reads articles, without the parts that records do not repeat.
 
     `by_language`: it also sets the language of each article, which decides its tasks.
@@ -197,8 +198,10 @@ def read_function(settings: Settings, reader: ArticleReader, *, by_language: boo
     if output.article != "none" and not output.version and not by_language:
         return reader.read
 
-    def read(raw: RawRecord) -> Article:
+    def read(raw: RawRecord) -> Article | Tombstone:
         article = reader.read(raw)
+        if isinstance(article, Tombstone):
+            return article
         if by_language:
             article = replace(article, language=article.metadata.get("language"))
         if output.version:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import letter_for
-from enricher.worker.records import DeadLetter, EnrichedRecord
+from enricher.worker.records import DeadLetter, EnrichedRecord, Tombstone
 from enricher.worker.stats.snapshot import Connection
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Written = TypeVar("Written")
 """The type of an encoded record."""
+
+_DELETED = DeadLetter("decode", "Deleted", "the document deletes an article (articles.deleted): it has no record")
+"""The answer to a delete event, because outside of Kafka a record without a value has no form."""
 
 
 class FiniteSource(ABC):
@@ -104,7 +107,7 @@ class FiniteSource(ABC):
 class PlainSink(ABC, Generic[Written]):
     """Writes outcomes in the order of the input, and reports the committable offsets to `committed`.
 
-    A record that cannot be written becomes a dead letter.
+    A record that cannot be written becomes a dead letter. A delete event is written like one, and counts as none.
     """
 
     def __init__(self, committed: Callable[[Mapping[Partition, int]], None]) -> None:
@@ -121,7 +124,7 @@ class PlainSink(ABC, Generic[Written]):
         return {
             ticket: output
             for ticket, output in outputs
-            if isinstance(output, DeadLetter) and output is not ticket.outcome
+            if isinstance(output, DeadLetter) and output is not ticket.outcome and output is not _DELETED
         }
 
     def serve(self) -> None:
@@ -145,7 +148,9 @@ class PlainSink(ABC, Generic[Written]):
     def _output_of(self, ticket: Ticket) -> Written | DeadLetter:
         if isinstance(ticket.outcome, DeadLetter):
             return ticket.outcome
-        assert isinstance(ticket.outcome, EnrichedRecord), "a record with a value is no tombstone"
+        if isinstance(ticket.outcome, Tombstone):
+            return _DELETED
+        assert isinstance(ticket.outcome, EnrichedRecord), "only finished tickets are written"
         try:
             return self._encode(ticket.outcome)
         except InvalidArticle as error:

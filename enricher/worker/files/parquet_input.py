@@ -40,13 +40,14 @@ _Question = Callable[[pa.DataType], bool]
 class Wanted:
     """The values to read of each row: `articles.fields`, `articles.metadata` and `articles.scalar_ids` of the settings.
 
-    `whole`: all columns (`output.article=whole`).
+    `whole`: all columns (`output.article=whole`). `deleted`: the pointers of `articles.deleted`.
     """
 
     fields: Mapping[str, str]
     metadata: Mapping[str, str]
     scalar_ids: bool
     whole: bool
+    deleted: Sequence[str] = ()
 
 
 def row_group_ends(path: Path) -> list[int]:
@@ -79,6 +80,11 @@ def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
     """
     mistakes: list[str] = []
     columns = [*_article_columns(schema, wanted, mistakes), *_metadata_columns(schema, wanted, mistakes)]
+    for where in wanted.deleted:
+        if found := _at(schema, where):
+            columns.append(found[0])
+        else:
+            mistakes.append(f"no column at {where} (articles.deleted)")
     if wanted.whole:
         columns = schema.names
         mistakes += [

@@ -52,7 +52,7 @@ class Intake:
     gets a call for itself. Each part of a ticket is tokenised as its pass needs it.
     """
 
-    read: Callable[[RawRecord], Article]
+    read: Callable[[RawRecord], Article | Tombstone]
     tokenizer: WorkerPool[list[Part], Tokenized]
     cutters: Sequence[WindowCutter]
     """One for each pass."""
@@ -266,7 +266,11 @@ class Intake:
     def _decode(self, ticket: Ticket) -> bool:
         try:
             check_headers(ticket.raw)
-            ticket.article = self.read(ticket.raw)
+            found = self.read(ticket.raw)
+            if isinstance(found, Tombstone):
+                ticket.finish(found)
+                return False
+            ticket.article = found
             ticket.unpacked_bytes = beyond_the_record(ticket.article, ticket.raw)
             self._unpacked_bytes += ticket.unpacked_bytes
         except InvalidArticle as error:

@@ -135,7 +135,12 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The input had no value, so the output deletes its key downstream."""
+    """The input had no value, or was a delete event, so the output deletes its key downstream.
+
+    `key`: what the output deletes if the input has no key.
+    """
+
+    key: bytes | None = None
 
 
 Outcome = EnrichedRecord | DeadLetter | Tombstone

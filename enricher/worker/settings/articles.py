@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from enricher.worker.contracts import PlainFormat, RecordFormat
 from enricher.worker.settings.group import Group
@@ -26,6 +26,36 @@ def _metadata(metadata: dict[str, str]) -> dict[str, str]:
 
         check_metadata(metadata)
     return metadata
+
+
+def _pointer(pointer: str) -> str:
+    """Check a pointer of `articles.deleted`. Raises ValueError."""
+    from enricher.worker.articles.mapping import check_pointer  # noqa: PLC0415  as above
+
+    check_pointer("articles.deleted", pointer)
+    return pointer
+
+
+class DeleteEventSettings(Group):
+    """Which documents delete an article."""
+
+    field: Annotated[str, AfterValidator(_pointer)] = Field(description="A JSON Pointer (RFC 6901).")
+    values: tuple[Any, ...] = Field(
+        description="A document with one of these there deletes an article: strings, whole numbers or booleans."
+    )
+    id: Annotated[str, AfterValidator(_pointer)] | None = Field(
+        None,
+        description="Where such a document has the id of the article, for records without a key. Default: where articles "
+        "have it.",
+    )
+
+    @field_validator("values")
+    @classmethod
+    def _check_values(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Raise ValueError in one sentence; pydantic's own words would name each type by itself."""
+        if not values or not all(type(value) in {str, int, bool} for value in values):
+            raise ValueError("one or more strings, whole numbers or booleans are expected")
+        return values
 
 
 class ArticleSettings(Group):
@@ -51,6 +81,13 @@ class ArticleSettings(Group):
         default_factory=dict,
         description="More of the document to repeat in the enriched record, under `metadata`: a JSON object of names and "
         'JSON Pointers, e.g. `{"section": "/desk/name"}`.',
+    )
+    deleted: DeleteEventSettings | None = Field(
+        None,
+        description="Which documents delete an article instead of being one, as change data capture publishes them: a "
+        'JSON object of `field`, a JSON Pointer, and `values`, e.g. `{"field": "/payload/op", "values": ["d"]}`. The output '
+        "is a tombstone with the record's key. For records without a key it is the id at the pointer `id`, by default "
+        "where articles have it.",
     )
     paragraph_separator: str = Field(
         "\n\n",

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from enricher.worker.settings.articles import DeleteEventSettings
 from enricher.worker.settings.files import variable_name
 from enricher.worker.settings.secrets import shown_properties, shown_text
 from enricher.worker.settings.sources import Settings
@@ -22,6 +23,7 @@ from enricher.worker.settings.tasks import TASKS, TaskSettings
 
 _DEFAULTS_IN_WORDS = {
     ("kafka", "instance"): "the host name",
+    ("articles", "deleted"): "none",
     ("model", "cache_dir"): "`enricher` in the user's cache folder",
     ("registry", "cache_dir"): "`schemas` in the worker's folder of the user's cache",
 }
@@ -34,6 +36,7 @@ _TYPES: Mapping[Any, str] = {
     float: "number",
     Path: "path",
     bool: "true or false",
+    DeleteEventSettings: "JSON object",
 }
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
@@ -93,6 +96,8 @@ def masked_text(name: str, value: object) -> str:
         return "automatic"
     if isinstance(value, Mapping):
         return json.dumps(shown_properties(value) if name == "properties" else value)
+    if isinstance(value, DeleteEventSettings):
+        return value.model_dump_json(exclude_none=True)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple | list):

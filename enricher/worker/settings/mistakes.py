@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from enricher.errors import SettingsError
+from enricher.worker.settings.articles import DeleteEventSettings
 from enricher.worker.settings.files import (
     CONFIG_VARIABLE,
     DOTENV,
@@ -99,7 +100,8 @@ def _json_variables(groups: Groups) -> Sequence[str]:
 
 def _is_json(annotation: object) -> bool:
     """Whether a setting is written as JSON: a table or a list, optional or not."""
-    return any(get_origin(each) in {dict, tuple} for each in (annotation, *get_args(annotation)))
+    kinds = (annotation, *get_args(annotation))
+    return DeleteEventSettings in kinds or any(get_origin(each) in {dict, tuple} for each in kinds)
 
 
 def explain(problem: ErrorDetails, groups: Groups) -> str:
@@ -110,6 +112,8 @@ def explain(problem: ErrorDetails, groups: Groups) -> str:
     name = _name_of(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
     if location[1:2] == ["properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
+    if location[1:2] == ["deleted"] and len(location) > 2:
+        return f"{name}: {location[2]}: {_words_of(problem, location[2], list(DeleteEventSettings.model_fields))}"
     known = _variable_names(groups) if name.startswith(PREFIX) else _setting_names(groups)
     return f"{name}: {_words_of(problem, '.'.join(location), known)}"
 
