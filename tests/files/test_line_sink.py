@@ -142,10 +142,12 @@ def test_message_that_is_not_unicode_can_be_written() -> None:
     assert orjson.loads(dead_letters.getvalue())["message"] == "?"
 
 
-def test_tombstone_is_a_bug_here() -> None:
-    """A line always has a value, so a tombstone cannot come from one, and must not vanish."""
-    with pytest.raises(AssertionError):
-        sink_to(io.BytesIO()).publish(release(Tombstone()))
+def test_a_delete_event_is_a_line_among_dead_letters_and_counts_as_none() -> None:
+    """A line has no tombstone to become, and must not vanish; nothing was written instead of a record."""
+    records, dead_letters = io.BytesIO(), io.BytesIO()
+    assert {} == sink_to(records, dead_letters).publish(release(Tombstone()))
+    assert b"" == records.getvalue()
+    assert "Deleted" == orjson.loads(dead_letters.getvalue())["error_type"]
 
 
 def test_recovery_is_refused() -> None:
