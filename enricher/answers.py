@@ -23,6 +23,8 @@ Finding = TypeVar("Finding")
 class Entity:
     """A named entity: `[start, end)` of the article's title or body, in Unicode code points, is `text`.
 
+    In a body that was read as HTML (`Record.body_format`), the slice has markup, and `text` is what a reader sees of it.
+
     `score`: its probability. `task`: the task that found it, if several find entities.
     """
 
@@ -126,6 +128,11 @@ class Record:
     def regressions(self) -> tuple[Regression, ...]:
         """The numbers, one for each task of the kind."""
         return self._list_of("regressions", Regression)
+
+    @property
+    def body_format(self) -> str:
+        """How the body was read: `text` or `html`."""
+        return str(self.fields.get("body_format", "text"))
 
     @property
     def dropped_fields(self) -> tuple[str, ...]:

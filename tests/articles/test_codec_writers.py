@@ -19,7 +19,7 @@ from enricher.worker.articles import FORMATS, encode_record, record_as_json, rec
 from enricher.worker.articles.formats.avro_records import decode_avro
 from enricher.worker.articles.formats.protobuf_records import decode_protobuf
 from enricher.worker.contracts import RecordFormat
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, SourceMap
 
 REGISTERED: tuple[RecordFormat, ...] = ("avro", "protobuf", "json-schema")
 ALL: tuple[RecordFormat, ...] = ("json", *REGISTERED)
@@ -47,6 +47,13 @@ def entities_of(draw: st.DrawFn, body: str) -> tuple[Entity, ...]:
     return tuple(found)
 
 
+def one_to_one(length_chars: int) -> SourceMap:
+    """The map of HTML without markup."""
+    source_map = SourceMap()
+    source_map.add(length_chars, 0, length_chars)
+    return source_map
+
+
 @st.composite
 def records(draw: st.DrawFn) -> EnrichedRecord:
     """Draw a record with any of the fields that a record may have."""
@@ -61,6 +68,7 @@ def records(draw: st.DrawFn) -> EnrichedRecord:
         body_separator=draw(st.none() | texts),
         dropped=draw(st.just(()) | st.lists(names, min_size=1, max_size=3).map(tuple)),
         version=draw(st.none() | st.integers(0, 2**63 - 1)),
+        source_map=draw(st.none() | st.just(one_to_one(len(body)))),
     )
     coverage = draw(st.builds(Coverage, st.integers(0, 2**31 - 1), st.integers(0, 10**6), st.booleans()))
     return plain_record(article, write_entities(article, draw(entities_of(body))), coverage)
@@ -116,7 +124,7 @@ def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
         PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
         + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
         + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
-        + b"\x12\x02\0" + b"\0\0\0\0\0\0"
+        + b"\x12\x02\0" + b"\0\0\0\0\0\0\0"
     )  # fmt: skip
     assert expected == written(record, "avro")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +21,7 @@ from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import Encoder, decode_article
+from enricher.worker.articles.html_text import read_html
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare
@@ -40,6 +42,11 @@ FAMILIAR = st.sampled_from([
     "\u3000", "\u0301\u0302", "...", "O'Brien-Smith", "[SEP]", "[UNK]", "##ing", "\uffff", "\U0010fffd", "x" * 120, " ",
 ])  # fmt: skip
 TEXTS = st.lists(FAMILIAR | any_text(max_size=6), max_size=14).map("".join)
+MARKUP = st.sampled_from([
+    "<p>", "</p>", "<b class='x'>", "</b>", "<br>", "<!-- x -->", "<script>x</script>", "&amp;", "&uuml;", "&nbsp;",
+    "&#x1F600;", "&lt", "<", "&", "<td>", "<pre>", "<svg>",
+])  # fmt: skip
+HTML = st.lists(FAMILIAR | MARKUP, max_size=20).map("".join)
 FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 
@@ -109,6 +116,28 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
 ) -> None:
     """Also with labels that no model would give: insides without a begin, kinds that change within a word."""
     article = Article("a", title, body)
+    document, windows = labelled_at_random(data, article, window_tokens)
+    check_spans(document, article)
+    assert document["coverage"]["windows"] == windows
+
+
+@FUZZ
+@given(data=st.data(), body=HTML, window_tokens=st.integers(5, 40))
+def test_any_labels_on_any_html_give_spans_of_its_source(data: st.DataObject, body: str, window_tokens: int) -> None:
+    """In order; each slice begins and ends with the first and last character of its text, or with their references."""
+    text, source_map = read_html([body])
+    document, _ = labelled_at_random(data, Article("a", "Oslo", text, source_map=source_map), window_tokens)
+    before = 0
+    for entity in document["entities"]:
+        if entity["field"] == "body":
+            assert before <= entity["start"] < entity["end"] <= len(body)
+            seen = unescape(body[entity["start"] : entity["end"]])
+            assert (seen[0], seen[-1]) == (entity["text"][0], entity["text"][-1])
+            before = entity["end"]
+
+
+def labelled_at_random(data: st.DataObject, article: Article, window_tokens: int) -> tuple[Any, int]:
+    """The record of an article whose tokens have any labels, and the number of its windows."""
     overlap_tokens = data.draw(st.integers(0, (window_tokens - 3) // 2))
     part, windows = windows_of(article, window_tokens, overlap_tokens)
     dice = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -118,9 +147,7 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
         store_answers(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), heads)
     if not windows:
         finish_enriched(part, heads)
-    document = written(part.ticket)
-    check_spans(document, article)
-    assert document["coverage"]["windows"] == len(windows)
+    return written(part.ticket), len(windows)
 
 
 def test_every_token_of_any_text_is_owned_by_one_window() -> None:

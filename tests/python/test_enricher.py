@@ -351,6 +351,20 @@ def test_offsets_count_in_the_joined_texts_of_blocks() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_models")
+def test_html_counts_in_its_source_and_says_so() -> None:
+    """The record of a text says nothing, which the property knows."""
+    html = "<p>Ana <b>Ribeiro</b> lives in Lisbon.</p>"
+    with Enricher.load(articles={"body_format": "auto"}) as loaded:
+        of_html, of_text = loaded.enrich([{"id": "a", "body": html}, {"id": "b", "body": "Ana lives in Lisbon."}])
+    assert isinstance(of_html, Record)
+    assert isinstance(of_text, Record)
+    assert ("html", "text") == (of_html.body_format, of_text.body_format)
+    found = [(each.text, html[each.start : each.end]) for each in of_html.entities]
+    assert [("Ana Ribeiro", "Ana <b>Ribeiro"), ("Lisbon", "Lisbon")] == found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_models")
 def test_loading_leaves_the_garbage_of_the_program_alone() -> None:
     """A worker's own process exempts all objects from collection; those of a program would never be freed."""
     before = gc.get_freeze_count()

@@ -14,7 +14,7 @@ from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
-from enricher.worker.build.schema_registry import check_registry, registry_decoders
+from enricher.worker.build.schema_registry import check_formats, registry_decoders
 from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool
@@ -140,10 +140,10 @@ def test_while_articles_wait_the_intake_hardly_turns(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_right_are_refused_before_the_model_is_loaded(chosen: Settings, about: str) -> None:
     """Without a connection."""
     with pytest.raises(SettingsError, match=about):
-        check_registry(chosen)
+        check_formats(chosen)
 
 
 def test_without_these_settings_there_is_no_registry() -> None:
     """Neither a check nor a thread."""
-    check_registry(Settings())
+    check_formats(Settings())
     assert registry_decoders(Settings(), wake=lambda: None) is None

@@ -221,7 +221,7 @@ def test_numbers_of_fields_never_change() -> None:
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
-    record += ["regressions", "version", "dropped_fields"]
+    record += ["regressions", "version", "dropped_fields", "body_format"]
     entity = ["field", "start", "end", "text", "label", "score", "task"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]

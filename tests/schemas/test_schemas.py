@@ -30,6 +30,7 @@ from enricher.worker.articles import (
     encode_record,
     record_headers,
 )
+from enricher.worker.articles.html_text import read_html
 from enricher.worker.records import (
     Article,
     Classification,
@@ -181,6 +182,7 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     """A field that only one side knows is a field that somebody waits for in vain."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
+    _, html = read_html(["Oslo"])
     article = Article(
         "1",
         "",
@@ -191,6 +193,7 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
         b"{}",
         ("title",),
         version=VERSION,
+        source_map=html,
     )
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
@@ -232,6 +235,14 @@ def test_example_of_paragraphs_counts_in_the_joined_text() -> None:
     assert record["entities"]
     for entity in record["entities"]:
         assert body[entity["start"] : entity["end"]] == entity["text"]
+
+
+def test_example_of_html_counts_in_the_html() -> None:
+    """The README's readers see on it that the slice has the markup, and `text` what a reader sees."""
+    record = load(SCHEMAS / "examples/enriched-record.v1/valid/html-body.json")
+    entity = record["entities"][1]
+    assert ("html", "Ana\xa0Müller") == (record["body_format"], entity["text"])
+    assert "Ana</b>&nbsp;M&uuml;ller" == record["article"]["body"][entity["start"] : entity["end"]]
 
 
 def test_example_of_a_whole_record_contains_the_example_article() -> None:

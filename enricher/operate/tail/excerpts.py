@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from enricher.worker.records import SourceMap
 from enricher.worker.telemetry.logs import CONTROLS
 
 # A sentence ends at a full stop before white space; good enough to choose what to show.
@@ -39,14 +40,22 @@ def printable(text: str) -> str:
     return text.translate(_SPACES)
 
 
-def marks_in(entities: Sequence[Mapping[str, Any]], field: str, text: str) -> list[Mark] | None:
-    """The entities of `field` in order; None if one is not in `text`, which then is not the text they were found in."""
+def marks_in(
+    entities: Sequence[Mapping[str, Any]], field: str, text: str, source_map: SourceMap | None = None
+) -> list[Mark] | None:
+    """The entities of `field` in order; None if one is not in `text`, which then is not the text they were found in.
+
+    `source_map`: where entities count in the source of the text.
+    """
     marks = []
     for entity in entities:
         if entity["field"] == field:
-            if text[entity["start"] : entity["end"]] != entity["text"]:
+            start, end = entity["start"], entity["end"]
+            if source_map is not None:
+                start, end = source_map.text_range(start, end)
+            if text[start:end] != entity["text"]:
                 return None
-            marks.append(Mark(entity["start"], entity["end"], entity["label"]))
+            marks.append(Mark(start, end, entity["label"]))
     return sorted(marks, key=lambda mark: mark.start)
 
 

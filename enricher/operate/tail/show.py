@@ -106,7 +106,8 @@ def _excerpts(entities: Sequence[Mapping[str, Any]], article: Article | None) ->
     """Title and sentences; None if the article is gone, or is not the one that the record was made from."""
     if article is None:
         return None
-    title_marks, body_marks = marks_in(entities, "title", article.title), marks_in(entities, "body", article.body)
+    title_marks = marks_in(entities, "title", article.title)
+    body_marks = marks_in(entities, "body", article.body, article.source_map)
     if title_marks is None or body_marks is None:
         return None
     title = Excerpt(article.title, tuple(title_marks)) if article.title.strip() else Excerpt(article.id, ())

@@ -111,6 +111,8 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
         fields["metadata"] = orjson.Fragment(article.further)
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
+    if article.source_map is not None:
+        fields["body_format"] = "html"
     if article.version is not None:
         fields["version"] = article.version
     if article.dropped:
@@ -165,6 +167,8 @@ def _check(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
     for entity in entities:
         start, end, text = entity["start"], entity["end"], entity["text"]
         assert 0 <= start < end, "an entity has at least one character"
-        assert texts[entity["field"]][start:end] == text, "offsets count in the original text of their field"
+        if article.source_map is not None and entity["field"] == "body":
+            start, end = article.source_map.text_range(start, end)
+        assert texts[entity["field"]][start:end] == text, "offsets count in their field, and the text is what is there"
         assert 0.0 <= entity["score"] <= 1.0, "a score is a probability, never NaN"
     return entities

@@ -169,6 +169,11 @@ class FieldMapping:
         check_id(text)
         return text
 
+    def blocks(self, document: dict[str, Any]) -> list[str] | None:
+        """The strings of a body that is an array of them; None if it is one string. For documents with an article."""
+        body = self._find_body(document)
+        return body if isinstance(body, list) else None
+
     def put_id(self, document: dict[str, Any], text: str) -> None:
         """Change the id of a document that has one. Does nothing if ids are beside documents."""
         if self._id_names:

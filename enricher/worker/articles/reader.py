@@ -17,6 +17,7 @@ from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.json_articles import (
     BYTE_ORDER_MARK,
     NOT_AN_OBJECT,
+    check_article,
     decode_article,
     json_part,
     read_document,
@@ -27,21 +28,28 @@ from enricher.worker.articles.pointers import is_unicode
 from enricher.worker.records import Tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from enricher.worker.articles.cloudevents import Event
     from enricher.worker.articles.deletes import DeleteEvents
     from enricher.worker.articles.framing import Frame
     from enricher.worker.articles.json_articles import ReadDocument
     from enricher.worker.articles.schemas import Decoders
-    from enricher.worker.records import Article, Headers, RawRecord
+    from enricher.worker.records import Article, Headers, RawRecord, SourceMap
+
+    ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
+    """Reads the text in the blocks of a body, and its map to them as they are joined with a separator.
+
+    Returns None if they are text already.
+    """
 
 
 class ArticleReader:
     """Turns input records into articles.
 
     `decoders` read values that name a schema; `read_plain` reads all other values. `deletes`: which documents are delete
-    events. `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
+    events. `read_markup`: reads the text in bodies with markup; then their sources may have `max_value_bytes` characters.
+    `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
     """
 
     def __init__(
@@ -53,19 +61,23 @@ class ArticleReader:
         decoders: Decoders | None = None,
         read_plain: ReadDocument = read_document,
         deletes: DeleteEvents | None = None,
+        read_markup: ReadMarkup | None = None,
         keep_document: bool = False,
     ) -> None:
         self._max_article_chars = max_article_chars
+        self._max_source_chars = max_article_chars if read_markup is None else max_value_bytes
         self._max_value_bytes = max_value_bytes
         self._mapping = mapping or FieldMapping()
         self._decoders = decoders
         self._read_plain = read_plain
         self._deletes = deletes
+        self._read_markup = read_markup
         self._keep_document = keep_document
         self._usual = (
             decoders is None
             and read_plain is read_document
             and deletes is None
+            and read_markup is None
             and not keep_document
             and self._mapping.is_default
         )
@@ -129,10 +141,19 @@ class ArticleReader:
     ) -> Article | Tombstone:
         if self._deletes and (tombstone := self._deletes.tombstone(document, raw, defaults)):
             return tombstone
-        article = self._mapping.article(document, raw, self._max_article_chars, defaults)
+        article = self._mapping.article(document, raw, self._max_source_chars, defaults)
         if article.further is not None and len(article.further) > self._max_value_bytes:
             size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"
             raise InvalidArticle(f"what articles.metadata names has {size}")
+        return article if self._read_markup is None else self._without_markup(article, document, self._read_markup)
+
+    def _without_markup(self, article: Article, document: dict[str, Any], read_markup: ReadMarkup) -> Article:
+        """The article with the text of its body, to which the limit of characters applies."""
+        blocks = None if article.body_separator is None else self._mapping.blocks(document)
+        found = read_markup([article.body] if blocks is None else blocks, article.body_separator or "")
+        if found is not None:
+            article = replace(article, body=found[0], source_map=found[1])
+        check_article(article, self._max_article_chars)
         return article
 
     def _frame(self, value: bytes, headers: Headers) -> Frame | None:

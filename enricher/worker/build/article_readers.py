@@ -5,14 +5,21 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from enricher.distribution import install_command
+from enricher.errors import SettingsError
 from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping
 from enricher.worker.articles.formats import PLAIN_FORMATS
+from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.articles.json_articles import read_document
 from enricher.worker.articles.mapping import is_beside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enricher.worker.articles.json_articles import ReadDocument
+    from enricher.worker.articles.reader import ReadMarkup
     from enricher.worker.articles.schemas import Decoders
+    from enricher.worker.records import SourceMap
     from enricher.worker.settings import Settings
 
 
@@ -24,8 +31,15 @@ def article_reader(settings: Settings, decoders: Decoders | None = None, *, limi
     form = settings.articles.format
     read_plain = PLAIN_FORMATS["json" if form == "registry" else form]
     mapping = field_mapping(settings)
-    deletes = delete_events(settings, mapping)
-    return _reader(settings, mapping, decoders, deletes=deletes, read_plain=read_plain, limits=limits)
+    return _reader(
+        settings,
+        mapping,
+        decoders,
+        deletes=delete_events(settings, mapping),
+        read_plain=read_plain,
+        read_markup=markup_reader(settings),
+        limits=limits,
+    )
 
 
 def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
@@ -33,7 +47,27 @@ def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
     if not mapped:
         return _reader(settings, FieldMapping(), deletes=None)
     mapping = line_mapping(settings)
-    return _reader(settings, mapping, deletes=delete_events(settings, mapping))
+    deletes = delete_events(settings, mapping)
+    return _reader(settings, mapping, deletes=deletes, read_markup=markup_reader(settings))
+
+
+def markup_reader(settings: Settings) -> ReadMarkup | None:
+    """The function that reads bodies with markup; None if all bodies are text. Raises SettingsError without the extra."""
+    body_format = settings.articles.body_format
+    if body_format == "text":
+        return None
+    try:
+        from enricher.worker.articles.html_text import read_html  # noqa: PLC0415  of an extra
+    except ImportError as error:
+        message = f"articles.body_format={body_format} needs more packages ({error}): {install_command('html')}"
+        raise SettingsError(message) from error
+    if body_format == "html":
+        return read_html
+
+    def read_if_html(blocks: Sequence[str], separator: str) -> tuple[str, SourceMap] | None:
+        return read_html(blocks, separator) if any(map(looks_like_html, blocks)) else None
+
+    return read_if_html
 
 
 def field_mapping(settings: Settings) -> FieldMapping:
@@ -74,6 +108,7 @@ def _reader(
     *,
     deletes: DeleteEvents | None,
     read_plain: ReadDocument = read_document,
+    read_markup: ReadMarkup | None = None,
     limits: bool = True,
 ) -> ArticleReader:
     articles = settings.articles
@@ -84,5 +119,6 @@ def _reader(
         decoders=decoders,
         read_plain=read_plain,
         deletes=deletes,
+        read_markup=read_markup,
         keep_document=settings.output.article == "whole",
     )

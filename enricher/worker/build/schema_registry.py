@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from enricher.errors import SettingsError
 from enricher.worker.articles.formats import compile_schema, require_formats
 from enricher.worker.articles.schemas import Compile
+from enricher.worker.build.article_readers import markup_reader
 from enricher.worker.registry.config import RegistryConfig, registry_config
 from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.fetcher import Fetcher
@@ -18,8 +19,9 @@ from enricher.worker.registry.store import GlueFolder, SchemaStore
 from enricher.worker.settings import Settings
 
 
-def check_registry(settings: Settings) -> None:
-    """Check the settings of a registry before the model is loaded. Connects to nothing; raises SettingsError."""
+def check_formats(settings: Settings) -> None:
+    """Check what articles and records need, before the model is loaded. Connects to nothing; raises SettingsError."""
+    markup_reader(settings)
     registry = settings.registry
     if settings.articles.format == "registry":
         if registry.glue_folder and not registry.glue_folder.is_dir():
@@ -63,7 +65,7 @@ def registry_decoders(
     registry = settings.registry
     if settings.articles.format != "registry":
         return None
-    check_registry(settings)
+    check_formats(settings)
     fetcher = Fetcher(
         compile_schema,
         client=registry_client(settings) if registry.url else None,

@@ -103,6 +103,13 @@ class EntityHead(Head):
         if self.names_task:
             for entity in found:
                 entity["task"] = self.task.name
+        if article.source_map is not None:
+            for entity in found:
+                if entity["field"] == "body":
+                    entity["start"], entity["end"] = article.source_map.source_range(entity["start"], entity["end"])
+                    # Half of a character reference is nothing in the source, so it belongs to the entity as a whole.
+                    seen = article.source_map.text_range(entity["start"], entity["end"])
+                    entity["text"] = article.body[slice(*seen)]
         return found
 
     @classmethod

@@ -67,4 +67,6 @@ def beyond_the_record(article: Article, raw: RawRecord) -> int:
     value, document = raw.value or b"", article.document
     kept_bytes = 0 if document is None or document is value else len(document)
     kept_bytes += len(article.further or b"")
+    if article.source_map is not None:
+        kept_bytes += article.source_map.size_bytes
     return kept_bytes + max(0, article.length_chars - len(value))

@@ -52,6 +52,7 @@ from enricher.worker.records.outcomes import (
     TaskReport,
     Tombstone,
 )
+from enricher.worker.records.source_map import SourceMap
 from enricher.worker.records.version import Versioning, record_version
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "RawRecord",
     "Release",
     "RunOutput",
+    "SourceMap",
     "Start",
     "TaskCard",
     "TaskKind",

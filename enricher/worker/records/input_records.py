@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transf
 import numpy as np
 import numpy.typing as npt
 
+from enricher.worker.records.source_map import SourceMap
+
 FieldName = Literal["title", "body"]
 Headers = tuple[tuple[str, bytes | None], ...]
 Int32Array = npt.NDArray[np.int32]
@@ -87,7 +89,10 @@ class RawRecord:
 
 @hot_record()
 class Article:
-    """A decoded input record. `metadata`: those of the fields `language`, `source`, `url` and `published_at` that it has."""
+    """A decoded input record. `metadata`: those of the fields `language`, `source`, `url` and `published_at` that it has.
+
+    `title` and `body` are what the model reads: of HTML, its text without markup.
+    """
 
     id: str
     title: str
@@ -106,6 +111,8 @@ class Article:
     """Its language, as it came; set only for a worker whose tasks are chosen by it."""
     version: int | None = None
     """The version of its output (`records.version`), set if the record is to contain it."""
+    source_map: SourceMap | None = None
+    """Maps the body to the HTML that it was read from; None if the body is as it was published."""
 
     @property
     def length_chars(self) -> int:
@@ -113,7 +120,7 @@ class Article:
         return len(self.title) + len(self.body)
 
     def text(self, field_name: FieldName) -> str:
-        """The original text of a field; entity offsets count its Unicode code points."""
+        """The text of a field as the model reads it."""
         return self.title if field_name == "title" else self.body
 
 

@@ -42,9 +42,10 @@ class TaskCard:
 
 
 class Entity(TypedDict):
-    """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points.
+    """A named entity: `[start, end)` of the field as it was published, in Unicode code points, and its text.
 
-    A dictionary, because an article has many and they are serialised as they are, with the keys in this order.
+    `text` is that slice, or, if the body was HTML, what a reader sees of it (`article.source_map`). A dictionary, because an
+    article has many and they are serialised as they are, with the keys in this order.
     """
 
     field: FieldName

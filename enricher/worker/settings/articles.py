@@ -95,6 +95,12 @@ class ArticleSettings(Group):
         description="What joins a body that is an array of strings, or in the items of a list. Offsets count in the joined "
         "text, and the record contains the separator as `body_separator`.",
     )
+    body_format: Literal["text", "html", "auto"] = Field(
+        "text",
+        description="What a body is. `html`: the model reads the text without markup, offsets count in the HTML, and the "
+        'record says `"body_format": "html"`. `auto`: each article is HTML or text by the rule of schemas/README.md. Both '
+        "need the extra `html`.",
+    )
     scalar_ids: bool = Field(
         default=False,
         description="Accept whole numbers and booleans as ids, written as in JSON. Other numbers, and those beyond 64 bits, "

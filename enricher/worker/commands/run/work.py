@@ -13,7 +13,7 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.build.observation import label_baseline, observe, worker_facts
 from enricher.worker.build.record_writer import check_record_schema
-from enricher.worker.build.schema_registry import check_registry
+from enricher.worker.build.schema_registry import check_formats
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.progress import describe, progress_lines
 from enricher.worker.commands.run.health import view_of, worker_health
@@ -60,7 +60,7 @@ def work(
     ):
         with watchdog.guard("starting", settings.worker.start_timeout_s):
             health.note_step("checking topics and rights")
-            check_registry(settings)
+            check_formats(settings)
             check_start(kafka_config(settings))
             check_record_schema(settings)
             label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded

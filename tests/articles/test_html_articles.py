@@ -1,0 +1,194 @@
+"""Articles whose bodies are HTML by `articles.body_format`: what is read, which limits hold, and what a record says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from support.plain_records import plain_record
+
+from enricher.errors import InvalidArticle, SettingsError
+from enricher.worker.articles import ArticleReader, encode_record, write_entities
+from enricher.worker.build.article_readers import article_reader, line_reader
+from enricher.worker.heads import EntityHead
+from enricher.worker.loop.waiting import beyond_the_record
+from enricher.worker.records import (
+    Article,
+    Coverage,
+    Entity,
+    OwnedLabels,
+    Part,
+    Partition,
+    RawRecord,
+    Ticket,
+    TokenizedArticle,
+    TokenizedField,
+)
+from enricher.worker.settings import load_settings
+
+Reads = Callable[..., ArticleReader]
+HTML = "<p>Ana <b>Mül</b>ler&nbsp;&amp;&#32;&fjlig;ord</p>\n<p>Lisbon</p>"
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    """Makes the reader of a worker with these settings of `articles`."""
+
+    def reader(**articles: object) -> ArticleReader:
+        for name, value in articles.items():
+            monkeypatch.setenv(f"ENRICHER_ARTICLES__{name.upper()}", str(value))
+        return article_reader(load_settings())
+
+    return reader
+
+
+def raw(body: object, **more: object) -> RawRecord:
+    """The record of an article."""
+    return RawRecord(Partition("articles", 0), 0, b"k", orjson.dumps({"id": "a", "body": body, **more}))
+
+
+def source_slice(article: Article, source: str, word: str) -> str:
+    """What the source has where a word of the body is."""
+    assert article.source_map is not None
+    start, end = article.source_map.source_range(article.body.index(word), article.body.index(word) + len(word))
+    return source[start:end]
+
+
+def test_a_body_is_text_unless_the_settings_say_html(reads: Reads) -> None:
+    """The default: nothing is decoded, and no map is kept."""
+    article = reads().read(raw(HTML))
+    assert (HTML, None) == (article.body, article.source_map)
+
+
+def test_the_model_reads_the_text_of_html_and_titles_as_they_are(reads: Reads) -> None:
+    """A title is text in any case."""
+    article = reads(body_format="html").read(raw(HTML, title="Q&amp;A"))
+    assert ("Q&amp;A", "Ana Müller\xa0& fjord\n\nLisbon") == (article.title, article.body)
+    assert "Mül</b>ler" == source_slice(article, HTML, "Müller")
+
+
+def test_auto_decides_for_each_article(reads: Reads) -> None:
+    """One block that is HTML makes all blocks HTML, because one publisher wrote them."""
+    reader = reads(body_format="auto")
+    assert "Ana Müller\xa0& fjord\n\nLisbon" == reader.read(raw(HTML)).body
+    text = reader.read(raw("Q&amp;A, 3 < 4"))
+    assert ("Q&amp;A, 3 < 4", None) == (text.body, text.source_map)
+    assert "Q&A\n\nOslo" == reader.read(raw(["Q&amp;A", "<p>Oslo</p>"])).body
+    assert "Q&amp;A | Oslo" == reads(paragraph_separator=" | ").read(raw(["Q&amp;A", "Oslo"])).body
+
+
+def test_blocks_count_in_the_joined_source(reads: Reads) -> None:
+    """Also where fields are elsewhere; the record has the separator."""
+    reader = reads(body_format="html", paragraph_separator="/", fields='{"body": "/content/text"}')
+    blocks = ["<p>One <!-- ", "Par<b>is</b>"]
+    article = reader.read(raw(None, content={"text": blocks}))
+    assert ("One\n\nParis", "/") == (article.body, article.body_separator)
+    assert "Par<b>is" == source_slice(article, "/".join(blocks), "Paris")
+
+
+def test_the_limit_of_characters_counts_text_and_that_of_bytes_the_source(reads: Reads) -> None:
+    """Markup may be many times longer than the text, but not without a bound."""
+    reader = reads(body_format="html", max_article_chars=50, max_value_bytes=2000, paragraph_separator="x" * 16)
+    assert "Oslo" == reader.read(raw("<p class='a very long one'>" * 50 + "Oslo")).body
+    with pytest.raises(InvalidArticle, match="title and body have 51 characters, at most 50 are allowed"):
+        reader.read(raw("<b>" + "x" * 51))
+    with pytest.raises(InvalidArticle, match="body has 3207 characters when it is joined, at most 2000 are allowed"):
+        reader.read(raw([""] * 200 + ["1234567"]))
+
+
+@pytest.mark.parametrize("body", ["<p></p>", "<script>Oslo</script>", "<!-- Oslo -->&nbsp;", "<b title='Oslo'", ""])
+def test_html_without_visible_text_is_a_dead_letter(reads: Reads, body: str) -> None:
+    """As a body of white space is, unless there is a title."""
+    reader = reads(body_format="html")
+    with pytest.raises(InvalidArticle, match="title and body have no visible character"):
+        reader.read(raw(body))
+    assert "Oslo" == reader.read(raw(body, title="Oslo")).title
+
+
+def test_a_missing_package_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch, reads: Reads) -> None:
+    """Before any article is read."""
+    monkeypatch.setitem(sys.modules, "enricher.worker.articles.html_text", None)
+    for body_format in ("html", "auto"):
+        with pytest.raises(SettingsError, match=r"body_format=.* pip install 'kafka-enricher\[html\]'"):
+            reads(body_format=body_format)
+    reads(body_format="text")
+
+
+def test_lines_of_a_file_are_read_alike_and_our_own_samples_are_text(reads: Reads) -> None:
+    """The embedded sample articles, which int8 is calibrated on, are not what a team publishes."""
+    reads(body_format="html")
+    assert "Müller" in line_reader(load_settings()).read(raw(HTML)).body
+    assert HTML == line_reader(load_settings(), mapped=False).read(raw(HTML)).body
+
+
+def test_the_map_counts_as_memory_of_the_article(reads: Reads) -> None:
+    """What is beyond the record is counted while the article is in flight."""
+    record = raw("<b>a</b>&amp;" * 100)
+    article = reads(body_format="html").read(record)
+    assert article.source_map is not None
+    assert article.source_map.size_bytes == beyond_the_record(article, record) > 0
+
+
+# ---- entities
+
+
+class CharSpans:
+    """Each character is a token and a word."""
+
+    def word_of(self, token: int) -> int:
+        """The same number."""
+        return token
+
+    def chars_of(self, token: int) -> tuple[int, int]:
+        """One character."""
+        return token, token + 1
+
+
+def entities_at(article: Article, *ranges: tuple[int, int]) -> list[Entity]:
+    """What the head finds if the characters of the body in each range are labelled as one entity."""
+    labels = np.zeros(len(article.title) + len(article.body), np.int32)
+    for start, end in ranges:
+        labels[len(article.title) + start : len(article.title) + end] = 2
+        labels[len(article.title) + start] = 1
+    texts: Any = (("title", article.title), ("body", article.body))
+    fields = tuple(TokenizedField(name, np.zeros(len(text), np.int32), CharSpans()) for name, text in texts)
+    part = Part(Ticket(raw(""), 0.0, article=article), tokens=TokenizedArticle(fields))
+    return EntityHead.of(("O", "B-PER", "I-PER")).find(part, [OwnedLabels(0, labels, np.ones(len(labels), np.float32))])
+
+
+def test_entities_count_in_the_source_and_have_the_text_of_a_reader(reads: Reads) -> None:
+    """`Mül</b>ler` is the slice, `Müller` the text; half of a character reference counts as the whole one."""
+    article = reads(body_format="html").read(raw(HTML, title="Ana"))
+    body = article.body
+    fjord = body.index("fjord")
+    found = entities_at(article, (4, 10), (fjord, fjord + 1), (body.index("Lisbon"), len(body)))
+    assert ["Müller", "fj", "Lisbon"] == [each["text"] for each in found]
+    assert ["Mül</b>ler", "&fjlig;", "Lisbon"] == [HTML[each["start"] : each["end"]] for each in found]
+    record = orjson.loads(encode_record(plain_record(article, tuple(found), Coverage(1, 1, truncated=False))))
+    assert ("html", found) == (record["body_format"], record["entities"])
+
+
+def test_entities_of_a_title_count_in_the_title(reads: Reads) -> None:
+    """A title has no markup."""
+    article = reads(body_format="html").read(raw(HTML, title="Ana"))
+    title = Entity(field="title", start=0, end=3, text="Ana", label="PER", score=1.0)
+    assert [title] == list(write_entities(article, [title]))
+
+
+def test_an_entity_off_by_a_character_is_noticed(reads: Reads) -> None:
+    """The check before a record is written knows the map."""
+    article = reads(body_format="html").read(raw(HTML))
+    (found,) = entities_at(article, (4, 10))
+    assert 1 == len(write_entities(article, [found]))
+    with pytest.raises(AssertionError):
+        write_entities(article, [found | {"start": found["start"] + 1}])
+
+
+def test_records_of_text_do_not_name_a_format(reads: Reads) -> None:
+    """They stay as they were."""
+    article = reads(body_format="auto").read(raw("Oslo"))
+    assert "body_format" not in orjson.loads(encode_record(plain_record(article, (), Coverage(1, 1, truncated=False))))

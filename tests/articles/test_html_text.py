@@ -1,0 +1,235 @@
+"""`read_html`: what a reader sees of HTML, and where each character of it is in the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.texts import any_text
+from turbohtml import tokenize
+
+from enricher.errors import InvalidArticle
+from enricher.worker.articles import html_text
+from enricher.worker.articles.html_text import read_html
+from enricher.worker.records import SourceMap
+
+CANARY = "xyzzy"
+SEGMENT_BYTES = 12
+
+TEXTS = [
+    (
+        '<p>Angela Merkel met <a href="https://x.example/EmmanuelMacron">Emmanuel&nbsp;Macron</a> in <b>Par</b>is.</p>',
+        "Angela Merkel met Emmanuel\xa0Macron in Paris.",
+    ),
+    ("<p>Ana met <a href='x>y'>Emma</a>.</p>", "Ana met Emma."),
+    ("in <b>Par</b>is &amp; Berlin", "in Paris & Berlin"),
+    ("One<p>two<div>three</div>four", "One\n\ntwo\n\nthree\n\nfour"),
+    ("<ul>\n <li>a</li>\n <li>b\n</ul><table><tr><td>c<td>d</table>", "a\n\nb\n\nc\n\nd"),
+    ("By Emma Brown<br>London (Reuters)<br/> <br>Text", "By Emma Brown\nLondon (Reuters)\n\nText"),
+    ("<h1>\n\tA  B\r\n C </h1>", "A B C"),
+    ("a <b> b</b> <i>c</i>", "a b c"),
+    ("<pre>\n a\n\tb</pre>c", "\n a\n\tb\n\nc"),
+    ("a<pre><b>x  y</b></pre></pre>z  z", "a\n\nx  y\n\nz z"),
+    ("<!DOCTYPE html><html><head><title>T &amp; t</title><style>p{}</style></head><body>a</body></html>", "a"),
+    ("a<script>if (1<2) '<p>'</script>b<style>c</style>d<template><p>e</template>f<!-- g -->h<?i?>j", "abdfhj"),
+    ("a<noscript><p>b</noscript>c<iframe>d</iframe>e<noembed>f</noembed>g", "ac eg"),
+    ("a<svg><svg><text>b</text></svg>c<svg/></svg>d<img alt='e'>f", "a d f"),
+    ("a<video>b <p>c</video>d<video>e", "a d e"),
+    ("a<script>b", "a"),
+    ("a<select><option>b</select>c<textarea>d</textarea>e<object><p>f</object>g", "a c e g"),
+    ("M&uuml;ller &#x1F600;&#65;&lt;&nbsp;&notit; &fjlig;", "Müller 😀A<\xa0¬it; fj"),
+    ("a&#32;&#10; &NewLine;b&#9;c", "a b c"),
+    ("&#0;&#xD800;&#x110000;&#99999999999;", "\ufffd" * 4),
+    ("AT&T R&D &x; & &#; &amp", "AT&T R&D &x; & &#; &"),
+    ("AT&am", "AT&am"),
+    ("a < b, 3<4 <3 <", "a < b, 3<4 <3 <"),
+    ("a <b", "a"),
+    ("a <b href='c", "a"),
+    ("a <!-- b", "a"),
+    ("a</></ b>c<![CDATA[d]]>e", "ace"),
+    ("S&</>S <b title='</>'>a</b><!-- </> -->b</>c", "S&S abc"),
+    ("<xmp>a</> \0</xmp><plaintext>b</>", "a</> \0b</>"),
+    ("<P>A<BR>B</P ><SCRIPT>c</ScRiPt >d", "A\nB\n\nd"),
+    ("😀<b>😀</b>\ufeff\0a", "😀😀\ufeff\0a"),
+    ("\u2028a\x0bb\x1cc\x85d", "\u2028a\x0bb\x1cc\x85d"),
+    ("", ""),
+    ("<p> <br>\n</p>&#32;", ""),
+]
+
+
+def slices(source: str, *words: str) -> list[str]:
+    """What the source has where these words are in its text."""
+    text, source_map = read_html([source])
+    ranges = [source_map.source_range(text.index(word), text.index(word) + len(word)) for word in words]
+    return [source[start:end] for start, end in ranges]
+
+
+@pytest.mark.parametrize(("source", "text"), TEXTS)
+def test_the_text_is_what_a_reader_sees(source: str, text: str) -> None:
+    """Tags, comments and elements that are not displayed are gone; blocks are paragraphs; references are decoded."""
+    assert text == read_html([source])[0]
+
+
+def test_a_slice_begins_with_the_first_character_and_ends_after_the_last() -> None:
+    """Markup at its ends is no part of it, markup inside is, and a character reference is whole."""
+    source = (
+        '<p>Angela Merkel met <a href="E">Emmanuel&nbsp;Macron</a> and <i>M&uuml;ller</i> in <b>Par</b>is, B&eacute;'
+    )
+    found = slices(source, "Angela Merkel", "Emmanuel\xa0Macron", "Müller", "Paris", "Bé", "and")
+    assert ["Angela Merkel", "Emmanuel&nbsp;Macron", "M&uuml;ller", "Par</b>is", "B&eacute;", "and"] == found
+    assert ["Ana \n  Ribeiro"] == slices("<p>\n Ana \n  Ribeiro</p>", "Ana Ribeiro")
+
+
+def test_a_reference_of_two_characters_is_mapped_as_a_whole() -> None:
+    """There are few of them, and half of one is nothing in the source."""
+    text, source_map = read_html(["a &fjlig;x"])
+    assert "a fjx" == text
+    assert (2, 9) == source_map.source_range(2, 3) == source_map.source_range(3, 4) == source_map.source_range(2, 4)
+    assert (2, 4) == source_map.text_range(2, 9)
+
+
+def test_each_block_is_a_document_of_its_own() -> None:
+    """What one leaves open ends with it, and positions count in the joined blocks."""
+    blocks, separator = ["<p>One <pre>", "two  <!-- ", "", "three <script>", "Par<b>is"], " | "
+    text, source_map = read_html(blocks, separator)
+    assert "One\n\ntwo\n\nthree\n\nParis" == text
+    start, end = source_map.source_range(text.index("Paris"), len(text))
+    assert "Par<b>is" == separator.join(blocks)[start:end]
+
+
+def test_a_range_of_another_source_is_answered_too() -> None:
+    """`tail` asks about records of articles that are no longer the same."""
+    for blocks in ([], ["<p>"], ["<p>a&amp;b"]):
+        text, source_map = read_html(blocks)
+        for start, end in ((0, 1), (5, 6), (100, 200), (-5, 3)):
+            assert text[slice(*source_map.text_range(start, end))] in text
+
+
+def test_a_text_that_is_not_where_the_parser_says_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong offset would be worse than a dead letter."""
+    tokens = list(tokenize("<b>Oslo</b>Rome", resolve_references=False))
+    monkeypatch.setattr(html_text, "tokenize", lambda *_, **__: iter(tokens))
+    assert "OsloRome" == read_html(["<i>Oslo</i>Rome"])[0]
+    with pytest.raises(InvalidArticle, match="takes a text for another one"):
+        read_html(["<b>Olso</b>Rome"])
+
+
+def test_a_map_of_long_runs_is_small() -> None:
+    """A segment per run, not per character."""
+    text, source_map = read_html(["<p>" + "Words and words. " * 1000 + "</p><p>And <b>more</b> words"])
+    assert 4 * SEGMENT_BYTES == source_map.size_bytes
+    assert len(text) == source_map.length_chars
+
+
+# ---- any HTML
+
+WORDS = any_text(min_size=1, max_size=6).map(lambda text: re.sub(r"[<>& \t\n\f\r]", "", text) + "w")
+REFERENCES = st.sampled_from(["&amp;", "&uuml;", "&#65;", "&#x1F600;", "&nbsp;", "&lt;"])
+MARKUP = st.sampled_from([
+    f"<b class='{CANARY}'>", "</b>", f"<!-- {CANARY} -->", f"<script>{CANARY}</script>", f'<a href="{CANARY}>">', "</a>",
+    f"<style>{CANARY}</style>", f"<{CANARY}>", f"</{CANARY}>", f"<img alt={CANARY}>", f"<svg><g>{CANARY}</g></svg>",
+])  # fmt: skip
+BLOCKS = st.sampled_from([f"<p id={CANARY}>", "</p>", "</>", "<div>", "<li>", "</td>", "<br>", "\n\n", " "])
+PIECES = st.lists(
+    st.tuples(st.just("text"), WORDS)
+    | st.tuples(st.just("reference"), REFERENCES)
+    | st.tuples(st.just("markup"), MARKUP | BLOCKS),
+    max_size=30,
+)
+
+
+def check_map(source: str, text: str, source_map: SourceMap) -> None:
+    """Each visible character is in the source or is decoded from there, in order; every range comes back."""
+    ranges = [(i, source_map.source_range(i, i + 1)) for i, each in enumerate(text) if not each.isspace()]
+    for i, (start, end) in ranges:
+        found = source[start:end]
+        assert text[i] == found or (found[0] == "&" and text[i] in unescape(found)) or "\ufffd" == text[i], (i, found)
+        left, right = source_map.text_range(start, end)
+        assert left <= i < right
+        assert (start, end) == source_map.source_range(left, right)
+    assert all(one == other or one[1] <= other[0] for (_, one), (_, other) in pairwise(ranges))
+
+
+@given(pieces=PIECES)
+def test_the_words_come_through_and_no_markup_does(pieces: list[tuple[str, str]]) -> None:
+    """The words are known here without a parser."""
+    source = "".join(piece for _, piece in pieces)
+    text, source_map = read_html([source])
+    seen = "".join(unescape(piece) for kind, piece in pieces if kind != "markup")
+    assert "".join(seen.split()) == "".join(text.split())
+    assert CANARY not in text
+    check_map(source, text, source_map)
+
+
+@given(
+    source=st.lists(
+        st.sampled_from("<>&;/!-#x1 'p")
+        | st.sampled_from(["<p>", "</>", "&amp", "<script>", "<svg>", "<xmp>", "-->"])
+        | any_text()
+    )
+)
+def test_any_text_is_read_and_mapped(source: list[str]) -> None:
+    """Malformed markup is what the standard says it is, and positions hold."""
+    joined = "".join(source)
+    text, source_map = read_html([joined])
+    check_map(joined, text, source_map)
+
+
+@given(blocks=st.lists(PIECES.map(lambda pieces: "".join(piece for _, piece in pieces)), max_size=5))
+def test_blocks_have_the_texts_that_they_have_alone(blocks: list[str]) -> None:
+    """Joined as paragraphs; the map counts in the joined source."""
+    text, source_map = read_html(blocks, "<sep>")
+    alone = [read_html([block])[0] for block in blocks]
+    assert "\n\n".join(filter(None, alone)) == text
+    check_map("<sep>".join(blocks), text, source_map)
+
+
+# ---- hostile HTML
+
+SIZE = 200_000
+HOSTILE = [
+    "<div>", "</div>", "<p>a</p>", "a<b>", "<", "&", "&lt", "&#", "&#x", "&a", "<!--", "<![CDATA[", "</", "<a b=", '<a b="',
+    "<script>", "<svg>", "<svg></svg>a", "</svg>", "<template>", "<select><video>", "<pre>a", "a  ", "a\n", "<br>",
+    "<textarea>", "<title>", "<?", "<!", "\0", "\ufeff", "😀<b>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_html_makes_no_text_or_map_beyond_its_size(piece: str) -> None:
+    """200,000 characters of it: nothing is raised, and nesting costs nothing."""
+    for source in (
+        piece * (SIZE // len(piece)),
+        "Oslo" + piece * (SIZE // len(piece)) + "Rome",
+        f"<p>{piece}" * 20_000,
+    ):
+        text, source_map = read_html([source])
+        assert len(text) <= len(source)
+        assert source_map.size_bytes <= 8 * len(source)
+        assert source_map.length_chars == len(text)
+
+
+def test_many_blocks_make_no_map_beyond_their_size() -> None:
+    """As many as a record of a few megabytes can have."""
+    blocks = ["a"] * 100_000
+    text, source_map = read_html(blocks)
+    assert "\n\n".join(blocks) == text
+    assert source_map.size_bytes <= 2 * SEGMENT_BYTES * len(blocks)
+
+
+def test_elements_that_are_skipped_cost_one_look_for_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An element that opens 10,000 times looks for its closing tag once, or the time would grow with the square."""
+    looks: list[str] = []
+    finditer = re.finditer
+
+    def noted(pattern: str, text: str, flags: int) -> Iterator[re.Match[str]]:
+        looks.append(pattern)
+        return finditer(pattern, text, flags)
+
+    monkeypatch.setattr(re, "finditer", noted)
+    read_html(["<svg></svg><video></video>" * 10_000])
+    assert 2 == len(looks)
