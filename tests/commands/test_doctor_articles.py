@@ -117,6 +117,18 @@ def test_a_body_that_no_article_has_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert "mapped fields" not in found(blocks, monkeypatch, {"body": "/blocks/*/text"})
 
 
+def test_html_that_the_settings_call_text_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tags would be read as words; with the setting there is nothing to say."""
+    html = [article("a") | {"body": "<p>Ana Ribeiro lives in Lisbon.</p>"}, article("b")]
+    finding = found(html, monkeypatch)["bodies"]
+    assert "warn" == finding.verdict
+    assert "1 of 2 articles look like HTML, but articles.body_format is text" == finding.seen
+    assert "pip install 'kafka-enricher[html]'" in finding.advice
+    assert "bodies" not in found([article("a")], monkeypatch)
+    monkeypatch.setenv("ENRICHER_ARTICLES__BODY_FORMAT", "auto")
+    assert "bodies" not in found(html, monkeypatch)
+
+
 def test_a_topic_that_cannot_be_read_is_left_to_the_checks_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its right is a check of its own."""
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from enricher.distribution import install_command
 from enricher.errors import BrokerError, InvalidArticle, SchemaPending
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.trials.rights import newest_records
+from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.build.article_readers import article_reader
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.schema_registry import waiting_decoders
@@ -55,6 +57,11 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
         )
         yield _report.warn("optional fields", seen, advice)
     yield from _document_keys(settings.index, keyed)
+    html = sum(looks_like_html(article.body) for article in articles) if settings.articles.body_format == "text" else 0
+    if html:
+        seen = f"{html} of {len(articles)} articles look like HTML, but articles.body_format is text"
+        advice = f"Set articles.body_format to html, or to auto if only some are: {install_command('html')}"
+        yield _report.warn("bodies", seen, advice)
     if articles:
         yield from _absent(settings.articles.fields, settings.articles.metadata, articles)
 
