@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 from support.plain_records import plain_record
+from support.reading_articles import article_in
 
 from enricher.errors import InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader, encode_record, write_entities
@@ -30,7 +32,19 @@ from enricher.worker.records import (
 )
 from enricher.worker.settings import load_settings
 
-Reads = Callable[..., ArticleReader]
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reader of records that are articles."""
+
+    reader: ArticleReader
+
+    def read(self, record: RawRecord) -> Article:
+        """The article of a record."""
+        return article_in(self.reader.read(record))
+
+
+Reads = Callable[..., Reading]
 HTML = "<p>Ana <b>Mül</b>ler&nbsp;&amp;&#32;&fjlig;ord</p>\n<p>Lisbon</p>"
 
 
@@ -38,10 +52,10 @@ HTML = "<p>Ana <b>Mül</b>ler&nbsp;&amp;&#32;&fjlig;ord</p>\n<p>Lisbon</p>"
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Makes the reader of a worker with these settings of `articles`."""
 
-    def reader(**articles: object) -> ArticleReader:
+    def reader(**articles: object) -> Reading:
         for name, value in articles.items():
             monkeypatch.setenv(f"ENRICHER_ARTICLES__{name.upper()}", str(value))
-        return article_reader(load_settings())
+        return Reading(article_reader(load_settings()))
 
     return reader
 
@@ -121,8 +135,8 @@ def test_a_missing_package_is_refused_with_the_command(monkeypatch: pytest.Monke
 def test_lines_of_a_file_are_read_alike_and_our_own_samples_are_text(reads: Reads) -> None:
     """The embedded sample articles, which int8 is calibrated on, are not what a team publishes."""
     reads(body_format="html")
-    assert "Müller" in line_reader(load_settings()).read(raw(HTML)).body
-    assert HTML == line_reader(load_settings(), mapped=False).read(raw(HTML)).body
+    assert "Müller" in Reading(line_reader(load_settings())).read(raw(HTML)).body
+    assert HTML == Reading(line_reader(load_settings(), mapped=False)).read(raw(HTML)).body
 
 
 def test_the_map_counts_as_memory_of_the_article(reads: Reads) -> None:
