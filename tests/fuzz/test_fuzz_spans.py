@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from functools import cache
 from html import unescape
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from rules.word_rule import words
 from support.answers import WindowLabels, batch_result
 from support.examples import examples
 from support.texts import any_text
@@ -26,7 +28,17 @@ from enricher.worker.heads import EntityHead
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Batch, ModelCard, Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import (
+    Article,
+    Batch,
+    ModelCard,
+    Part,
+    Partition,
+    RawRecord,
+    Ticket,
+    TokenizedArticle,
+    Window,
+)
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
 from tools.only_task import only_task
@@ -98,13 +110,17 @@ def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
 
 
 def check_spans(document: Any, article: Article) -> int:  # noqa: ANN401  JSON
-    """Every entity is in its field, in order, without overlap, without white space at its ends. How many there are."""
+    """Every entity is in its field, in order, without overlap, and of whole words of the text. How many there are."""
     before = {"title": 0, "body": 0}
     for entity in document["entities"]:
         text, start, end = article.text(entity["field"]), entity["start"], entity["end"]
         assert before[entity["field"]] <= start < end <= len(text)
         assert entity["text"] == text[start:end]
-        assert entity["text"] == entity["text"].strip()
+        assert any(map(str.isalnum, entity["text"]))
+        assert not any(char not in "\n\r" and unicodedata.category(char) == "Cc" for char in entity["text"])
+        inside = words(text)
+        assert start in {first for first, _ in inside}
+        assert end in {last for _, last in inside}
         before[entity["field"]] = end
     return len(document["entities"])
 
@@ -151,7 +167,7 @@ def labelled_at_random(data: st.DataObject, article: Article, window_tokens: int
 
 
 def test_every_token_of_any_text_is_owned_by_one_window() -> None:
-    """Labels that are all of one kind come back as one entity for each field that has tokens: none is left out."""
+    """Labels that are all of one kind come back in entities that have a letter of every token: none is left out."""
     heads = [EntityHead.of(LABELS, TASK)]
 
     @FUZZ
@@ -165,8 +181,15 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
         if not windows:
             finish_enriched(part, heads)
         document = written(part.ticket)
-        assert check_spans(document, article) <= 2
-        assert bool(document["entities"]) == bool(windows)
+        check_spans(document, article)
+        (tokens,) = tokenizer().tokenize([article])
+        assert isinstance(tokens, TokenizedArticle)
+        for field in tokens.fields:
+            text = article.text(field.name)
+            found = [range(each["start"], each["end"]) for each in document["entities"] if each["field"] == field.name]
+            for chars in map(field.spans.chars_of, range(len(field.ids))):
+                first = next((char for char in range(*chars) if text[char].isalnum()), None)
+                assert first is None or any(first in each for each in found)
 
     holds()
 

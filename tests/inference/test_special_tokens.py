@@ -114,7 +114,6 @@ def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
     spelled = ["▁", "Anna", "<", "/", "s", ">", "Paris"]
     assert [PIECES.index(piece) for piece in spelled] == body.ids.tolist()
     assert (8, 13) == body.spans.chars_of(6)
-    assert {0} == {body.spans.word_of(token) for token in range(7)}
 
 
 def test_added_tokens_that_are_not_special_stay(ours: Ours) -> None:
@@ -145,7 +144,7 @@ def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tupl
         ("Anna Paris", ["Anna", "Paris"]),
     ],
 )
-def test_words_of_one_character_are_one_word(text: str, expected: list[str], ours: Ours) -> None:
+def test_tokens_of_one_character_make_one_entity(text: str, expected: list[str], ours: Ours) -> None:
     """U+FDFA is four words in Unicode's compatibility variant: as four entities they would stand in one place."""
     found = entities_of(ours(unigram), text, label=1)
     assert expected == [each for _, _, each in found]
@@ -163,7 +162,8 @@ def test_a_text_is_cut_where_a_word_ends(limit: int, ours: Ours) -> None:
     assert result.length_tokens <= limit
     kept = [chars_kept(part) for part in result.fields]
     expected = [("", ""), ("Anna", ""), (title, ""), (title, "Annadica"), (title, "Annadica Parisaa")]
-    assert (title[: kept[0]], body[: kept[1]]) == expected[(limit >= 2) + (limit >= 4) + (limit >= 10) + (limit >= 14)]
+    place = (limit >= 2) + (limit >= 4) + (limit >= 10) + (limit >= 14)
+    assert expected[place] == (title[: kept[0]].rstrip(), body[: kept[1]].rstrip())
 
 
 def chars_kept(part: TokenizedField) -> int:

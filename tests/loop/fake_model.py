@@ -57,10 +57,6 @@ class FakeSpans:
 
     text: str
 
-    def word_of(self, token: int) -> int:
-        """0, 1, 2, ..."""
-        return token
-
     def chars_of(self, token: int) -> tuple[int, int]:
         """Where the word stands."""
         return spans_of(self.text)[token]

@@ -88,10 +88,6 @@ class HalfWords:
 
     text: str
 
-    def word_of(self, token: int) -> int:
-        """0, 0, 1, 1, ..."""
-        return token // 2
-
     def chars_of(self, token: int) -> tuple[int, int]:
         """Where the half stands."""
         start, stop = spans_of(self.text)[token // 2]

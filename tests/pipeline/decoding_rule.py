@@ -1,15 +1,16 @@
 """The decoding rule once more, as it is promised and not as it is built: shares no code with the worker's decoding.
 
-Slow and plain: lists of words, one at a time. Labels come with their reading, which is written down here and not parsed.
+Slow and plain: lists of words (rules/word_rule.py), one at a time. Labels come with their reading, which is written down
+here and not parsed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from rules.word_rule import is_alone, is_border, is_outside, is_punctuation, is_unseen, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,59 +74,80 @@ SCHEMES = {
 
 
 @dataclass(frozen=True)
-class Words:
-    """A text as its tokens, and these as words."""
+class Tokens:
+    """A text as its tokens, and where the library says that they are."""
 
     text: str
     ids: list[int]
-    words: list[list[int]]
     chars: list[tuple[int, int]]
 
 
-def words_of(tokenizer: Tokenizer, text: str) -> Words:
-    """What the tokenizer makes of the text. Words that share a character are one word."""
+def tokens_of(tokenizer: Tokenizer, text: str) -> Tokens:
+    """What the tokenizer makes of the text. A first token that is only a space before the text has no character."""
     encoding = tokenizer.encode(text, add_special_tokens=False)
-    chars = encoding.offsets
-    words: list[list[int]] = []
-    for _, group in groupby(range(len(chars)), key=encoding.word_ids.__getitem__):
-        tokens = list(group)
-        if words and chars[tokens[0]][0] < max(end for _, end in (chars[token] for token in words[-1])):
-            words[-1] += tokens
+    chars = list(encoding.offsets)
+    if encoding.tokens and encoding.tokens[0] in {"▁", "Ġ"} and text[0] not in {"▁", "Ġ"}:
+        chars[0] = (0, 0)
+    return Tokens(text, encoding.ids, chars)
+
+
+def decisions(read: Tokens) -> list[tuple[tuple[int, int], int | None]]:
+    """Each word of the text, and the token that decides its label, if any. Words of one token are one."""
+    text = read.text
+    places = [_place(text, start, end) for start, end in read.chars]
+    found: list[tuple[tuple[int, int], int | None]] = []
+    for start, end in words(text):
+        if is_alone(text[start]):
+            candidates = [token for token, (first, last) in enumerate(read.chars) if first <= start < last]
         else:
-            words.append(tokens)
-    return Words(text, encoding.ids, words, chars)
+            candidates = [token for token, place in enumerate(places) if place is not None and start <= place < end]
+        before = text[:start].rstrip("".join(filter(is_unseen, set(text[:start]))))
+        if not candidates and text[start].isalnum() and before and not is_punctuation(before[-1]):
+            candidates = [token for token, (first, last) in enumerate(read.chars) if first < start < last]
+        token = candidates[0] if candidates else None
+        if token is not None and found and found[-1] == ((found[-1][0][0], start), token):
+            found[-1] = (found[-1][0][0], end), token
+        else:
+            found.append(((start, end), token))
+    return found
 
 
-def entities(read: Words, labels: Sequence[Label], logits: Float32Array) -> list[Found]:
+def _place(text: str, start: int, end: int) -> int | None:
+    """The first letter or digit of a token, else its first character that is in a word."""
+    inside = [char for char in range(start, end) if not is_outside(text[char])]
+    return next((char for char in inside if text[char].isalnum()), inside[0] if inside else None)
+
+
+def entities(read: Tokens, labels: Sequence[Label], logits: Float32Array) -> list[Found]:
     """The entities of a text by the logits `[tokens, labels]` of its tokens.
 
-    The first token of a word decides for the word. An entity begins at a word whose label opens one, and at one whose label
-    goes on where the word before it is of no entity, is of another kind, or closes its entity. Its score is the mean of its
-    words' probabilities.
+    An entity begins at a word whose label opens one, and at one whose label goes on where the word before it is of no
+    entity, is of another kind, closes its entity, or is beyond a border. Punctuation at its ends is no part of it. Its score
+    is the mean of its words' probabilities.
     """
-    runs: list[tuple[str, list[int]]] = []
-    previous = ""
     exact = logits.astype(np.float64)
     shares = np.exp(exact - exact.max(axis=1, keepdims=True))
     best = (shares.max(axis=1) / shares.sum(axis=1)).tolist()
-    for number, tokens in enumerate(read.words):
-        label = labels[int(np.argmax(logits[tokens[0]]))]
-        if label.meaning == "goes on" and previous == label.kind:
-            runs[-1][1].append(number)
+    runs: list[tuple[str, list[tuple[int, int, float]]]] = []
+    previous, last = "", 0
+    for (start, end), token in decisions(read):
+        label = labels[int(np.argmax(logits[token]))] if token is not None else Label("", "outside")
+        if label.meaning == "goes on" and previous == label.kind and not is_border(read.text[last:start]):
+            runs[-1][1].append((start, end, best[token or 0]))
         elif label.meaning != "outside":
-            runs.append((label.kind, [number]))
-        previous = "" if label.closes else label.kind
-    found = (_found(read, kind, numbers, best) for kind, numbers in runs)
-    return [each for each in found if each.text]
+            runs.append((label.kind, [(start, end, best[token or 0])]))
+        previous, last = "" if label.closes else label.kind, end
+    found = (_found(read.text, kind, parts) for kind, parts in runs)
+    return [each for each in found if each is not None]
 
 
-def _found(read: Words, kind: str, numbers: list[int], best: Sequence[float]) -> Found:
-    """`best`: the probability of each token's label."""
-    tokens = [token for number in numbers for token in read.words[number]]
-    start, end = read.chars[tokens[0]][0], read.chars[tokens[-1]][1]
-    while start < end and read.text[start].isspace():
-        start += 1
-    while start < end and read.text[end - 1].isspace():
-        end -= 1
-    score = sum(best[read.words[number][0]] for number in numbers) / len(numbers)
-    return Found(start, end, read.text[start:end], kind, score)
+def _found(text: str, kind: str, parts: list[tuple[int, int, float]]) -> Found | None:
+    """`parts`: the words of a run, with the probability of each. None if only punctuation is in it."""
+    while parts and not text[parts[0][0]].isalnum():
+        del parts[0]
+    while parts and not any(map(str.isalnum, text[parts[-1][0] : parts[-1][1]])):
+        del parts[-1]
+    if not parts:
+        return None
+    start, end = parts[0][0], parts[-1][1]
+    return Found(start, end, text[start:end], kind, sum(score for _, _, score in parts) / len(parts))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from pipeline.decoding_rule import SCHEMES, Found, Words, entities, words_of
+from pipeline.decoding_rule import SCHEMES, Found, Tokens, entities, tokens_of
 from pipeline.family_tokenizers import SPECIALS, texts, tokenizer_of
 from rules.building import GivenSpans
 from support.answers import WindowLabels, batch_result
@@ -112,7 +112,7 @@ def _as_found(entity: Entity) -> Found:
     return Found(entity["start"], entity["end"], entity["text"], entity["label"], entity["score"])
 
 
-def rule_entities(parts: list[Words], labels: list[Label], logits: Float32Array) -> list[tuple[str, Found]]:
+def rule_entities(parts: list[Tokens], labels: list[Label], logits: Float32Array) -> list[tuple[str, Found]]:
     """The same by the rule, field by field."""
     title, body = parts
     found = [("title", each) for each in entities(title, labels, logits[: len(title.ids)])]
@@ -137,7 +137,7 @@ def test_the_worker_decodes_as_the_rule_says(family: str, tmp_path: Path) -> Non
     for article in (Article("1", *each) for each in texts(PER_FAMILY, seed=len(family))):
         (tokens,) = tokenizer.tokenize([article])
         assert isinstance(tokens, TokenizedArticle)
-        parts = [words_of(plain, text) for text in (article.title, article.body)]
+        parts = [tokens_of(plain, text) for text in (article.title, article.body)]
         assert [part.ids for part in parts] == [part.ids.tolist() for part in tokens.fields], (
             article.title,
             article.body,
@@ -161,9 +161,13 @@ def sentences() -> list[tuple[str, Float32Array, list[dict[str, Any]]]]:
     """The gold sentences with transformers' logits for their tokens, and the spans that these mean."""
     texts_ = [json.loads(line)["text"] for line in (GOLD / "pud.jsonl").read_text("utf-8").splitlines()]
     spans = [json.loads(line) for line in (REFERENCE / "pud_spans.jsonl").read_text("utf-8").splitlines()]
+    changed = [json.loads(line) for line in (REFERENCE / "pud_spans_by_words.jsonl").read_text("utf-8").splitlines()]
+    by_words = {each["id"]: each for each in changed}
     arrays = np.load(REFERENCE / "pud_logits.npz")
     logits = [each[1:-1] for each in np.split(arrays["logits"], np.cumsum(arrays["lengths"])[:-1])]
-    return list(zip(texts_, logits, [each["entities"] for each in spans], strict=True))[:TEXTS]
+    return list(zip(texts_, logits, [by_words.get(each["id"], each)["entities"] for each in spans], strict=True))[
+        :TEXTS
+    ]
 
 
 def plain_embedded() -> Tokenizer:
@@ -178,7 +182,7 @@ def test_the_rule_gives_the_reference_spans(sentences: list[tuple[str, Float32Ar
     """What the worker is compared with is itself right: on transformers' logits, sentence by sentence."""
     plain = plain_embedded()
     for text, logits, expected in sentences:
-        found = entities(words_of(plain, text), SCHEMES["IOB2"], logits)
+        found = entities(tokens_of(plain, text), SCHEMES["IOB2"], logits)
         spans = [{"start": each.start, "end": each.end, "label": each.kind, "text": each.text} for each in found]
         assert expected == spans
 
@@ -196,7 +200,7 @@ def test_the_worker_decodes_the_reference_logits_in_every_scheme(
         article = Article("1", "", text)
         (tokens,) = tokenizer.tokenize([article])
         assert isinstance(tokens, TokenizedArticle)
-        parts = [words_of(plain, each) for each in ("", text)]
+        parts = [tokens_of(plain, each) for each in ("", text)]
         for name, labels in SCHEMES.items():
             expected = rule_entities(parts, labels, logits)
             assert not differ(worker_entities(article, tokens, schemes[name], logits, cutter), expected)
@@ -211,13 +215,13 @@ def test_a_wrong_reading_is_seen() -> None:
     written = [label.written for label in labels]
     wrong = EntityHead.of([name.replace("S-", "B-") for name in written])
     folder, text = tokenizer_of("xlm-roberta", special=True), "Anna Paris"
-    read = words_of(folder, text)
+    read = tokens_of(folder, text)
     logits = np.zeros((len(read.ids), 7), np.float32)
-    for name, tokens_of_word in zip(("S-PER", "I-PER"), read.words, strict=True):
-        logits[tokens_of_word, written.index(name)] = 1
-    spans = GivenSpans([number for number, word in enumerate(read.words) for _ in word], read.chars)
+    for token, (_, end) in enumerate(read.chars):
+        logits[token, written.index("S-PER" if end <= text.index(" ") else "I-PER")] = 1
+    spans = GivenSpans(read.chars)
     ids = np.array(read.ids, np.int32)
     nothing = TokenizedField("title", ids[:0], GivenSpans([]))
     tokens = TokenizedArticle((nothing, TokenizedField("body", ids, spans)))
     ours = worker_entities(Article("1", "", text), tokens, wrong, logits, WindowCutter(100, 6, (0,), (2,)))
-    assert differ(ours, rule_entities([words_of(folder, ""), read], labels, logits))
+    assert differ(ours, rule_entities([tokens_of(folder, ""), read], labels, logits))

@@ -36,12 +36,7 @@ def raw(offset: int, partition: Partition = P0, value: bytes = b"value") -> RawR
 class GivenSpans:
     """Token spans that are known."""
 
-    words: list[int]
     chars: list[tuple[int, int]] = field(default_factory=list)
-
-    def word_of(self, token: int) -> int:
-        """As given."""
-        return self.words[token]
 
     def chars_of(self, token: int) -> tuple[int, int]:
         """As given."""
@@ -50,15 +45,14 @@ class GivenSpans:
 
 def spans_of_words(text: str) -> GivenSpans:
     """One token for each word of a text."""
-    chars = [match.span() for match in re.finditer(r"\S+", text)]
-    return GivenSpans(list(range(len(chars))), chars)
+    return GivenSpans([match.span() for match in re.finditer(r"\S+", text)])
 
 
 def part_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> Part:
     """A tokenised article that no window has answered for."""
     fields = (
-        TokenizedField("title", np.zeros(len(title_spans.words), np.int32), title_spans),
-        TokenizedField("body", np.zeros(len(body_spans.words), np.int32), body_spans),
+        TokenizedField("title", np.zeros(len(title_spans.chars), np.int32), title_spans),
+        TokenizedField("body", np.zeros(len(body_spans.chars), np.int32), body_spans),
     )
     return Part(Ticket(raw(0), 0.0, Article("id", title, body)), tokens=TokenizedArticle(fields))
 

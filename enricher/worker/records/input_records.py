@@ -127,10 +127,6 @@ class Article:
 class TokenSpans(Protocol):
     """Positions of tokens in their text. Only those of tokens in entities are looked up."""
 
-    def word_of(self, token: int, /) -> int:
-        """The index of a token's word; never decreases from token to token."""
-        ...
-
     def chars_of(self, token: int, /) -> tuple[int, int]:
         """The token's range, half-open, in Unicode code points of the original text."""
         ...

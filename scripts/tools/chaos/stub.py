@@ -58,10 +58,6 @@ class _Words:
 
     spans: Sequence[tuple[int, int]]
 
-    def word_of(self, token: int) -> int:
-        """Every token is one word."""
-        return token
-
     def chars_of(self, token: int) -> tuple[int, int]:
         return self.spans[token]
 

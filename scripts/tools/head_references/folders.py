@@ -112,8 +112,5 @@ def _class_weights(family: str, head: str, labels: int, width: int) -> dict[str,
 class _NoSpans:
     """Positions in a text that nobody asks for."""
 
-    def word_of(self, token: int) -> int:
-        raise NotImplementedError(token)
-
     def chars_of(self, token: int) -> tuple[int, int]:
         raise NotImplementedError(token)

@@ -6,8 +6,7 @@ text of an article.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
@@ -17,79 +16,47 @@ from enricher.worker.inference.tokenizer.beginnings import encode_beginning, is_
 from enricher.worker.inference.tokenizer.loading import load_tokenizer, pad_id_of, specials_of
 from enricher.worker.inference.tokenizer.special_tokens import text_only
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
+from enricher.worker.rules.deciding import anchor
+from enricher.worker.rules.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Encoding
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.records import FieldName, TokenSpans
+    from enricher.worker.records import FieldName
 
 NO_LIMIT_TOKENS = 1_000_000
 """More than any article of a gold set or a benchmark has."""
-_WORD = re.compile(r"\S+")
+_SPACES = ("\u2581", "\u0120")
+"""How SentencePiece and byte-level BPE write a token that is one space."""
 
 
 class EncodingSpans:
     """The library's encoding of one text, read token by token: arrays of all tokens would cost a tenth of tokenizing."""
 
-    __slots__ = ("chars_of", "word_of")
+    __slots__ = ("chars_of",)
 
     def __init__(self, encoding: Encoding) -> None:
-        # Neither is ever None: only special tokens have no word, and there are none.
-        self.word_of = cast("Callable[[int], int]", encoding.token_to_word)
+        # Never None: only special tokens have no characters, and there are none.
         self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
-
-
-class JoinedSpans:
-    """Spans of tokenizers that may split a character into several words, as compatibility forms do with U+FDFA.
-
-    Words that share a character count as one word, because two entities must not overlap.
-    """
-
-    __slots__ = ("_joined", "_own_word_of", "chars_of")
-
-    def __init__(self, encoding: Encoding) -> None:
-        self._own_word_of = cast("Callable[[int], int]", encoding.token_to_word)
-        self._joined: dict[int, int] = {}
-        self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
-
-    def word_of(self, token: int) -> int:
-        """The first of the words that are joined with the token's own."""
-        own = self._own_word_of(token)
-        found = self._joined.get(own)
-        if found is None:
-            found = self._joined[own] = self._first_joined(own, token)
-        return found
-
-    def _first_joined(self, own: int, token: int) -> int:
-        """Walk back from a token of the word `own`, while the word before shares a character."""
-        while True:
-            while token and (before := self._own_word_of(token - 1)) == own:
-                token -= 1
-            if not token or self.chars_of(token)[0] >= self.chars_of(token - 1)[1]:
-                return own
-            if (found := self._joined.get(before)) is not None:
-                return found
-            own, token = before, token - 1
 
 
 class SpacedSpans:
-    """Spans of tokenizers that do not split texts into words, such as Gemma's: white space separates words."""
+    """The same of an encoding whose first token is only the space that the tokenizer put before the text.
 
-    __slots__ = ("_text", "_word_starts", "chars_of")
+    The library says that it has the first character, and so it would decide the label of the first word.
+    """
 
-    def __init__(self, encoding: Encoding, text: str) -> None:
-        self._text = text
-        self._word_starts = [word.start() for word in _WORD.finditer(text)]
-        self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
+    __slots__ = ("_chars_of",)
 
-    def word_of(self, token: int) -> int:
-        """The token's word; a token of white space belongs to the next word."""
-        start, end = self.chars_of(token)
-        piece = self._text[start:end]
-        return bisect_right(self._word_starts, end - len(piece.lstrip()))
+    def __init__(self, encoding: Encoding) -> None:
+        self._chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
+
+    def chars_of(self, token: int) -> tuple[int, int]:
+        """Nothing for the first token, else what the library says."""
+        return self._chars_of(token) if token else (0, 0)
 
 
 class ArticleTokenizer:
@@ -118,7 +85,7 @@ class ArticleTokenizer:
         self._backend = text_only(tokenizer.backend_tokenizer, tokenizer.all_special_tokens)
         self._backend.no_padding()
         self._backend.no_truncation()
-        self._spans = _spans_for(self._backend)
+        self._spaces = {self._backend.token_to_id(piece) for piece in _SPACES}
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; InvalidArticle for one that can never be tokenized. Blocks."""
@@ -150,10 +117,12 @@ class ArticleTokenizer:
         fields = self._field("title", title, article.title), self._field("body", body, article.body)
         length_tokens = len(fields[0].ids) + len(fields[1].ids)
         if length_tokens > self._max_article_tokens:
-            return self._cut(fields, length_tokens)
+            return self._cut(article, fields, length_tokens)
         return TokenizedArticle(fields)
 
-    def _cut(self, fields: Sequence[TokenizedField], length_tokens: int) -> TokenizedArticle | InvalidArticle:
+    def _cut(
+        self, article: Article, fields: Sequence[TokenizedField], length_tokens: int
+    ) -> TokenizedArticle | InvalidArticle:
         """Cut an article that is above the limit after the last word that fits. The title comes first."""
         if self._too_long == "dead_letter":
             rule = f"at least {length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
@@ -161,28 +130,26 @@ class ArticleTokenizer:
         kept, left = [], self._max_article_tokens
         for part in fields:
             cut = len(part.ids) > left
-            kept.append(TokenizedField(part.name, part.ids[: _word_end(part, left)], part.spans) if cut else part)
+            ids = part.ids[: _word_end(article.text(part.name), part, left)] if cut else part.ids
+            kept.append(TokenizedField(part.name, ids, part.spans))
             left = 0 if cut else left - len(part.ids)
         return TokenizedArticle(tuple(kept), truncated=True)
 
     def _field(self, name: FieldName, encoding: Encoding, text: str) -> TokenizedField:
-        return TokenizedField(name, np.array(encoding.ids, np.int32), self._spans(encoding, text))
+        ids = np.array(encoding.ids, np.int32)
+        is_spaced = len(ids) > 0 and ids[0] in self._spaces and text[0] not in _SPACES
+        return TokenizedField(name, ids, SpacedSpans(encoding) if is_spaced else EncodingSpans(encoding))
 
 
-def _spans_for(backend: Tokenizer) -> Callable[[Encoding, str], TokenSpans]:
-    """How to read a tokenizer's encodings. Without a normalizer, or with BERT's, no character is split into words."""
-    from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  slow, and loaded already
-
-    if len(set(backend.encode("a b", add_special_tokens=False).word_ids)) == 1:
-        return SpacedSpans
-    plain = backend.normalizer is None or isinstance(backend.normalizer, BertNormalizer)
-    return (lambda encoding, _: EncodingSpans(encoding)) if plain else (lambda encoding, _: JoinedSpans(encoding))
-
-
-def _word_end(part: TokenizedField, limit: int) -> int:
+def _word_end(text: str, part: TokenizedField, limit: int) -> int:
     """The number of the field's tokens up to `limit` that end with a word; 0 if the first word is longer."""
-    word_of = part.spans.word_of
-    return bisect_left(range(limit), word_of(limit), key=word_of)
+    chars_of = part.spans.chars_of
+    start, end = chars_of(limit)
+    at = anchor(text, start, end)
+    if at is None:
+        return limit
+    word_start, _ = Words(text).at(at)
+    return bisect_right(range(limit), word_start, key=lambda token: chars_of(token)[1])
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -1,0 +1,175 @@
+"""The words of a text, each of which gets one label. They depend on the text alone, so they are the same for all tokenizers.
+
+The rule is that of people who mark names, and of the corpora that taggers are trained on:
+
+- White space and control characters end a word and are in none.
+- Every other punctuation mark or symbol is a word: brackets, quotes, slashes, dashes, emoji.
+- Hyphens, apostrophes, dots and a few others (`&`, `_`, `@`, `$`, middle dots) are inside a word if just one of them stands
+  between letters or digits: `Jean-Luc`, `O'Brien`, `AT&T`. So are commas and colons between digits.
+- A dot belongs to single letters (`U.S.`, `J.`), and to a capital with up to three consonants (`St.`, `Mrs.`, `Ltd.`).
+- The possessive (`'s`) is a word, and so is an elided article before a capital (`d'Emmanuel`). A hyphen and a last part in
+  lower case are words after a capitalised one: `Paris-based` is three words, `Stratford-upon-Avon` is one.
+- In scripts that write no spaces (Han, kana, Thai, Lao, Khmer, Myanmar), each letter is a word.
+- Combining marks belong to the character before them.
+
+Time is linear in the text, whatever it contains, and text around which nothing is looked up costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GIVEN = {
+    **dict.fromkeys("-\u2010\u2011\u05be", "-"),
+    **dict.fromkeys("'`\u00b4\u2018\u2019\uff07", "'"),
+    **dict.fromkeys("&_@$\u00b7\u05f3\u05f4\ufffd", "&"),
+    **dict.fromkeys(",:\u066b\u066c", ","),
+    **dict.fromkeys("bcdfghjklmnpqrtvwxz", "k"),
+    **dict.fromkeys("BCDFGHJKLMNPQRTVWXZ", "K"),
+    **{each: each for each in ".sS"},
+}
+"""Classes of characters that are in no class of Unicode's."""
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3006\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"
+)
+_FIRST_WITHOUT_SPACES = "\u0e00"
+_MOST_CACHED = 20_000
+"""Characters whose class is kept: more than a newspaper has, because a hostile text may have a million."""
+
+
+class _Classes(dict[int, str]):
+    """The class of a character, a letter that `_WORD` reads, by its code point; found when it is first needed."""
+
+    def __missing__(self, code_point: int) -> str:
+        char = chr(code_point)
+        found = _GIVEN.get(char) or (_class_of_letter(char) if char.isalnum() else _class_of_other(char))
+        if len(self) < _MOST_CACHED:
+            self[code_point] = found
+        return found
+
+
+def _class_of_letter(char: str) -> str:
+    """`0` digits, `H` without spaces, `U` capitals, `l` small letters, `o` letters of scripts that have neither."""
+    if not char.isalpha():
+        return "0"
+    if _WITHOUT_SPACES.match(char):
+        return "H"
+    return "U" if char.isupper() or char.istitle() else "l" if char.islower() else "o"
+
+
+def _class_of_other(char: str) -> str:
+    """` ` white space and control characters, `F` format characters and unassigned ones, `M` marks, `#` all others."""
+    category = unicodedata.category(char)
+    if char.isspace() or category == "Cc":
+        return " "
+    return "F" if category[0] == "C" else "M" if category[0] == "M" else "#"
+
+
+_CLASSES = _Classes()
+_ANY = "[UKSlkso0]"
+_WORD = re.compile(
+    rf"""
+    HM*
+  | (?:[UKSlkso]M*\.)++ (?!{_ANY})           # U.S.  J.
+  | [KS][ks]{{1,3}}\. (?!{_ANY})              # St.  Mrs.  Ltd.
+  | [kls]{{1,8}}'(?=[UKS])                    # d'  dell'
+  | '[sS] (?!{_ANY}|M)
+  | (?:([UKS])|{_ANY}) [UKSlkso0M]*+ (?:
+        (?:'(?![sS](?!{_ANY}|M)) | [.&] | F++ | (?<=0),(?=0) | -(?(1)(?![klsM]++(?!-?{_ANY}))))
+        (?={_ANY}) [UKSlkso0M]++
+    )*+
+  | [^ ]M*
+    """,
+    re.VERBOSE,
+)
+"""The rule, over classes."""
+STARTS = frozenset(' \n\t\u00a0(["\u201c\u201e\u00ab/\u2013\u2014')
+"""Some characters after which a word begins, whatever follows."""
+ENDS = frozenset(' \n\t\u00a0,;:!?)]"\u201d\u00bb/\u2013\u2014')
+"""Some characters before which a word of letters ends, whatever follows."""
+_PLAIN_CHARS = 32
+_LONGEST_ABBREVIATION_CHARS = 4
+_CHUNK = re.compile(r"\S+")
+_LOOK_BACK_CHARS = 32
+"""Most chunks between white space are shorter; then four times as many, and so on."""
+
+
+class Words:
+    """Looks up words of one text. Positions that increase cost least: a chunk between white space is then read once."""
+
+    __slots__ = ("_base", "_chunk_end", "_matches", "_position", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._base = self._position = self._chunk_end = 0
+        self._matches: Iterator[re.Match[str]] = iter(())
+
+    def at(self, char: int) -> tuple[int, int]:
+        """The word at `char` as a range `[start, end)`. `is_in_word` must hold of the character."""
+        text = self._text
+        if (not char or text[char - 1] in STARTS) and (end := self._end_of_plain(char)):
+            return char, end
+        if is_word(text[char]):
+            end = char + 1
+            while end < len(text) and _CLASSES[ord(text[end])] == "M":
+                end += 1
+            return char, end
+        if not self._position <= char < self._chunk_end:
+            self._enter_chunk(char)
+        for match in self._matches:
+            self._position = self._base + match.end()
+            if self._position > char:
+                return self._base + match.start(), self._position
+        raise AssertionError(char)
+
+    def extend(self, end: int, until: int) -> int:
+        """The end of a word at `end` with those that follow at once and begin before `until`.
+
+        These are letters without spaces, and what is beside them in other scripts.
+        """
+        text = self._text
+        while end < until and text[end].isalnum() and _CLASSES[ord(text[end - 1])] != "'":
+            _, end = self.at(end)
+        return end
+
+    def _end_of_plain(self, char: int) -> int | None:
+        """The end of a word of letters, before white space and maybe punctuation: nine of ten names in English."""
+        found = self._text[char : char + _PLAIN_CHARS].partition(" ")[0]
+        if not found.isalpha():
+            word = found.split(None, 1)[0].rstrip(".,;:!?)")
+            # A dot may belong to a shorter one.
+            found = word if len(word) > _LONGEST_ABBREVIATION_CHARS else found.rstrip(",;:!?)")
+        if found.isalpha() and len(found) < _PLAIN_CHARS and (found.isascii() or max(found) < _FIRST_WITHOUT_SPACES):
+            return char + len(found)
+        return None
+
+    def _enter_chunk(self, char: int) -> None:
+        """Begin to read the characters between white space around `char`."""
+        text = self._text
+        start, look_back = char, _LOOK_BACK_CHARS
+        while start and not text[start - 1].isspace():
+            low = max(0, char - look_back)
+            start = char - len(text[low:char].rsplit(None, 1)[-1])
+            if start > low:
+                break
+            look_back *= 4
+        found = _CHUNK.match(text, char)
+        assert found
+        self._base, self._position, self._chunk_end = start, start, found.end()
+        self._matches = _WORD.finditer(text[start : found.end()].translate(_CLASSES))
+
+
+def is_word(char: str) -> bool:
+    """Whether a character, with its marks, is a word: a letter of a script without spaces."""
+    return char >= _FIRST_WITHOUT_SPACES and _CLASSES[ord(char)] == "H"
+
+
+def is_in_word(char: str) -> bool:
+    """Whether a character is in a word, if only in one of its own: it is neither white space nor a control character."""
+    return _CLASSES[ord(char)] != " "
