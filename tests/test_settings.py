@@ -123,6 +123,20 @@ def test_a_named_file_that_is_not_there_is_a_mistake(monkeypatch: pytest.MonkeyP
     assert "missing.toml" in mistake()
 
 
+@pytest.mark.parametrize("separator", ["", " ", "\n", " | ", "\r\n"])
+def test_a_separator_that_entities_would_cross_is_refused(monkeypatch: pytest.MonkeyPatch, separator: str) -> None:
+    """An entity would go on from one paragraph of an array to the next; the message says what to write."""
+    monkeypatch.setenv("ENRICHER_ARTICLES__PARAGRAPH_SEPARATOR", separator)
+    assert "it must contain an empty line or a tab" in mistake()
+
+
+@pytest.mark.parametrize("separator", ["\n\n", "\t", "\r\n\r\n", " \n \n "])
+def test_a_separator_with_a_border_is_taken(monkeypatch: pytest.MonkeyPatch, separator: str) -> None:
+    """As it stands."""
+    monkeypatch.setenv("ENRICHER_ARTICLES__PARAGRAPH_SEPARATOR", separator)
+    assert separator == load_settings().articles.paragraph_separator
+
+
 @pytest.mark.parametrize("name", ["ENRICHER_KAFKAA__GROUP_ID", "ENRICHER_GROUP_ID", "enricher_kafkaa__group_id"])
 @pytest.mark.parametrize("source", ["environment", "dotenv"])
 def test_an_unknown_group_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> None:

@@ -24,7 +24,7 @@ def test_all_commands_read_articles_where_the_settings_say(topics: Topics, tmp_p
     """Ids are keys, bodies are paragraphs, and `tail` finds the entities in the joined text."""
     environment = topics.environment | {
         "ENRICHER_ARTICLES__FIELDS": json.dumps(FIELDS),
-        "ENRICHER_ARTICLES__PARAGRAPH_SEPARATOR": "\n",
+        "ENRICHER_ARTICLES__PARAGRAPH_SEPARATOR": "\n \n",
     }
     paragraphs = ["Nobody was hurt.", "Ana Ribeiro lives in Lisbon."]
     articles = [

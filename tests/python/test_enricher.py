@@ -340,11 +340,11 @@ def test_offsets_count_in_the_joined_texts_of_blocks() -> None:
     """A consumer that joins the texts with the record's separator finds each entity where the record says."""
     texts = ["It rained in Oslo.", "Ana Ribeiro stayed.", "Nobody knew."]
     article = {"id": "a", "blocks": [{"url": "/a.jpg"}, *({"text": text} for text in texts), {"text": None}]}
-    with enricher_of(articles={"fields": {"body": "/blocks/*/text"}, "paragraph_separator": " / "}) as made:
+    with enricher_of(articles={"fields": {"body": "/blocks/*/text"}, "paragraph_separator": " /\t"}) as made:
         (record,) = made.enrich([article])
     assert isinstance(record, Record)
     joined = str(record.fields["body_separator"]).join(texts)
-    assert " / " == record.fields["body_separator"]
+    assert " /\t" == record.fields["body_separator"]
     assert len(record.entities) > 1
     assert [each.text for each in record.entities] == [joined[each.start : each.end] for each in record.entities]
 

@@ -85,7 +85,9 @@ def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: boo
         pass_settings = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
         model = load_pass(pass_settings, [plan.checkpoints[index] for index in group], every_shape=every_shape)
         heads = tuple(
-            _head(plan, name, checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1)
+            _head(plan, name, checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1).for_records(
+                skip_addresses=settings.output.skip_addresses
+            )
             for name, checkpoint, card in zip(names, model.prepared.checkpoints, model.prepared.cards, strict=True)
         )
         passes.append(Pass(tuple(names), model, heads, pass_settings, why_not_shared))

@@ -20,13 +20,13 @@ from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.records import (
     Article,
     Entity,
-    FieldName,
     Float32Array,
     Int32Array,
     OwnedLabels,
     TokenizedArticle,
     TokenSpans,
 )
+from enricher.worker.rules.addresses import Addresses, may_have_address
 from enricher.worker.rules.borders import joins
 from enricher.worker.rules.deciding import decided_words
 
@@ -39,9 +39,17 @@ Run = tuple[int, int, str, float]
 
 
 def decode_entities(
-    article: Article, tokens: TokenizedArticle, answers: list[OwnedLabels], scheme: LabelScheme
+    article: Article,
+    tokens: TokenizedArticle,
+    answers: list[OwnedLabels],
+    scheme: LabelScheme,
+    *,
+    skip_addresses: bool = True,
 ) -> list[Entity]:
-    """The entities of an article, from the labels of all its windows, ordered by field and position."""
+    """The entities of an article, from the labels of all its windows, ordered by field and position.
+
+    `skip_addresses`: leave out those inside of URLs and e-mail addresses.
+    """
     entities: list[Entity] = []
     places, labels, scores = _mark(answers, scheme)
     first = begin = 0
@@ -50,25 +58,26 @@ def decode_entities(
         end = bisect_left(places, stop, begin)
         if begin < end:
             marked = [place - first for place in places[begin:end]], labels[begin:end], scores[begin:end]
-            entities += _entities(field.name, article.text(field.name), field.spans, marked, scheme)
+            text = article.text(field.name)
+            runs = _runs(text, field.spans, marked, scheme)
+            if skip_addresses and may_have_address(text):
+                addresses = Addresses(text)
+                runs = (run for run in runs if not addresses.contain(run[0], run[1]))
+            # Rounding to decimals goes through a string and takes five times as long as rounding to an integer. Float16 can
+            # give probabilities a little above 1; they become 1 here.
+            entities += [
+                {
+                    "field": field.name,
+                    "start": start,
+                    "end": end,
+                    "text": text[start:end],
+                    "label": kind,
+                    "score": round(score * SCORE_STEPS) / SCORE_STEPS,
+                }
+                for start, end, kind, score in runs
+            ]
         first, begin = stop, end
     return entities
-
-
-def _entities(name: FieldName, text: str, spans: TokenSpans, marked: Marked, scheme: LabelScheme) -> list[Entity]:
-    # Rounding to decimals goes through a string and takes five times as long as rounding to an integer. Float16 can give
-    # probabilities a little above 1; they become 1 here.
-    return [
-        {
-            "field": name,
-            "start": start,
-            "end": end,
-            "text": text[start:end],
-            "label": kind,
-            "score": round(score * SCORE_STEPS) / SCORE_STEPS,
-        }
-        for start, end, kind, score in _runs(text, spans, marked, scheme)
-    ]
 
 
 def _mark(answers: list[OwnedLabels], scheme: LabelScheme) -> Marked:

@@ -103,6 +103,11 @@ class Head(ABC):
     ) -> Head:
         """The head of a task. `several`: more than one task of the worker is of this kind."""
 
+    def for_records(self, *, skip_addresses: bool) -> Head:
+        """This head, as the settings for the contents of records want it."""
+        del skip_addresses
+        return self
+
     # ---- articles
 
     def least_score(self, label: str) -> float:

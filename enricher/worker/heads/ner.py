@@ -6,7 +6,7 @@ worker/articles/enriched.py checks and writes entities, because every record has
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from enricher.worker.heads.decoding import decode_entities
@@ -26,12 +26,14 @@ _NO_TASK = TaskCard(NER, NER, ModelCard("", "", ""), named=False)
 class EntityHead(Head):
     """Finds entities. `names_task`: each entity names its task, because several tasks of the worker find entities.
 
-    `threshold`: the least score of an entity; None if the score does not matter.
+    `threshold`: the least score of an entity; None if the score does not matter. `skip_addresses`: there are none inside of
+    URLs and e-mail addresses.
     """
 
     scheme: LabelScheme
     names_task: bool = False
     threshold: Threshold = None
+    skip_addresses: bool = True
 
     kind: ClassVar[TaskKind] = NER
     listed_in: ClassVar[str] = "entities"
@@ -83,6 +85,10 @@ class EntityHead(Head):
         """The head of a task. Entities name it if several tasks find entities."""
         return cls.of(spec.labels, task, languages, names_task=several, threshold=threshold)
 
+    def for_records(self, *, skip_addresses: bool) -> EntityHead:
+        """The same head, or one that finds entities in addresses too."""
+        return replace(self, skip_addresses=skip_addresses)
+
     @classmethod
     def labels_of(cls, spec: HeadSpec) -> tuple[str, ...]:
         """The types of entities, without their positions."""
@@ -97,7 +103,7 @@ class EntityHead(Head):
         article, tokens = part.ticket.article, part.tokens
         assert article is not None
         assert tokens is not None
-        found = decode_entities(article, tokens, answers, self.scheme)
+        found = decode_entities(article, tokens, answers, self.scheme, skip_addresses=self.skip_addresses)
         if self.threshold is not None:
             found = [entity for entity in found if entity["score"] >= self.least_score(entity["label"])]
         if self.names_task:

@@ -150,19 +150,23 @@ class Words:
         return None
 
     def _enter_chunk(self, char: int) -> None:
-        """Begin to read the characters between white space around `char`."""
-        text = self._text
-        start, look_back = char, _LOOK_BACK_CHARS
-        while start and not text[start - 1].isspace():
-            low = max(0, char - look_back)
-            start = char - len(text[low:char].rsplit(None, 1)[-1])
-            if start > low:
-                break
-            look_back *= 4
-        found = _CHUNK.match(text, char)
-        assert found
-        self._base, self._position, self._chunk_end = start, start, found.end()
-        self._matches = _WORD.finditer(text[start : found.end()].translate(_CLASSES))
+        self._base, self._chunk_end = chunk_around(self._text, char)
+        self._position = self._base
+        self._matches = _WORD.finditer(self._text[self._base : self._chunk_end].translate(_CLASSES))
+
+
+def chunk_around(text: str, char: int) -> tuple[int, int]:
+    """The characters `[start, end)` between white space around `char`, which is none."""
+    start, look_back = char, _LOOK_BACK_CHARS
+    while start and not text[start - 1].isspace():
+        low = max(0, char - look_back)
+        start = char - len(text[low:char].rsplit(None, 1)[-1])
+        if start > low:
+            break
+        look_back *= 4
+    found = _CHUNK.match(text, char)
+    assert found
+    return start, found.end()
 
 
 def is_word(char: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from enricher.worker.contracts import PlainFormat, RecordFormat
+from enricher.worker.rules.borders import has_border
 from enricher.worker.settings.group import Group
 
 
@@ -58,6 +59,16 @@ class DeleteEventSettings(Group):
         return values
 
 
+def _separator(separator: str) -> str:
+    """Check `articles.paragraph_separator`. Raises ValueError."""
+    if not has_border(separator):
+        raise ValueError(
+            "entities would cross it from one paragraph to the next: it must contain an empty line or a tab, such as "
+            r'"\n\n" or "\t"'
+        )
+    return separator
+
+
 class ArticleSettings(Group):
     """How an article is read, and the limits of inputs and outputs."""
 
@@ -89,11 +100,12 @@ class ArticleSettings(Group):
         "is a tombstone with the record's key. For records without a key it is the id at the pointer `id`, by default "
         "where articles have it.",
     )
-    paragraph_separator: str = Field(
+    paragraph_separator: Annotated[str, AfterValidator(_separator)] = Field(
         "\n\n",
         max_length=16,
-        description="What joins a body that is an array of strings, or in the items of a list. Offsets count in the joined "
-        "text, and the record contains the separator as `body_separator`.",
+        description="What joins a body that is an array of strings, or in the items of a list; it contains an empty line or "
+        "a tab, which no entity crosses. Offsets count in the joined text, and the record contains the separator as "
+        "`body_separator`.",
     )
     body_format: Literal["text", "html", "auto"] = Field(
         "text",
@@ -166,6 +178,11 @@ class OutputSettings(Group):
         default=False,
         description="Write the version of a record (the header `enricher.version`) also as its field `version`, for "
         "consumers that cannot read headers. In lines of a file it counts lines instead of offsets.",
+    )
+    skip_addresses: bool = Field(
+        default=True,
+        description="Leave out entities that are only a part of a URL or an e-mail address (https://www.berlin.de/merkel, "
+        "merkel@paris.fr), or all of it. The name of a handle (@BorisJohnson) is one.",
     )
     format: RecordFormat = Field(
         "json",
