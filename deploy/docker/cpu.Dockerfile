@@ -53,8 +53,8 @@ ENV PATH=/opt/enricher/bin:$PATH \
     ENRICHER_MODEL__CACHE_DIR=/var/cache/enricher
 WORKDIR /tmp
 USER 65532:65532
-# Probes and metrics. No HEALTHCHECK: Kubernetes ignores it, and asks /livez, /readyz and /startupz, which differ.
-EXPOSE 8080
+# Metrics, and probes. No HEALTHCHECK: Kubernetes ignores it, and asks /livez, /readyz and /startupz, which differ.
+EXPOSE 8080 8180
 # The worker drains on SIGTERM. Python is process 1: it has no children but those of --processes, which it waits for.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["enricher"]

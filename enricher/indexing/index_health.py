@@ -12,7 +12,7 @@ import orjson
 
 from enricher.indexing.index_instruments import EXPORTED, ObservedIndexer
 from enricher.worker.health.liveness import Waits, why_stuck
-from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, routes
+from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, page_routes
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.snapshot import WorkerState
 from enricher.worker.telemetry.observed import WorkerFacts
@@ -81,10 +81,10 @@ class IndexHealth(Starting):
             status |= {**now, "state": now["state"].value, "lags": lags, "outcomes": dict(seen.counts.outcomes)}
         return status
 
-    def routes(self) -> Mapping[str, Route]:
-        """The paths of a worker, with the status as JSON instead of the page."""
+    def pages(self) -> Mapping[str, Route]:
+        """Status and metrics as a worker has them, with the status as JSON instead of the page."""
 
         def page(_request: object) -> Reply:
             return Reply(HTTPStatus.OK, "application/json", orjson.dumps(self.status(), option=orjson.OPT_INDENT_2))
 
-        return {**routes(self), "/": page}
+        return {**page_routes(self), "/": page}

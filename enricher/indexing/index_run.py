@@ -26,6 +26,7 @@ from enricher.worker.commands.run.command import load_and_log_settings, require_
 from enricher.worker.commands.run.health import serve_health
 from enricher.worker.commands.run.work import AROUND_S
 from enricher.worker.commands.signals import Signals, stopped_by_signals
+from enricher.worker.health.routes import probe_routes
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.precheck import check_start
 from enricher.worker.rules.dead_letter_limits import most_taken_over
@@ -115,7 +116,7 @@ def _work(
     with (
         watchdog,
         watchdog.guard("opening or closing health and telemetry", AROUND_S),
-        serve_health(health.routes(), settings.health),
+        serve_health(health.pages(), probe_routes(health), settings.health),
         ExitStack() as stack,
     ):
         with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):

@@ -152,13 +152,17 @@ def test_the_grace_period_follows_from_the_defaults_of_the_settings(monkeypatch:
 
 @pytest.mark.parametrize("port", [8080, 9001])
 def test_probes_and_services_ask_where_the_worker_answers(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They use one port, by name."""
-    rendered = render({"health": {"port": port}})
-    assert settings_of(rendered.worker, monkeypatch).health.port == port
-    assert {"name": "health", "containerPort": port, "protocol": "TCP"} in rendered.worker["ports"]
+    """Probes use one port and services the other, by name."""
+    rendered = render({"health": {"port": port, "probePort": port + 1}})
+    health = settings_of(rendered.worker, monkeypatch).health
+    assert (health.port, health.probe_port) == (port, port + 1)
+    assert rendered.worker["ports"] == [
+        {"name": "health", "containerPort": port, "protocol": "TCP"},
+        {"name": "probes", "containerPort": port + 1, "protocol": "TCP"},
+    ]
     probes = {"startupProbe": "/startupz", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
     for probe, path in probes.items():
-        assert rendered.worker[probe]["httpGet"] == {"path": path, "port": "health"}
+        assert rendered.worker[probe]["httpGet"] == {"path": path, "port": "probes"}
     for service in rendered.all("Service"):
         assert service["spec"]["ports"][0]["port"] == port
         assert service["spec"]["ports"][0]["targetPort"] == "health"

@@ -14,7 +14,7 @@ from loop.world import Process
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.worker.health.liveness import Waits
-from enricher.worker.health.routes import Route, routes
+from enricher.worker.health.routes import Route, page_routes, probe_routes
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.status import View
 from enricher.worker.health.worker_health import WorkerHealth
@@ -86,8 +86,8 @@ def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*", timeo
 
 @contextmanager
 def served(health: WorkerHealth) -> Iterator[int]:
-    """Serve this health on a free port."""
-    with serving(routes(health)) as port:
+    """Serve this health, pages and probes, on one free port."""
+    with serving({**page_routes(health), **probe_routes(health)}) as port:
         yield port
 
 

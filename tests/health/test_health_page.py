@@ -11,7 +11,7 @@ from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
 from loop.world import INVALID, LONG, POISONED, SHORT, World
 
 from enricher.worker.health.page import PARENT_PAGE, PROCESS_PAGE, Page
-from enricher.worker.health.routes import Reply, Request, routes
+from enricher.worker.health.routes import Reply, Request, page_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.worker_health import WorkerHealth
 from tools.status_page.browser import Browser, chromium
@@ -180,9 +180,9 @@ def test_it_says_so_when_nobody_answers_and_goes_on_when_somebody_does(browser: 
 
     def status(asked: Request) -> Reply:
         assert not broken.is_set(), "as a proxy whose worker has gone"
-        return routes(health)["/status.json"](asked)
+        return page_routes(health)["/status.json"](asked)
 
-    with serving({**routes(health), "/status.json": status}) as port:
+    with serving({**page_routes(health), "/status.json": status}) as port:
         browser.size(1240)
         opened(browser, port)
         broken.set()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from health.looking import FACTS, LOCALHOST, get, health_of, serving, view_of
+from health.looking import FACTS, LOCALHOST, get, health_of, served, serving, view_of
 from health.test_health_page import CONTRAST, in_a_browser
 from loop.fake_clock import FakeClock
 from loop.world import LONG, SHORT, World
@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from enricher.worker.health.children import ask, ask_all, merge
 from enricher.worker.health.page import PARENT_PAGE
 from enricher.worker.health.processes import ProcessesHealth
-from enricher.worker.health.routes import ProbeResult, Reply, Request, routes
+from enricher.worker.health.routes import ProbeResult, Reply, Request, page_routes, probe_routes
 from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.processes import ProcessState, Supervisor
 from tools.status_page.browser import Browser
@@ -96,9 +96,14 @@ def family() -> Iterator[tuple[Parent, int]]:
     parent = Parent({0: ProcessState.READY, 1: ProcessState.READY}, ready=True, started=True)
     with ExitStack() as stack:
         for number in (0, 1):
-            parent.ports[number] = stack.enter_context(serving(routes(worker_health())))
+            parent.ports[number] = stack.enter_context(served(worker_health()))
         health = parent_health(parent)
-        yield parent, stack.enter_context(serving({**routes(health, PARENT_PAGE), **health.routes()}))
+        yield (
+            parent,
+            stack.enter_context(
+                serving({**page_routes(health, PARENT_PAGE), **probe_routes(health), **health.routes()})
+            ),
+        )
 
 
 def test_every_sample_gets_the_number_of_its_process() -> None:
@@ -136,7 +141,7 @@ def test_who_does_not_answer_is_left_out() -> None:
     def broken(_request: Request) -> Reply:
         raise ValueError
 
-    with serving(routes(worker_health())) as port, serving({"/livez": broken}) as bad, serving({}) as empty:
+    with served(worker_health()) as port, serving({"/livez": broken}) as bad, serving({}) as empty:
         assert {2} == ask_all({0: bad, 1: empty, 2: port}, "/livez").keys()
         gone = port
     assert ask(gone, "/livez") is None

@@ -37,15 +37,23 @@ class Running:
 
     @property
     def port(self) -> int:
-        """The address of the status page, from the log."""
-        said = re.search(r"http://127\.0\.0\.1:(\d+)/", (self.folder / "log").read_text())
+        """The port of the status page, from the log."""
+        return self._port("status page")
+
+    @property
+    def probe_port(self) -> int:
+        """The port of the probes, from the log."""
+        return self._port("probes")
+
+    def _port(self, what: str) -> int:
+        said = re.search(rf"{what} http://127\.0\.0\.1:(\d+)/", (self.folder / "log").read_text())
         if said is None:
             raise ConnectionError("not said yet")
         return int(said[1])
 
     def get(self, path: str) -> Answer:
         """Send a request. Raises OSError if there is no answer."""
-        return get(self.port, path)
+        return get(self.probe_port if path in PROBES else self.port, path)
 
     def probes(self) -> tuple[int, ...]:
         """The status codes of /livez, /readyz and /startupz."""

@@ -16,9 +16,8 @@ from loop.world import World
 from support.patience import PATIENCE_S
 
 from enricher.errors import SettingsError
-from enricher.worker.health import connection_limits as limits
 from enricher.worker.health import server as server_module
-from enricher.worker.health.routes import Reply, Request, line, routes
+from enricher.worker.health.routes import Reply, Request, line, page_routes, probe_routes
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.worker_health import WorkerHealth
 
@@ -153,31 +152,13 @@ def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptur
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [b"x", b""])
-def test_who_dribbles_or_says_nothing_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, health: WorkerHealth, more: bytes
-) -> None:
-    """The time is measured from accepting the connection to the end of its headers."""
-    monkeypatch.setattr(server_module, "HEAD_S", 0.5)
+def test_who_says_nothing_more_is_cut_off(monkeypatch: pytest.MonkeyPatch, health: WorkerHealth) -> None:
+    """The bound is the time without another byte of the request; then the thread is free again."""
+    monkeypatch.setattr(server_module._Handler, "timeout", 0.5)
     with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as slow:
         slow.sendall(b"GET /livez HT")
         assert 200 == get(port, "/livez").status
-        while True:
-            try:
-                slow.sendall(more)
-                if slow.recv(1_000) == b"":
-                    break
-            except ConnectionError:
-                break
-        assert 200 == get(port, "/livez").status
-
-
-def test_a_head_that_does_not_end_is_cut_off_by_its_size(port: int) -> None:
-    """The limit is far below what would fill the memory."""
-    with socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as endless:
-        endless.sendall(b"GET / HTTP/1.1\r\nX: ")
-        with pytest.raises(ConnectionError):
-            endless.sendall(b"a" * 50_000_000)
+        assert b"" == slow.recv(1_000)
 
 
 @contextmanager
@@ -195,16 +176,16 @@ def connected(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.
 
 @pytest.mark.parametrize("said", [b"", b"GET /", b"GET / HTTP/1.1\r\nX: "])
 def test_the_kubelet_is_answered_under_64_slow_connections(port: int, said: bytes) -> None:
-    """Every probe is answered although all clients share an address: waiting connections occupy no thread."""
+    """Every probe is answered although the slow clients use the same port: each connection has its thread."""
     with connected(port, 64, said):
         assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
 
 
 def test_the_kubelet_is_answered_while_nobody_takes_the_answers(health: WorkerHealth) -> None:
-    """The requested page is larger than the system's buffers; threads for probes are reserved."""
+    """The requested page is larger than the system's buffers, so its threads wait for their clients."""
     large = Reply(HTTPStatus.OK, "text/plain", b"x" * 50_000_000)
     with (
-        serving({**routes(health), "/": lambda _asked: large}) as port,
+        serving({**probe_routes(health), "/": lambda _asked: large}) as port,
         connected(port, 64, b"GET / HTTP/1.1\r\n\r\n"),
     ):
         assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
@@ -212,32 +193,73 @@ def test_the_kubelet_is_answered_while_nobody_takes_the_answers(health: WorkerHe
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks for a limit that Windows does not have")
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
-def test_the_kubelet_is_answered_under_many_idle_connections(port: int, count: int) -> None:
-    """The test opens as many as the process may; the server keeps few."""
+def test_the_kubelet_is_answered_while_a_crowd_fills_the_port_of_the_page(health: WorkerHealth, count: int) -> None:
+    """The test opens as many as the process may; the server keeps few, and the probes have a port to themselves."""
     import resource  # noqa: PLC0415  there is none on Windows
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     threads = threading.active_count()
-    with connected(port, min(count, soft - limits.MAX_WAITING - 200)):
-        assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
-        assert threading.active_count() <= threads + 2, "an idle connection has no thread"
+    with serving(page_routes(health)) as page, serving(probe_routes(health)) as probes:
+        with connected(page, min(count, soft - server_module.MAX_CONNECTIONS - 200), b"GET /"):
+            assert [200] * 21 == [get(probes, "/livez").status for _ in range(21)]
+            assert threading.active_count() <= threads + server_module.MAX_CONNECTIONS + 3
+        until(lambda: get(page, "/").status == 200, "the page has room again")
 
 
-def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two are answered at once here; when they are done, the next one is."""
-    monkeypatch.setattr(limits, "MAX_REQUESTS", 2)
+def test_too_many_at_once_are_turned_away_and_served_later() -> None:
+    """All threads are held here; when they are done, the next request is answered."""
     hold = threading.Event()
 
     def held(_request: Request) -> Reply:
         assert hold.wait(PATIENCE_S)
         return line(HTTPStatus.OK, "done")
 
-    with serving({"/": held, "/livez": lambda _asked: line(HTTPStatus.OK, "alive")}) as port:
-        with connected(port, 2, b"GET / HTTP/1.1\r\n\r\n"):
-            until(lambda: raw(port, b"GET /metrics HTTP/1.1\r\n\r\n") == b"", "the third is turned away")
-            assert 200 == get(port, "/livez").status, "a probe has its own"
+    with serving({"/": held, "/other": lambda _asked: line(HTTPStatus.OK, "other")}) as port:
+        with connected(port, server_module.MAX_CONNECTIONS, b"GET / HTTP/1.1\r\n\r\n"):
+            until(lambda: refused(port), "the next one is turned away")
             hold.set()
-        until(lambda: get(port, "/").status == 200, "a slot is free again")
+        until(lambda: not refused(port), "there is room again")
+
+
+def refused(port: int) -> bool:
+    """Whether a connection is closed without an answer."""
+    try:
+        return raw(port, b"GET /other HTTP/1.1\r\n\r\n") == b""
+    except ConnectionError:  # it was closed before the request was read
+        return True
+
+
+def test_a_head_may_come_in_parts() -> None:
+    """The request is complete at the first empty line, and all of its parts count."""
+    with (
+        serving({"/": lambda request: line(HTTPStatus.OK, request.accept)}) as port,
+        socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as connection,
+    ):
+        for part in (b"GET / HTTP/1.1\r\n", b"Acc", b"ept: b\r\n", b"\r\n"):
+            connection.sendall(part)
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\nb\n")
+
+
+def test_the_end_does_not_wait_for_an_answer_that_hangs() -> None:
+    """The server closes while the thread of a request is held; nobody can connect any more."""
+    asked, hold = threading.Event(), threading.Event()
+
+    def held(_request: Request) -> Reply:
+        asked.set()
+        assert hold.wait(PATIENCE_S)
+        return line(HTTPStatus.OK, "too late")
+
+    with socket.socket() as client:
+        with serving({"/": held}) as port:
+            client.connect((LOCALHOST, port))
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert asked.wait(PATIENCE_S)
+        assert not hold.is_set()
+        with pytest.raises(ConnectionError):
+            get(port, "/")
+    hold.set()
 
 
 def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:
@@ -246,14 +268,12 @@ def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:
         HealthServer({}, host=LOCALHOST, port=taken)
 
 
-def test_the_usual_port_may_be_taken(monkeypatch: pytest.MonkeyPatch, health: WorkerHealth) -> None:
+def test_the_usual_port_may_be_taken(health: WorkerHealth) -> None:
     """Then any free port is used, and the log names it."""
-    with served(health) as taken:
-        monkeypatch.setattr(server_module, "USUAL_PORT", taken)
-        with HealthServer({}, host=LOCALHOST, port=None) as second:
-            assert second.port not in {0, taken}
-            assert f"http://{LOCALHOST}:{second.port}/" == second.url
-    with HealthServer({}, host=LOCALHOST, port=None) as third:
+    with served(health) as taken, HealthServer({}, host=LOCALHOST, port=None, usual_port=taken) as second:
+        assert second.port not in {0, taken}
+        assert f"http://{LOCALHOST}:{second.port}/" == second.url
+    with HealthServer({}, host=LOCALHOST, port=None, usual_port=taken) as third:
         assert third.port == taken
 
 

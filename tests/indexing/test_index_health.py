@@ -66,7 +66,7 @@ def test_every_instrument_is_exposed() -> None:
 
 def test_the_status_is_json_at_two_paths() -> None:
     """There is no page."""
-    routes = shown().routes()
+    routes = shown().pages()
     for path in ("/", "/status.json"):
         status = orjson.loads(routes[path](Request()).body)
         assert ("working", 40) == (status["state"], status["outcomes"]["written"])

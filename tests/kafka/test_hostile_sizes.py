@@ -72,7 +72,7 @@ def run(topics: Topics, log: Path, until: Callable[[], bool] = lambda: False, *,
     """Run a worker in its own process until it has caught up, or until `until`."""
     [port] = free_ports(1)
     seen, give_up_s = Run(), time.monotonic() + LIMIT_S
-    environment = topics.environment | {"ENRICHER_HEALTH__PORT": str(port)}
+    environment = topics.environment | {"ENRICHER_HEALTH__PROBE_PORT": str(port)}
     with worker(environment, "--until-caught-up", log=log, stub=stub) as process:
         while process.poll() is None and not until():
             assert time.monotonic() < give_up_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -26,12 +27,13 @@ CANARY = "Zyxomma"
 """A word that no program says by itself."""
 
 
-def environment_of(topics: Topics, received: Received, port: int) -> dict[str, str]:
-    """Everything that can be logged is logged."""
+def environment_of(topics: Topics, received: Received, ports: Sequence[int]) -> dict[str, str]:
+    """Everything that can be logged is logged. `ports`: of the page, and of the probes."""
     return topics.environment | {
         "OTEL_EXPORTER_OTLP_ENDPOINT": received.endpoint,
         "OTEL_METRIC_EXPORT_INTERVAL": "500",
-        "ENRICHER_HEALTH__PORT": str(port),
+        "ENRICHER_HEALTH__PORT": str(ports[0]),
+        "ENRICHER_HEALTH__PROBE_PORT": str(ports[1]),
         "ENRICHER_LOG__FORMAT": "json",
     }
 
@@ -58,7 +60,7 @@ def test_a_trace_goes_from_publisher_to_indexer(topics: Topics) -> None:
     sent, trace_id, span_id = published_under_a_span()
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [sent])
-        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up", stub=True) as process:
+        with worker(environment_of(topics, received, free_ports(2)), "--until-caught-up", stub=True) as process:
             assert 0 == process.wait(PATIENCE_S)
     (message,) = read_all(topics.bootstrap_servers, topics.output)
     (span,) = [span for span in received.spans() if span.name.startswith("process")]
@@ -98,17 +100,18 @@ def test_no_text_of_an_article_leaves_but_in_its_record(topics: Topics, tmp_path
     """Not in the log at any level, nor in metrics, traces, pages or the reasons of dead letters."""
     good = [article | {"title": f"{CANARY} visits {CANARY} City", "body": CANARY} for article in short_articles(40)]
     bad = some_bad_inputs()
-    log, port = tmp_path / "log", free_ports(1)[0]
+    log, ports = tmp_path / "log", free_ports(2)
     with http_receiver() as received:
         places = publish(topics.bootstrap_servers, topics.input, [*map(as_sent, good), *bad])
-        with worker(environment_of(topics, received, port), log=log) as process:
+        with worker(environment_of(topics, received, ports), log=log) as process:
 
             def done() -> bool:
                 committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
                 return all(offset == end for offset, end in committed.values() if end)
 
             wait_until(done, PATIENCE_S, "everything is published")
-            pages = b"".join(get(port, path) for path in ("/", "/status.json", "/metrics", "/livez", "/readyz"))
+            pages = b"".join(get(ports[0], path) for path in ("/", "/status.json", "/metrics"))
+            pages += b"".join(get(ports[1], path) for path in ("/livez", "/readyz"))
             process.send_signal(signal.SIGTERM)
             assert 0 == process.wait(PATIENCE_S)
     records = read_all(topics.bootstrap_servers, topics.output)
@@ -128,7 +131,7 @@ def test_counts_by_otlp_agree_with_the_topics(topics: Topics) -> None:
     articles, bad = short_articles(60), some_bad_inputs()[:3]
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [*map(as_sent, articles), *bad])
-        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up", stub=True) as process:
+        with worker(environment_of(topics, received, free_ports(2)), "--until-caught-up", stub=True) as process:
             assert 0 == process.wait(PATIENCE_S)
     metrics = received.latest()
     outcomes = {

@@ -34,6 +34,7 @@ FOLLOWS: dict[str, dict[str, str]] = {
     "health": {
         "enabled": "the probes need it",
         "port": "it follows from `health.port`",
+        "probe_port": "it follows from `health.probePort`",
         "labels_baseline": "it follows from `monitoring.labelsBaseline`",
     },
 }

@@ -101,7 +101,7 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- with include "enricher.concurrency" . }}{{- $_ := set $model "concurrency" (int .) -}}{{- end -}}
 {{- $_ := set $made "model" $model -}}
 {{- /* Every address, of IPv6 and IPv4: pods have either or both. */ -}}
-{{- $health := dict "host" (dig "health" "host" "::" .Values.settings) "port" .Values.health.port -}}
+{{- $health := dict "host" (dig "health" "host" "::" .Values.settings) "port" .Values.health.port "probe_port" .Values.health.probePort -}}
 {{- with .Values.monitoring.labelsBaseline -}}
 {{- if .configMap }}{{- $_ := set $health "labels_baseline" (printf "/etc/enricher/labels/%s" .key) -}}{{- end -}}
 {{- end -}}

@@ -87,6 +87,9 @@ volumes:
     - name: health
       containerPort: {{ int .Values.health.port }}
       protocol: TCP
+    - name: probes
+      containerPort: {{ int .Values.health.probePort }}
+      protocol: TCP
   {{- include "enricher.probes" . | trim | nindent 2 }}
   resources:
     {{- include "enricher.workerResources" . | nindent 4 }}
@@ -120,7 +123,7 @@ volumes:
 startupProbe:
   httpGet:
     path: /startupz
-    port: health
+    port: probes
   periodSeconds: {{ int .periodSeconds }}
   timeoutSeconds: 3
   failureThreshold: {{ divf .timeoutSeconds .periodSeconds | ceil | int }}
@@ -129,7 +132,7 @@ startupProbe:
 readinessProbe:
   httpGet:
     path: /readyz
-    port: health
+    port: probes
   periodSeconds: {{ int .periodSeconds }}
   timeoutSeconds: {{ int .timeoutSeconds }}
   failureThreshold: {{ int .failureThreshold }}
@@ -138,7 +141,7 @@ readinessProbe:
 livenessProbe:
   httpGet:
     path: /livez
-    port: health
+    port: probes
   periodSeconds: {{ int .periodSeconds }}
   timeoutSeconds: {{ int .timeoutSeconds }}
   failureThreshold: {{ int .failureThreshold }}

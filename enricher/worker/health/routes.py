@@ -92,22 +92,28 @@ Route = Callable[[Request], Reply]
 """Answers one path, in the thread of its request. An exception becomes a 500, whose text does not quote it."""
 
 
-def routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
-    """The routes of a worker or, with `PARENT_PAGE`, of the parent of several, by path."""
+def page_routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
+    """Page, status and metrics of a worker or, with `PARENT_PAGE`, of the parent of several, by path."""
 
     def metrics(request: Request) -> Reply:
         body, content_type = health.metrics(request.accept)
         return Reply(HTTPStatus.OK, content_type, body)
 
     return {
-        "/livez": lambda _request: _probe(health.liveness()),
-        "/readyz": lambda _request: _probe(health.readiness()),
-        "/startupz": lambda _request: _probe(health.startup()),
         "/metrics": metrics,
         "/status.json": lambda request: Reply(
             HTTPStatus.OK, "application/json", orjson.dumps(health.status(request.since))
         ),
         "/": lambda _request: html(page),
+    }
+
+
+def probe_routes(health: Health) -> Mapping[str, Route]:
+    """The probes of a worker, or of the parent of several, by path."""
+    return {
+        "/livez": lambda _request: _probe(health.liveness()),
+        "/readyz": lambda _request: _probe(health.readiness()),
+        "/startupz": lambda _request: _probe(health.startup()),
     }
 
 

@@ -1,75 +1,143 @@
-"""The HTTP server: GET and HEAD of a fixed set of paths, everything bounded.
+"""The HTTP server: GET and HEAD of a fixed set of paths, with the servers of the standard library.
 
-Each connection carries one request. The event loop of one thread waits for requests and sends answers; a daemon thread makes
-each answer, because some block. Probes have their own slots (connection_limits.py), so that slow or idle clients, however
-many, do not delay the kubelet. Connections beyond the limits are closed without an answer. TLS and authentication are left
-to a NetworkPolicy or a proxy.
+Each connection carries one request, in a thread of its own, and connections beyond the limit are closed without an answer.
+Probes have a server and a port to themselves, so that nobody who reads the page or the metrics delays the kubelet. TLS,
+authentication and clients that mean harm are left to a NetworkPolicy or a proxy. Answers contain no error text, file name or
+version, and nothing that the client sent.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 import logging
 import os
-import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, Self, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from enricher.errors import SettingsError
-from enricher.worker.health.connection_limits import Slots, Waiting
-from enricher.worker.health.handler import Handler
-from enricher.worker.health.routes import Route
+from enricher.worker.health.routes import Reply, Request, Route, line
 
 log = logging.getLogger(__name__)
 
-USUAL_PORT = 8080
-HEAD_S = 5.0
-"""The time from accepting the connection to the end of the request's headers."""
-ANSWER_S = 10.0
-"""The time to make and send the answer. The slowest, the metrics of many processes, takes far less."""
-MAX_HEAD_BYTES = 16_384
-"""The size of the request line and all headers; a browser with many cookies sends half as much."""
-_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
-_PROBE = re.compile(rb"\s*(?:GET|HEAD) /(?:livez|readyz|startupz)[ ?]")
-_AT_ONCE_BYTES = 4_096
+MAX_CONNECTIONS = 128
+"""Each has a thread and a file descriptor. A scraper has one; browsers have a few each."""
+IDLE_S = 5.0
+"""The longest wait for the next bytes of a request, and for the client to take the answer."""
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
 """EACCES: the port is reserved by Windows."""
 _BACKLOG = 1024
-"""Connections that the kernel keeps until they are accepted: a burst of others must not displace a probe."""
-_NO_DESCRIPTOR_S = 0.1
+"""Connections that the kernel keeps until they are accepted."""
+_STOP_WITHIN_S = 0.1
 
 
-class HealthServer:
-    """Serves `routes` from `__enter__` to `close`. `port` None: 8080, or any free port if that is taken; 0: any free port.
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
 
-    Raises SettingsError if it cannot listen on the address.
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_S
+
+    def do_GET(self) -> None:
+        """Answer the request."""
+        self._send(self._reply())
+
+    do_HEAD = do_GET  # noqa: N815  `_send` leaves out the body
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """Answer requests that the base class refuses, in one line that does not quote the client."""
+        # The base class answers "not implemented" to every other method.
+        status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
+        headers = {"Allow": "GET, HEAD"} if status is HTTPStatus.METHOD_NOT_ALLOWED else {}
+        self._send(replace(line(status, status.phrase.lower()), headers=headers))
+
+    def version_string(self) -> str:
+        """Return a name without versions, which would help only an attacker."""
+        return "enricher"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+        """Log at level debug: probes come every few seconds."""
+        log.debug(format, *args)
+
+    def _reply(self) -> Reply:
+        try:
+            url = urlsplit(self.path)
+        except ValueError:  # for example brackets around something that is not an address
+            return line(HTTPStatus.BAD_REQUEST, "bad request")
+        routes = cast("HealthServer", self.server).routes
+        route = routes.get(url.path)
+        if route is None:
+            return line(HTTPStatus.NOT_FOUND, f"not found; this port has {', '.join(routes)}")
+        try:
+            return route(Request(self.headers.get("Accept", ""), dict(parse_qsl(url.query))))
+        except Exception:
+            log.exception("health cannot answer %s", url.path)  # the path is one of ours
+            return line(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error, see the log")
+
+    def _send(self, reply: Reply) -> None:
+        self.send_response(reply.status)
+        headers = {
+            "Content-Type": reply.content_type,
+            "Content-Length": str(len(reply.body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Connection": "close",
+            **reply.headers,
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(reply.body)
+
+
+class HealthServer(ThreadingTCPServer):
+    """Serves `routes` from `__enter__` to `close`. `port` None: `usual_port`, or any free port if that is taken; 0: any.
+
+    `setting`: the name of the port's setting, for errors. Raises SettingsError if it cannot listen on the address.
     """
 
-    def __init__(self, routes: Mapping[str, Route], *, host: str, port: int | None) -> None:
-        self._routes = routes
-        self._listener = _listen(host, port)
-        self._host, self.port = self._listener.getsockname()[:2]
-        self._waiting, self._slots = Waiting(), Slots()
-        self._closed: Future[None] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="health", daemon=True)
+    daemon_threads = True  # so that neither `close` nor the end of the process waits for an answer
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        host: str,
+        port: int | None,
+        usual_port: int = 8080,
+        setting: str = "health.port",
+    ) -> None:
+        self.routes = routes
+        listener = _listen(host, port, usual_port, setting)
+        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
+        self.socket.close()  # the base class's own, which has another family and is not bound
+        self.socket = listener
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._thread = threading.Thread(target=self.serve_forever, args=[_STOP_WITHIN_S], name="health", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port on which it listens."""
+        return int(self.server_address[1])
 
     @property
     def url(self) -> str:
         """The address as a URL, with `localhost` instead of a wildcard."""
-        host = {"0.0.0.0": "localhost", "::": "localhost"}.get(self._host, self._host)  # noqa: S104  only compared
+        address = str(self.server_address[0])
+        host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)  # noqa: S104  only compared
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def close(self) -> None:
         """Stop answering. Requests that are being answered are not waited for."""
-        self._closed.set_result(None)
         if self._thread.is_alive():
-            self._thread.join()
-        self._listener.close()
+            self.shutdown()
+        self.server_close()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,96 +146,40 @@ class HealthServer:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    async def _serve(self) -> None:
-        accepting = asyncio.create_task(self._accept())
-        await asyncio.wrap_future(self._closed)
-        accepting.cancel()  # and with it every connection
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  as the base class has it
+        """Answer in a thread, or close the connection if there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
-    async def _accept(self) -> None:
-        async with asyncio.TaskGroup() as connections:
-            while True:
-                try:
-                    connection, address = await asyncio.get_running_loop().sock_accept(self._listener)
-                except OSError as error:  # no descriptor is left, or the client is gone
-                    log.debug("a connection for health was lost: %s", error.strerror)
-                    # The connection is still pending, and the next try would fail too.
-                    await asyncio.sleep(_NO_DESCRIPTOR_S)
-                    continue
-                connections.create_task(self._converse(connection, str(address[0])))
-                await asyncio.sleep(0)  # requests first: accepting another connection may close a waiting one
-
-    async def _converse(self, connection: socket.socket, peer: str) -> None:
-        """Answer one request, and close the connection whatever happens."""
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  as the base class has it
+        """Answer, and make room for another connection whatever happens."""
         try:
-            with self._waiting.admit(peer):
-                async with asyncio.timeout(HEAD_S):
-                    head = await _read_head(connection)
-            with self._slots.take(peer, probe=_PROBE.match(head) is not None) as free:
-                if free and head:
-                    await self._answer(connection, head, peer)
-        except Exception:  # noqa: BLE001  usually a client that went away
-            log.debug("a request for health ended early")
+            super().process_request_thread(request, client_address)
         finally:
-            with contextlib.suppress(OSError):  # the client may have closed it already
-                connection.shutdown(socket.SHUT_WR)
-            connection.close()
+            self._free.release()
 
-    async def _answer(self, connection: socket.socket, head: bytes, peer: str) -> None:
-        """Make and send the answer. Returns only when the thread ends, so that its slot is held until then."""
-        answering = _run_in_thread(lambda: Handler(head, peer, self._routes).answer())
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                for part in await asyncio.shield(answering):
-                    await asyncio.get_running_loop().sock_sendall(connection, part)
-        except TimeoutError:
-            connection.close()
-            await answering
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  the base class prints both
+        """Log at level debug: usually a client that went away."""
+        log.debug("a request for health ended early")
 
 
-async def _read_head(connection: socket.socket) -> bytes:
-    """The received bytes once they contain an empty line; empty if the connection ends before, or they are too many."""
-    head = b""
-    while not _END_OF_HEAD.search(head):
-        part = await asyncio.get_running_loop().sock_recv(connection, _AT_ONCE_BYTES)
-        head += part
-        if not part or len(head) > MAX_HEAD_BYTES:
-            return b""
-    return head
-
-
-def _run_in_thread(call: Callable[[], tuple[bytes, bytes]]) -> asyncio.Future[tuple[bytes, bytes]]:
-    """Like `asyncio.to_thread`, but in a daemon thread, for which the end of the process does not wait."""
-    result: Future[tuple[bytes, bytes]] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(call())
-        except BaseException as error:  # noqa: BLE001  raised again where it is awaited
-            result.set_exception(error)
-
-    result.set_running_or_notify_cancel()
-    threading.Thread(target=run, name="health-request", daemon=True).start()
-    return asyncio.wrap_future(result)
-
-
-def _listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket that does not block. `::` is every address, also without IPv6. Raises SettingsError."""
+def _listen(host: str, port: int | None, usual_port: int, setting: str) -> socket.socket:
+    """A listening socket. `::` is every address, also without IPv6. Raises SettingsError."""
     if host == "::" and not socket.has_dualstack_ipv6():  # the kernel has no IPv6
         host = "0.0.0.0"  # noqa: S104  as the setting says
-    wanted = USUAL_PORT if port is None else port
+    wanted = usual_port if port is None else port
     try:
         # `create_server` does not reuse the address on Windows, where a second process could take over the port.
         family = socket.getaddrinfo(host, wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
-        listener = socket.create_server((host, wanted), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+        return socket.create_server((host, wanted), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:  # UnicodeError: the name cannot be a host name
         if port is not None or getattr(error, "errno", None) not in _TAKEN:
             # `create_server` adds the address to the text of the error.
             reason = os.strerror(number) if (number := getattr(error, "errno", None)) in _TAKEN else error
-            message = f"health.host and health.port: cannot listen on {host}:{wanted}: {reason}"
+            message = f"health.host and {setting}: cannot listen on {host}:{wanted}: {reason}"
             raise SettingsError(message) from error
-        log.warning("port %d is taken; serving health on another port (health.port)", USUAL_PORT)
-        return _listen(host, 0)
-    listener.settimeout(0)
-    return listener
+        log.warning("port %d is taken; serving health on another port (%s)", usual_port, setting)
+        return _listen(host, 0, usual_port, setting)

@@ -1,4 +1,4 @@
-"""The settings of the worker itself: model, batching, dead letters, the loop, the health port and the log."""
+"""The settings of the worker itself: model, batching, dead letters, the loop, health and the log."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class WorkerSettings(Group):
 
 
 class HealthSettings(Group):
-    """The port for probes, metrics and the status page."""
+    """The ports for probes, metrics and the status page."""
 
     enabled: bool = Field(
         default=True, description="Serve /livez, /readyz, /startupz, /metrics and the status page over HTTP."
@@ -253,15 +253,22 @@ class HealthSettings(Group):
     host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="Address to listen on. In a pod `::`, every address of IPv6 and IPv4, because the kubelet and "
+        description="Address of both ports. In a pod `::`, every address of IPv6 and IPv4, because the kubelet and "
         "Prometheus connect from outside.",
     )
     port: int | None = Field(
         None,
         ge=1,
         le=65_535,
-        description="Port to listen on. Default: 8080, or any free port if 8080 is taken; a port that is set must be "
-        "free.",
+        description="Port of the status page and /metrics. Default: 8080, or any free port if 8080 is taken; a port that is "
+        "set must be free.",
+    )
+    probe_port: int | None = Field(
+        None,
+        ge=1,
+        le=65_535,
+        description="Port of /livez, /readyz and /startupz, which only the kubelet needs. Default: 8180, or any free port "
+        "if 8180 is taken; a port that is set must be free.",
     )
     labels_baseline: Path | None = Field(
         None,

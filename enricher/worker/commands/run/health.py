@@ -11,7 +11,7 @@ from enricher.worker.commands.progress import repeating
 from enricher.worker.health.liveness import Waits
 from enricher.worker.health.page import PARENT_PAGE
 from enricher.worker.health.processes import ProcessesHealth
-from enricher.worker.health.routes import Route, routes
+from enricher.worker.health.routes import Route, page_routes, probe_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.status import View
@@ -26,6 +26,8 @@ from enricher.worker.telemetry.observed import Observed
 log = logging.getLogger("enricher.worker.commands.run")
 
 _LOOPBACK = "127.0.0.1"
+USUAL_PROBE_PORT = 8180
+"""Not next to the usual port of the page: several processes of one machine have that port and the following ones."""
 _REBALANCE_S = 10.0
 """From the session timeout until every partition has a new owner; members hear of it within a second."""
 
@@ -34,20 +36,23 @@ _REBALANCE_S = 10.0
 def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterator[WorkerHealth]:
     """Serve a worker's health while the body runs, which begins before the model is loaded.
 
-    `link`: the worker has a parent, which serves the port of the settings; the worker's own port is for the parent only.
+    `link`: the worker has a parent, which serves the ports of the settings; the worker's own port is for the parent only.
     """
     health = WorkerHealth(worker_facts(settings))
-    with serve_health(routes(health), settings.health, link), repeating(health.sample, EVERY_S):
+    with (
+        serve_health(page_routes(health), probe_routes(health), settings.health, link),
+        repeating(health.sample, EVERY_S),
+    ):
         yield health
 
 
 @contextmanager
 def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
-    """Serve the health of all processes of a parent on one port."""
+    """Serve the health of all processes of a parent on its two ports."""
     handed_out_s = settings.kafka.session_timeout_s + _REBALANCE_S
     health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
     with (
-        serve_health({**routes(health, PARENT_PAGE), **health.routes()}, settings.health),
+        serve_health({**page_routes(health, PARENT_PAGE), **health.routes()}, probe_routes(health), settings.health),
         repeating(health.note_owners, EVERY_S),
     ):
         yield
@@ -66,19 +71,29 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
 
 @contextmanager
 def serve_health(
-    paths: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None
+    pages: Mapping[str, Route], probes: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None
 ) -> Iterator[None]:
-    """Serve these paths on the port of the settings, if that is enabled, while the body runs.
+    """Serve pages and probes on the ports of the settings, if that is enabled, while the body runs.
 
-    `link`: the process has a parent, which serves that port.
+    `link`: the process has a parent, which serves those ports and asks for nothing but pages.
     """
     if not settings.enabled:
         yield
-        return
-    host, port = (_LOOPBACK, 0) if link else (settings.host, settings.port)
-    with HealthServer(paths, host=host, port=port) as server:
-        if link:
+    elif link:
+        with HealthServer(pages, host=_LOOPBACK, port=0) as server:
             link.report_port(server.port)
-        else:
-            log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
-        yield
+            yield
+    else:
+        with (
+            HealthServer(pages, host=settings.host, port=settings.port) as page,
+            probe_server(probes, settings) as probe,
+        ):
+            log.info("status page %s, metrics at /metrics; probes %slivez, /readyz and /startupz", page.url, probe.url)
+            yield
+
+
+def probe_server(probes: Mapping[str, Route], settings: HealthSettings) -> HealthServer:
+    """The server of the probes. Raises SettingsError if it cannot listen on the address."""
+    return HealthServer(
+        probes, host=settings.host, port=settings.probe_port, usual_port=USUAL_PROBE_PORT, setting="health.probe_port"
+    )
