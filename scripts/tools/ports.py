@@ -27,6 +27,14 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def free_row(count: int) -> int:
+    """The first of so many consecutive ports, under the same conditions."""
+    while True:
+        (first,) = free_ports(1)
+        if all(_claim(first + offset) for offset in range(1, count)):
+            return first
+
+
 def is_free(port: int) -> bool:
     """Whether a server could listen on this port."""
     with socket.socket() as probe:

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import CHART
 from enricher.cli import app
+from enricher.worker.commands.run.share import Share
 from enricher.worker.settings import Settings, TaskSettings, load_settings
 
 pytestmark = [needs_helm, pytest.mark.slow]
@@ -201,6 +202,23 @@ def test_processes_are_the_workers_own() -> None:
     arguments = render({"processes": 4}).worker["args"]
     assert ["run", "--processes=4"] == arguments
     assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
+
+
+def test_every_process_is_scraped_and_all_have_common_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pod, monitor and policy name the port of each; the indexer has one process. The program chooses the same ports."""
+    index = {"index": {"enabled": True}, "settings": {"index": {"url": "https://search:9200"}}}
+    rendered = render({"processes": 3, "monitoring": {"podMonitor": {"enabled": True}}, **index})
+    ports = {port["name"]: port["containerPort"] for port in rendered.worker["ports"]}
+    health = settings_of(rendered.worker, monkeypatch).health
+    names = ["health", "health-1", "health-2"]
+    assert [Share(index, 3).of_health(health).port for index in range(3)] == [ports[name] for name in names]
+    assert health.probe_port == ports["probes"]
+    monitors = {each["metadata"]["name"]: each["spec"]["podMetricsEndpoints"] for each in rendered.all("PodMonitor")}
+    assert {FULL_NAME: names, f"{FULL_NAME}-index": ["health"]} == {
+        name: [endpoint["port"] for endpoint in endpoints] for name, endpoints in monitors.items()
+    }
+    policy = rendered.one("NetworkPolicy", FULL_NAME)["spec"]["ingress"][0]
+    assert names == [port["port"] for port in policy["ports"]]
 
 
 def test_metrics_and_traces_go_where_the_values_say() -> None:

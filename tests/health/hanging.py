@@ -4,8 +4,7 @@
                                                      # FOLDER/holding: a run never gives the interpreter's lock back
                                                      # FOLDER/real: the model is the real one
 
-Everything else is unchanged, but that a parent of several such processes waits less long for a silent one: a hung device
-looks like a run that does not return.
+Everything else is unchanged: a hung device looks like a run that does not return.
 """
 
 from __future__ import annotations
@@ -25,9 +24,6 @@ from enricher.worker.records import Batch, BatchResult
 from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
-
-SILENT_S, LATER_S = 5.0, 4.0
-"""Half of what a parent has, and still many times what a busy machine delays a report."""
 
 
 def main(folder: Path) -> None:
@@ -57,7 +53,6 @@ def main(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
     work.load_tasks = slow_load  # type: ignore[attr-defined]
     parent.child_command = hanging_child
-    parent._SILENT_S, parent._KILL_MARGIN_S = SILENT_S, LATER_S
     cli.main()
 
 

@@ -94,7 +94,7 @@ def served(health: WorkerHealth) -> Iterator[int]:
 @contextmanager
 def serving(paths: Mapping[str, Route]) -> Iterator[int]:
     """Serve these paths on a free port."""
-    with HealthServer(paths, host=LOCALHOST, port=0) as server:
+    with HealthServer(paths, host=LOCALHOST, port=0, usual_port=0, setting="health.port") as server:
         yield server.port
 
 

@@ -10,7 +10,7 @@ import pytest
 from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
 from loop.world import INVALID, LONG, POISONED, SHORT, World
 
-from enricher.worker.health.page import PARENT_PAGE, PROCESS_PAGE, Page
+from enricher.worker.health.page import PAGE
 from enricher.worker.health.routes import Reply, Request, page_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.worker_health import WorkerHealth
@@ -206,10 +206,9 @@ def test_it_says_why_a_worker_is_not_ready(browser: Browser) -> None:
         assert [] == [line for line in browser.console if "favicon" not in line]
 
 
-@pytest.mark.parametrize("page", [PROCESS_PAGE, PARENT_PAGE], ids=["worker", "parent"])
-def test_the_document_names_no_other_place(page: Page) -> None:
+def test_the_document_names_no_other_place() -> None:
     """No address in it but its own icon's and the name of SVG; no frame, no import, no style or handler in an attribute."""
-    text = page.body.decode()
+    text = PAGE.body.decode()
     for name in ("http://www.w3.org/2000/svg",):
         text = text.replace(name, "")
     assert not found(

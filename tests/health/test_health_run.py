@@ -21,6 +21,7 @@ from support.topics import Topics
 
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
+from tools.ports import free_row
 
 CANARY = "Quarkelfink"
 """A word in every article, which must appear nowhere else."""
@@ -34,11 +35,13 @@ class Running:
 
     process: Forked
     folder: Path
+    page_port: int | None = None
+    """Its port if it is one of several, whose log has those of all."""
 
     @property
     def port(self) -> int:
         """The port of the status page, from the log."""
-        return self._port("status page")
+        return self.page_port or self._port("status page")
 
     @property
     def probe_port(self) -> int:
@@ -186,19 +189,25 @@ def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(
 
 
 @pytest.mark.broker
-def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None:
-    """The parent is ready when all processes are, merges their metrics, and serves each one's page."""
+def test_several_processes_have_their_own_pages_and_common_probes(topics: Topics, tmp_path: Path) -> None:
+    """The parent is ready when all are; page and metrics of each are on a port of its own, from that of the settings on."""
+    port = free_row(5)
+    ports = {"ENRICHER_HEALTH__PORT": str(port), "ENRICHER_HEALTH__PROBE_PORT": str(port + 2)}
     publish(topics.bootstrap_servers, topics.input, articles(400))
-    with running(tmp_path, topics.environment, "--processes", "2") as parent:
-        until(lambda: parent.probes()[0] == 200, "the parent answers", START_S)
-        until(lambda: parent.probes() == (200, 200, 200), "all are ready", START_S)
-        until(lambda: parent.metric("enricher_articles_total") == 400, "all is published", WORK_S)
-        by_process = [parent.metric("enricher_articles_total", process=str(number)) for number in (0, 1)]
-        assert 400 == sum(by_process)
-        assert CANARY not in everything_said(parent)
-        for number in (0, 1):
-            own = parent.get(f"/process/{number}/status.json").json
-            assert (f"worker-0-{number}", by_process[number]) == (own["worker"]["instance"], own["totals"]["published"])
+    with running(tmp_path, topics.environment | ports, "--processes", "2", gates=["loading"]) as parent:
+        until(lambda: get(port + 2, "/livez").status == 200, "all answer", START_S)
+        assert "process 0: loading the model; process 1: loading the model\n" == get(port + 2, "/startupz").text
+        parent.gate("loading").unlink()
+        until(lambda: all(get(port + 2, path).status == 200 for path in PROBES), "all are ready", START_S)
+        assert [200, 200] == [get(port + 3 + number, "/readyz").status for number in (0, 1)], "each has its own"
+        workers = [Running(parent.process, tmp_path, port + number) for number in (0, 1)]
+        until(
+            lambda: sum(each.metric("enricher_articles_total") for each in workers) == 400, "all is published", WORK_S
+        )
+        for number, each in enumerate(workers):
+            own = each.get("/status.json").json
+            assert f"worker-0-{number}" == own["worker"]["instance"]
+            assert each.metric("enricher_articles_total") == own["totals"]["published"]
         parent.process.terminate()
         assert parent.process.wait(PATIENCE_S) == 0
 

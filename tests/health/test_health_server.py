@@ -262,18 +262,23 @@ def test_the_end_does_not_wait_for_an_answer_that_hangs() -> None:
     hold.set()
 
 
+def server_at(host: str, port: int | None, usual_port: int = 8080) -> HealthServer:
+    """A server without paths."""
+    return HealthServer({}, host=host, port=port, usual_port=usual_port, setting="health.port")
+
+
 def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:
     """It is a settings error that names the setting, before anything is loaded."""
     with served(health) as taken, pytest.raises(SettingsError, match=rf"health\.port.*{LOCALHOST}:{taken}"):
-        HealthServer({}, host=LOCALHOST, port=taken)
+        server_at(LOCALHOST, taken)
 
 
 def test_the_usual_port_may_be_taken(health: WorkerHealth) -> None:
     """Then any free port is used, and the log names it."""
-    with served(health) as taken, HealthServer({}, host=LOCALHOST, port=None, usual_port=taken) as second:
+    with served(health) as taken, server_at(LOCALHOST, None, taken) as second:
         assert second.port not in {0, taken}
         assert f"http://{LOCALHOST}:{second.port}/" == second.url
-    with HealthServer({}, host=LOCALHOST, port=None, usual_port=taken) as third:
+    with server_at(LOCALHOST, None, taken) as third:
         assert third.port == taken
 
 
@@ -305,12 +310,12 @@ def test_an_address_that_is_not_ours_is_a_settings_error(host: str, caplog: pyte
     """The message names the setting, and does not claim that a port is taken."""
     caplog.set_level(logging.INFO)
     with pytest.raises(SettingsError, match=rf"health\.host.*{host}:8080"):
-        HealthServer({}, host=host, port=None)
+        server_at(host, None)
     assert "taken" not in caplog.text
 
 
 def test_an_address_for_all_is_shown_as_our_own() -> None:
     """0.0.0.0 is no address that a browser can open."""
-    server = HealthServer({}, host="0.0.0.0", port=0)
+    server = server_at("0.0.0.0", 0)
     assert f"http://localhost:{server.port}/" == server.url
     server.close()

@@ -14,8 +14,8 @@ from confluent_kafka.admin import NewTopic
 from health.looking import until
 from health.test_health_run import Running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
-from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, short_articles, worker
-from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
+from kafka.harness import Sent, as_sent, publish, short_articles, worker
+from kafka.test_processes import TEXT
 from support.made_again import topic_id
 from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
@@ -85,27 +85,6 @@ def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: 
         process.send_signal(signal.SIGTERM)
         assert 0 == process.wait(PATIENCE_S)
     assert "done: 0 published" in log.read_text()
-
-
-def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(
-    beyond: Topics, proxy: Proxy, tmp_path: Path
-) -> None:
-    """It is started again, waits for the broker like its sibling, and both work when it is back."""
-    places = publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100)))
-    log = tmp_path / "log"
-    quick = QUICK_FAILOVER | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "3"}
-    with worker(beyond.environment | quick, "--processes", "2", log=log, stub=True) as parent:
-        wait_until(lambda: published(beyond) == 100, WORK_S, "the first records")
-        proxy.apply(away := Cut(Match()))
-        children_of(parent)[0].kill()
-        wait_until(lambda: bool(SAYS.search(log.read_text())), WORK_S, "the new child waits")
-        assert parent.poll() is None
-        proxy.lift(away)
-        places |= publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100, seed=2)))
-        wait_until(lambda: published(beyond) == 200, WORK_S, "the rest")
-        parent.send_signal(signal.SIGTERM)
-        assert 0 == parent.wait(PATIENCE_S)
-    assert_all_is_there_once(beyond, places)
 
 
 def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:

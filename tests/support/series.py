@@ -23,7 +23,7 @@ from tools.kafka import Cluster
 
 RATE_PER_S = 12.0
 LONG = {
-    "ChildFrozen",  # tests/health/test_health_frozen.py has the parent
+    "ChildKilled",  # tests/kafka/test_processes.py and tests/health/test_health_frozen.py have the parent
     "LeaderKilled",  # DiskFull ends a broker that has all roles for some partitions, and hands over as little
     "TransactionCoordinatorKilled",
     "GroupCoordinatorKilled",

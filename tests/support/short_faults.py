@@ -13,7 +13,7 @@ from tools.chaos.faults.inputs import OutputLimitLowered, OutputPartitionsAdded,
 from tools.chaos.faults.registry import UnknownIds
 from tools.chaos.faults.requests import LateProduce, LateRequest, OffsetFetchWrong
 from tools.chaos.faults.topics import ForeignTransactionOpen, TopicMadeAgain
-from tools.chaos.faults.workers import BrokerAwayAtStart, ChildFrozen, ModelHangs, RebalanceStorm, WorkerPaused
+from tools.chaos.faults.workers import BrokerAwayAtStart, ChildKilled, ModelHangs, RebalanceStorm, WorkerPaused
 from tools.chaos.scene import POLL_INTERVAL_S, TRANSACTION_S
 
 _SHORT: Mapping[type[Fault], Mapping[str, object]] = {
@@ -29,7 +29,7 @@ _SHORT: Mapping[type[Fault], Mapping[str, object]] = {
     WorkerPaused: {"lasts_s": TRANSACTION_S + 0.5},
     BrokerAwayAtStart: {"lasts_s": 12.0},  # longer than a request may take
     RebalanceStorm: {"visits": [(2.0, signal.SIGTERM), (2.0, signal.SIGKILL)]},
-    ChildFrozen: {"continue_s": None},  # the parent kills them
+    ChildKilled: {"frozen": []},
     ModelHangs: {"hang_s": POLL_INTERVAL_S + 1},  # the worker survives
 }
 """Parameters by kind; the first kind that a fault is decides. All others last two seconds at most."""

@@ -43,8 +43,14 @@ def test_a_name_that_is_not_utf8_does_not_cost_the_line() -> None:
 
 
 def test_a_line_of_one_of_several_processes_says_which() -> None:
-    """It is the number that the parent gave the process."""
+    """It is the number that the parent gave the process; a line of text begins with it, also those of a traceback."""
     assert 3 == orjson.loads(JsonLines(3).format(record("ready")))["process"]
+    assert TextLines(3).format(record("ready")).startswith("[3] ")
+    try:
+        raise_error("bad")
+    except ValueError:
+        bug = logging.LogRecord("x", 40, __file__, 1, "bug", (), sys.exc_info())
+    assert all(line.startswith("[3] ") for line in TextLines(3).format(bug).splitlines())
 
 
 def test_a_line_within_a_span_has_its_ids() -> None:

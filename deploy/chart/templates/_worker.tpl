@@ -84,9 +84,11 @@ volumes:
     {{- include "enricher.telemetryEnv" . | nindent 4 }}
     {{- include "enricher.env" . | trim | nindent 4 }}
   ports:
-    - name: health
-      containerPort: {{ int .Values.health.port }}
+    {{- range $number, $name := include "enricher.healthPorts" . | fromJsonArray }}
+    - name: {{ $name }}
+      containerPort: {{ add $.Values.health.port $number }}
       protocol: TCP
+    {{- end }}
     - name: probes
       containerPort: {{ int .Values.health.probePort }}
       protocol: TCP
@@ -195,6 +197,13 @@ livenessProbe:
     {{- with $init.volumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{- define "enricher.healthPorts" -}}
+{{- /* The names of the ports with page and metrics: one for each process of a worker's pod. */ -}}
+{{- $names := list "health" -}}
+{{- range untilStep 1 (int .Values.processes) 1 -}}{{- $names = append $names (printf "health-%d" .) -}}{{- end -}}
+{{- toJson $names -}}
 {{- end }}
 
 {{- define "enricher.runArguments" -}}

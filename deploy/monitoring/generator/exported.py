@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
-from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
+from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.worker.telemetry.prometheus import prometheus_name
 
-EVERY_INSTRUMENT: tuple[Instrument[Any], ...] = (*INSTRUMENTS, *PARENT_INSTRUMENTS, *INDEX_INSTRUMENTS)
+EVERY_INSTRUMENT: tuple[Instrument[Any], ...] = (*INSTRUMENTS, *INDEX_INSTRUMENTS)
 """The instruments of all processes, in the order of the docs."""
 
 

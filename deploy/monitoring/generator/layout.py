@@ -394,11 +394,6 @@ MACHINE = Row(
             "State", Unit.NUMBER, ("sum by (enricher_state) (enricher_state{@})", "{{enricher_state}}"), stacked=True
         ),
         lines("Duration of the loop's turn", Unit.SECONDS, ("enricher_loop_turn_age_seconds{@}", "{{instance}}")),
-        lines(
-            "Last report of each process",
-            Unit.SECONDS,
-            ("enricher_process_report_age_seconds{@}", "{{instance}} {{process}}"),
-        ),
         lines("Processor", Unit.CORES, ("rate(process_cpu_time_seconds_total{@}[~])", "{{instance}}")),
         lines("Memory", Unit.BYTES, ("process_memory_usage_bytes{@}", "{{instance}}")),
         lines("GPU", Unit.SHARE, ("hw_gpu_utilization_ratio{@}", "{{instance}} {{hw_name}}"), top=1.0),

@@ -18,7 +18,6 @@ SILENT: Mapping[str, str] = {
     "hw_gpu_utilization_ratio": "without a GPU",
     "hw_gpu_memory_usage_bytes": "without a GPU",
     "hw_gpu_memory_limit_bytes": "without a GPU",
-    "enricher_process_report_age_seconds": "without several processes",
     "enricher_recovery_duration_seconds_sum": "without a recovery",
     "enricher_task_busy_time_seconds_total": "without tasks",
     "enricher_task_articles_total": "without tasks",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from enricher.worker.health.page import PROCESS_PAGE, Page
+from enricher.worker.health.page import PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ Route = Callable[[Request], Reply]
 """Answers one path, in the thread of its request. An exception becomes a 500, whose text does not quote it."""
 
 
-def page_routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
-    """Page, status and metrics of a worker or, with `PARENT_PAGE`, of the parent of several, by path."""
+def page_routes(health: Health) -> Mapping[str, Route]:
+    """Page, status and metrics of a worker, by path."""
 
     def metrics(request: Request) -> Reply:
         body, content_type = health.metrics(request.accept)
@@ -104,27 +104,25 @@ def page_routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route
         "/status.json": lambda request: Reply(
             HTTPStatus.OK, "application/json", orjson.dumps(health.status(request.since))
         ),
-        "/": lambda _request: html(page),
+        "/": lambda _request: Reply(HTTPStatus.OK, "text/html; charset=utf-8", PAGE.body, PAGE.headers),
     }
 
 
+PROBES = LIVE, READY, STARTED = ("/livez", "/readyz", "/startupz")
+
+
 def probe_routes(health: Health) -> Mapping[str, Route]:
-    """The probes of a worker, or of the parent of several, by path."""
+    """The probes of a worker, by path."""
     return {
-        "/livez": lambda _request: _probe(health.liveness()),
-        "/readyz": lambda _request: _probe(health.readiness()),
-        "/startupz": lambda _request: _probe(health.startup()),
+        LIVE: lambda _request: _probe(health.liveness()),
+        READY: lambda _request: _probe(health.readiness()),
+        STARTED: lambda _request: _probe(health.startup()),
     }
 
 
 def line(status: HTTPStatus, text: str) -> Reply:
     """A reply of one line of plain text."""
     return Reply(status, "text/plain; charset=utf-8", f"{text}\n".encode())
-
-
-def html(page: Page) -> Reply:
-    """A reply with a page."""
-    return Reply(HTTPStatus.OK, "text/html; charset=utf-8", page.body, page.headers)
 
 
 def _probe(result: ProbeResult) -> Reply:

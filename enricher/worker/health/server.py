@@ -110,8 +110,8 @@ class HealthServer(ThreadingTCPServer):
         *,
         host: str,
         port: int | None,
-        usual_port: int = 8080,
-        setting: str = "health.port",
+        usual_port: int,
+        setting: str,
     ) -> None:
         self.routes = routes
         listener = _listen(host, port, usual_port, setting)
@@ -129,8 +129,7 @@ class HealthServer(ThreadingTCPServer):
     @property
     def url(self) -> str:
         """The address as a URL, with `localhost` instead of a wildcard."""
-        address = str(self.server_address[0])
-        host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)  # noqa: S104  only compared
+        host = connectable(str(self.server_address[0]))
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def close(self) -> None:
@@ -163,6 +162,11 @@ class HealthServer(ThreadingTCPServer):
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  the base class prints both
         """Log at level debug: usually a client that went away."""
         log.debug("a request for health ended early")
+
+
+def connectable(host: str) -> str:
+    """The host to connect to for what listens on `host`: `localhost` for a wildcard."""
+    return "localhost" if host in {"0.0.0.0", "::"} else host  # noqa: S104  only compared
 
 
 def _listen(host: str, port: int | None, usual_port: int, setting: str) -> socket.socket:

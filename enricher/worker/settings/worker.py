@@ -228,20 +228,11 @@ class WorkerSettings(Group):
         description="Processes that may end at one committed offset before the next one takes one article at a time, to "
         "find the one that kills them: it becomes a dead letter after two processes ended with it alone. 0: never.",
     )
-    restart_pause_s: float = Field(
-        1.0,
-        ge=0,
-        le=30,
-        description="Seconds before `run --processes` restarts a dead process; doubled each time in a row, up to 30 s.",
-    )
-    restart_stable_s: float = Field(
-        60.0,
-        ge=0,
-        description="Seconds for which a process must be ready before its restarts in a row count from 0 again.",
-    )
-    max_restarts_in_a_row: int = Field(
-        5, ge=0, description="Restarts of one process in a row before all processes end with its exit code."
-    )
+
+
+USUAL_PORT = 8080
+USUAL_PROBE_PORT = 8180
+"""Not next to the usual port of the page: `run --processes` uses that port and the following ones, at most 64."""
 
 
 class HealthSettings(Group):
@@ -261,14 +252,15 @@ class HealthSettings(Group):
         ge=1,
         le=65_535,
         description="Port of the status page and /metrics. Default: 8080, or any free port if 8080 is taken; a port that is "
-        "set must be free.",
+        "set must be free. With `run --processes` the first process has this port, the others the following ones.",
     )
     probe_port: int | None = Field(
         None,
         ge=1,
         le=65_535,
         description="Port of /livez, /readyz and /startupz, which only the kubelet needs. Default: 8180, or any free port "
-        "if 8180 is taken; a port that is set must be free.",
+        "if 8180 is taken; a port that is set must be free. With `run --processes` the parent has this port, and the "
+        "processes the following ones.",
     )
     labels_baseline: Path | None = Field(
         None,

@@ -36,8 +36,6 @@ MODEL = (
     "enricher.device",
     "service.version",
 )
-OLDEST_AGE = "enricher.oldest.age"
-REPORT_AGE = "enricher.process.report.age"
 STATE = "enricher.state"
 
 
@@ -108,7 +106,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _histogram("enricher.article.latency", "s",
                "Time from an article's timestamp in Kafka to the commit of its record.",
                lambda seen: one(seen.counters.latency_s)),
-    _gauge(OLDEST_AGE, "s",
+    _gauge("enricher.oldest.age", "s",
            "Age of the oldest unprocessed record that the worker knows of. It grows while no broker answers, and "
            "is 0 when the worker has reached the end of the topic.",
            lambda seen: one(seen.snapshot().oldest_age_s)),
@@ -259,11 +257,3 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            lambda seen: [(gpu.total_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
 )  # fmt: skip
 """The instruments of a worker, in the order of the docs: first what consumers of the output notice, last the machine."""
-
-PARENT_INSTRUMENTS: tuple[Instrument[Observed], ...] = (
-    _gauge(REPORT_AGE, "s",
-           "Time since the process last reported to its parent, which it does every second. Only with `--processes`, for "
-           "each running process; a process that is silent for 10 s exports nothing else.",
-           lambda _seen: ()),
-)  # fmt: skip
-"""Instruments that only the parent of several processes knows; they read nothing of a worker. OTLP does not export them."""

@@ -31,7 +31,7 @@ _ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in CONTROLS if code >= 0x7F}
 def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:
     """Set the format of all handlers of the root logger, and limit repeated lines. `auto`: text on a terminal, else JSON.
 
-    `process`: the number of this process among several, added to JSON lines; the parent adds it to text lines.
+    `process`: the number of this process among several, which share standard error; every line has it.
     """
     set_form(form, process=process)
     for handler in logging.getLogger().handlers:
@@ -42,7 +42,7 @@ def set_form(form: Literal["auto", "json", "text"], *, process: int | None = Non
     """Set the format only. Used before the other settings are known."""
     as_json = resolve_form(form) == "json"
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(JsonLines(process) if as_json else TextLines())
+        handler.setFormatter(JsonLines(process) if as_json else TextLines(process))
 
 
 def is_json() -> bool:
@@ -66,20 +66,24 @@ def escape_controls(text: str, *, lines: bool = False) -> str:
 
 
 class TextLines(logging.Formatter):
-    """A text line: time, level, logger, message. A traceback follows, each line with a bar as prefix."""
+    """A text line: time, level, logger, message. A traceback follows, each line with a bar as prefix.
 
-    def __init__(self) -> None:
+    With `process`, each line begins with that number in brackets.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
         super().__init__(_TEXT)
+        self._prefix = "" if process is None else f"[{process}] "
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line without its line end."""
         record.message = escape_controls(record.getMessage())
         record.asctime = self.formatTime(record)
-        line = self.formatMessage(record)
+        line = f"{self._prefix}{self.formatMessage(record)}"
         if not record.exc_info:
             return line
         trace = escape_controls(self.formatException(record.exc_info), lines=True)
-        return "\n".join([line, *(f"{_TRACEBACK}{each}" for each in trace.split("\n"))])
+        return "\n".join([line, *(f"{self._prefix}{_TRACEBACK}{each}" for each in trace.split("\n"))])
 
 
 class JsonLines(logging.Formatter):

@@ -15,9 +15,9 @@ from prometheus_client.exposition import choose_encoder
 
 from enricher.worker.stats.histogram import Histogram
 from enricher.worker.stats.snapshot import WorkerState
-from enricher.worker.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, STATE, Instrument, Kind
+from enricher.worker.telemetry.instruments import INSTRUMENTS, STATE, Instrument, Kind
 from enricher.worker.telemetry.observed import Observed
-from enricher.worker.telemetry.readings import Numbers, one, states_of
+from enricher.worker.telemetry.readings import Numbers, states_of
 
 PLAIN = "text/plain"
 Seen = TypeVar("Seen")
@@ -64,11 +64,6 @@ def starting_exposition(accept: str) -> tuple[bytes, str]:
     return encode_families([_family(_instrument(STATE), states_of(WorkerState.STARTING))], accept)
 
 
-def exposition_of(name: str, number: float) -> str:
-    """One instrument without attributes, as plain text."""
-    return encode_families([_family(_instrument(name), one(number))], PLAIN)[0].decode()
-
-
 def encode_families(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
     """The families in the format that `accept` asks for, and its content type."""
     try:
@@ -89,7 +84,7 @@ class _Families:
 
 
 def _instrument(name: str) -> Instrument[Observed]:
-    return next(each for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS) if each.name == name)
+    return next(each for each in INSTRUMENTS if each.name == name)
 
 
 def _family(instrument: Instrument[Any], numbers: Numbers) -> Metric:

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -26,7 +25,7 @@ from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.signals import stopped_by_signals
-from enricher.worker.processes import ParentLink, ProcessState
+from enricher.worker.processes import end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
@@ -63,18 +62,18 @@ def _until_orphaned(obey: Callable[[], object]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(settings: Settings, arguments: Sequence[str], link: ParentLink | None = None) -> None:
+def _run(settings: Settings, arguments: Sequence[str], *, is_child: bool = False) -> None:
     engine, rating = StubEngine(), RatingEngine()
     both = TWO_TASKS in arguments
     tasks = two_tasks(settings, engine, rating) if both else tasks_of(settings, stub_model(engine))
     with stopped_by_signals() as signals, Watchdog(timer=ProcessTimer()) as watchdog:
-        if link:
-            link.end_with_parent()
+        if is_child:
+            end_with_parent()
         else:
             _start_orders(lambda: _obey(engine, rating))
         worker = kafka_worker(settings, tasks, guard=watchdog.guard)
         signals.stop = worker.stop
-        worker.run(partial(link.report, ProcessState.READY) if link else lambda: None)
+        worker.run(lambda: None)
 
 
 def _start_orders(obey: Callable[[], object]) -> None:
@@ -88,11 +87,15 @@ def _run_parent(settings: bytes, arguments: Sequence[str]) -> int:
         return [sys.executable, "-m", "tools.chaos.worker", _CHILD, str(share), settings.decode(), *arguments]
 
     options = parent.RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
-    with stopped_by_signals() as signals, patch.object(parent, "child_command", child_command):
-        supervisor = parent.supervisor(Settings(**orjson.loads(settings)), 2, options)
+    with (
+        stopped_by_signals() as signals,
+        Watchdog(timer=ProcessTimer()) as watchdog,
+        patch.object(parent, "child_command", child_command),
+    ):
+        processes = parent.worker_processes(Settings(**orjson.loads(settings)), 2, options)
         _start_orders(lambda: deque(sys.stdin, maxlen=0))
-        signals.stop = supervisor.stop
-        return supervisor.run()
+        signals.stop = processes.stop
+        return processes.run(watchdog.guard)
 
 
 def main() -> None:
@@ -103,7 +106,7 @@ def main() -> None:
     try:
         if arguments[:1] == [_CHILD]:
             settings = Settings(**orjson.loads(arguments[2]))
-            _run(Share.parse(arguments[1]).of(settings), arguments[3:], ParentLink())
+            _run(Share.parse(arguments[1]).of(settings), arguments[3:], is_child=True)
         elif TWO_PROCESSES in arguments:
             arguments.remove(TWO_PROCESSES)
             sys.exit(_run_parent(sys.stdin.readline().strip().encode(), arguments))

@@ -32,14 +32,13 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for status-light.png, status-dark.png and status-phone.png.")],
     minutes: Annotated[float, typer.Option(help="Minutes of load before the screenshots; charts show 15.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second, on average.")] = 40.0,
-    processes: Annotated[int, typer.Option(help="Number of worker processes (`enricher run --processes`).")] = 1,
 ) -> None:
     """Take screenshots of the status page of a real worker under load."""
     program = chromium()
     if program is None:
         raise SystemExit("no Chromium on this machine (Debian: apt install chromium)")
     (port,) = free_ports(1)
-    with Cluster(nodes=1) as cluster, _worker(cluster, port, processes), _load(cluster, rate):
+    with Cluster(nodes=1) as cluster, _worker(cluster, port), _load(cluster, rate):
         time.sleep(60 * minutes)
         with Browser(program) as browser:
             _pictures(browser, f"http://127.0.0.1:{port}/", out)
@@ -60,14 +59,14 @@ def _pictures(browser: Browser, url: str, out: Path) -> None:
 
 
 @contextmanager
-def _worker(cluster: Cluster, port: int, processes: int) -> Iterator[None]:
+def _worker(cluster: Cluster, port: int) -> Iterator[None]:
     environment = {
         "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
         "ENRICHER_KAFKA__INSTANCE": NAME,
         "ENRICHER_HEALTH__PORT": str(port),
     }
     enricher_command.start("topics", "create", variables=environment).wait()
-    with enricher_command.running("--quiet", "run", "--processes", str(processes), variables=environment):
+    with enricher_command.running("--quiet", "run", variables=environment):
         yield
 
 

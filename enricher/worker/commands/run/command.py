@@ -12,12 +12,11 @@ import typer
 
 from enricher.errors import SettingsError
 from enricher.worker.commands.run.health import parent_health
-from enricher.worker.commands.run.parent import RunOptions, supervisor
+from enricher.worker.commands.run.parent import RunOptions, worker_processes
 from enricher.worker.commands.run.share import Share
-from enricher.worker.commands.run.work import AROUND_S, work
+from enricher.worker.commands.run.work import work
 from enricher.worker.commands.signals import stopped_by_signals
-from enricher.worker.health.processes import TURN_LIMIT_S
-from enricher.worker.processes import ParentLink
+from enricher.worker.processes import end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, log_settings_files, variable_name
 from enricher.worker.telemetry import logs
@@ -40,8 +39,8 @@ def run(
         typer.Option(
             min=1,
             max=64,
-            help="Worker processes on this machine, under a parent that restarts those that die; for models too small for "
-            "one process to keep the device busy. Each is a member of the group, named INSTANCE-0, INSTANCE-1, ...",
+            help="Worker processes on this machine, for models too small for one process to keep the device busy. The first "
+            "that ends ends all. Each is a member of the group, named INSTANCE-0, INSTANCE-1, ...",
         ),
     ] = 1,
     summary: Annotated[
@@ -99,24 +98,16 @@ def require_writable(summary: Path | None) -> None:
 
 def _run_parent(count: int, options: RunOptions, watchdog: Watchdog) -> None:
     settings = load_and_log_settings()
-    # The children log into pipes; only the parent knows whether the log goes to a terminal.
-    os.environ[variable_name("log", "format")] = logs.resolve_form(settings.log.format)
-    parent = supervisor(settings, count, options)
-    with (
-        watchdog,
-        watchdog.guard("opening or closing health and telemetry", AROUND_S),
-        stopped_by_signals() as signals,
-        parent_health(settings, parent),
-    ):
-        signals.stop = parent.stop
-        code = parent.run(lambda: watchdog.guard("one turn of the parent", 2 * TURN_LIMIT_S))
+    processes = worker_processes(settings, count, options)
+    with watchdog, stopped_by_signals() as signals, parent_health(settings, count, processes):
+        signals.stop = processes.stop
+        code = processes.run(watchdog.guard)
     if code:
         raise typer.Exit(code)
 
 
 def _run_child(share: Share, options: RunOptions, watchdog: Watchdog) -> None:
-    """A worker that reports its state to its parent, and ends when its parent does."""
-    link = ParentLink()
+    """A worker that ends when its parent does, or when its parent asks it to."""
     with stopped_by_signals() as signals:
-        link.end_with_parent()
-        work(share.of(load_and_log_settings(share.index)), options, signals, watchdog, link)
+        end_with_parent()
+        work(share.of(load_and_log_settings(share.index)), options, signals, watchdog)

@@ -1,4 +1,4 @@
-"""`enricher run` and its health: what is served, and on which port."""
+"""`enricher run` and its health: what is served, and on which ports."""
 
 from __future__ import annotations
 
@@ -8,53 +8,45 @@ from contextlib import contextmanager
 
 from enricher.worker.build.observation import worker_facts
 from enricher.worker.commands.progress import repeating
+from enricher.worker.commands.run.share import Share
+from enricher.worker.health.common_probes import common_probes
 from enricher.worker.health.liveness import Waits
-from enricher.worker.health.page import PARENT_PAGE
-from enricher.worker.health.processes import ProcessesHealth
 from enricher.worker.health.routes import Route, page_routes, probe_routes
 from enricher.worker.health.samples import EVERY_S
-from enricher.worker.health.server import HealthServer
+from enricher.worker.health.server import HealthServer, connectable
 from enricher.worker.health.status import View
 from enricher.worker.health.worker_health import WorkerHealth
 from enricher.worker.loop.loop import Worker
-from enricher.worker.processes import ParentLink, Supervisor
+from enricher.worker.processes import Processes
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.settings.worker import HealthSettings
+from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings
 from enricher.worker.telemetry.observed import Observed
 
 log = logging.getLogger("enricher.worker.commands.run")
 
-_LOOPBACK = "127.0.0.1"
-USUAL_PROBE_PORT = 8180
-"""Not next to the usual port of the page: several processes of one machine have that port and the following ones."""
-_REBALANCE_S = 10.0
-"""From the session timeout until every partition has a new owner; members hear of it within a second."""
-
 
 @contextmanager
-def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterator[WorkerHealth]:
-    """Serve a worker's health while the body runs, which begins before the model is loaded.
-
-    `link`: the worker has a parent, which serves the ports of the settings; the worker's own port is for the parent only.
-    """
+def worker_health(settings: Settings) -> Iterator[WorkerHealth]:
+    """Serve a worker's health while the body runs, which begins before the model is loaded."""
     health = WorkerHealth(worker_facts(settings))
-    with (
-        serve_health(page_routes(health), probe_routes(health), settings.health, link),
-        repeating(health.sample, EVERY_S),
-    ):
+    with serve_health(page_routes(health), probe_routes(health), settings.health), repeating(health.sample, EVERY_S):
         yield health
 
 
 @contextmanager
-def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
-    """Serve the health of all processes of a parent on its two ports."""
-    handed_out_s = settings.kafka.session_timeout_s + _REBALANCE_S
-    health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
-    with (
-        serve_health({**page_routes(health, PARENT_PAGE), **health.routes()}, probe_routes(health), settings.health),
-        repeating(health.note_owners, EVERY_S),
-    ):
+def parent_health(settings: Settings, count: int, processes: Processes) -> Iterator[None]:
+    """Serve the common probes of `count` processes; each serves its own, and its page and metrics."""
+    shares = [Share(index, count).of_health(settings.health) for index in range(count)]
+
+    def ports() -> Mapping[int, int]:
+        return {index: port for index in processes.running() if (port := shares[index].probe_port)}
+
+    if not settings.health.enabled:
+        yield
+        return
+    with _probe_server(common_probes(connectable(settings.health.host), ports), settings.health) as server:
+        log.info("probes of all processes: %slivez, /readyz and /startupz", server.url)
         yield
 
 
@@ -70,30 +62,22 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
 
 
 @contextmanager
-def serve_health(
-    pages: Mapping[str, Route], probes: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None
-) -> Iterator[None]:
-    """Serve pages and probes on the ports of the settings, if that is enabled, while the body runs.
-
-    `link`: the process has a parent, which serves those ports and asks for nothing but pages.
-    """
+def serve_health(pages: Mapping[str, Route], probes: Mapping[str, Route], settings: HealthSettings) -> Iterator[None]:
+    """Serve pages and probes on the ports of the settings, if that is enabled, while the body runs."""
     if not settings.enabled:
         yield
-    elif link:
-        with HealthServer(pages, host=_LOOPBACK, port=0) as server:
-            link.report_port(server.port)
-            yield
-    else:
-        with (
-            HealthServer(pages, host=settings.host, port=settings.port) as page,
-            probe_server(probes, settings) as probe,
-        ):
-            log.info("status page %s, metrics at /metrics; probes %slivez, /readyz and /startupz", page.url, probe.url)
-            yield
+        return
+    with (
+        HealthServer(
+            pages, host=settings.host, port=settings.port, usual_port=USUAL_PORT, setting="health.port"
+        ) as page,
+        _probe_server(probes, settings) as probe,
+    ):
+        log.info("status page %s, metrics at /metrics; probes %slivez, /readyz and /startupz", page.url, probe.url)
+        yield
 
 
-def probe_server(probes: Mapping[str, Route], settings: HealthSettings) -> HealthServer:
-    """The server of the probes. Raises SettingsError if it cannot listen on the address."""
+def _probe_server(probes: Mapping[str, Route], settings: HealthSettings) -> HealthServer:
     return HealthServer(
         probes, host=settings.host, port=settings.probe_port, usual_port=USUAL_PROBE_PORT, setting="health.probe_port"
     )

@@ -9,15 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enricher.worker.commands.run.share import Share
-from enricher.worker.processes import RestartLimits, SilenceLimits, Supervisor
-from enricher.worker.runtime.watchdog import TIMER_MARGIN_S
+from enricher.worker.processes import Processes
 from enricher.worker.settings import Settings
-
-_SILENT_S = 10.0
-"""After how much silence a process is not ready: many times what a busy machine delays a report that is due each second."""
-_KILL_MARGIN_S = 2 * TIMER_MARGIN_S
-"""The parent kills a process this long after its bound: by then the process's own timer has shown the stacks of its threads,
-unless the process is frozen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +22,12 @@ class RunOptions:
     report_every_s: float
 
 
-def supervisor(settings: Settings, count: int, options: RunOptions) -> Supervisor:
-    """The parent of `count` worker processes; its `run` starts them."""
-    worker = settings.worker
-    restarts = RestartLimits(worker.max_restarts_in_a_row, worker.restart_pause_s, worker.restart_stable_s)
-    silence = SilenceLimits(_SILENT_S, worker.stall_timeout_s + _KILL_MARGIN_S, worker.start_timeout_s + _KILL_MARGIN_S)
-    # A drain ends with a transaction, which may take up to the transaction timeout.
-    grace_s = worker.drain_timeout_s + settings.kafka.transaction_timeout_s
-    return Supervisor(
-        lambda index: child_command(Share(index, count), options),
-        count,
-        restarts,
-        silence,
-        grace_s=grace_s,
+def worker_processes(settings: Settings, count: int, options: RunOptions) -> Processes:
+    """The worker processes, `count` of them; their `run` starts them."""
+    return Processes(
+        [child_command(Share(index, count), options) for index in range(count)],
+        # A drain ends with a transaction, which may take up to the transaction timeout.
+        grace_s=settings.worker.drain_timeout_s + settings.kafka.transaction_timeout_s,
         until_done=options.until_caught_up,
     )
 

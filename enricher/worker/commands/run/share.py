@@ -1,4 +1,4 @@
-"""One of several worker processes: its instance name, and its share of the cores."""
+"""One of several worker processes: its instance name, its ports, and its share of the cores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enricher.errors import SettingsError
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.settings import Settings
+from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Share:
         raise SettingsError(message)
 
     def of(self, settings: Settings) -> Settings:
-        """The settings of this process: its instance name, and by default only its share of the cores."""
+        """The settings of this process: its instance name, its ports, and by default only its share of the cores."""
         kafka, model, worker = settings.kafka, settings.model, settings.worker
         cores, concurrency = available_cores(), model.concurrency
         if concurrency is None and resolve_device(model.device, model.gpu_wait) == "cpu":
@@ -41,5 +42,11 @@ class Share:
                 "kafka": kafka.model_copy(update={"instance": f"{kafka.instance}-{self.index}"}),
                 "model": model.model_copy(update={"concurrency": concurrency}),
                 "worker": worker.model_copy(update={"tokenizer_threads": tokenizer_threads}),
+                "health": self.of_health(settings.health),
             }
         )
+
+    def of_health(self, health: HealthSettings) -> HealthSettings:
+        """The settings of health with the ports of this process, which must be free."""
+        port, probe_port = health.port or USUAL_PORT, health.probe_port or USUAL_PROBE_PORT
+        return health.model_copy(update={"port": port + self.index, "probe_port": probe_port + 1 + self.index})

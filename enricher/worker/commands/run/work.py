@@ -21,7 +21,6 @@ from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.signals import Signals
 from enricher.worker.health.worker_health import LOADING
 from enricher.worker.kafka.shared.precheck import check_start
-from enricher.worker.processes import ParentLink, ProcessState
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
@@ -42,21 +41,20 @@ def work(
     options: RunOptions,
     signals: Signals,
     watchdog: Watchdog,
-    link: ParentLink | None = None,
     *,
     replay: str = "",
     progress: Progress = progress_lines,
 ) -> None:
     """Build a worker and run it. Until it has connected, health reports it as starting.
 
-    `link`: the pipe to the parent, if there is one. `replay`: the name of the range that the group replays.
+    `replay`: the name of the range that the group replays.
     """
     with (
         watchdog,
         watchdog.guard("opening or closing health and telemetry", AROUND_S),
         export_spans(worker_facts(settings)) as spans,
         ExitStack() as exports,
-        worker_health(settings, link) as health,
+        worker_health(settings) as health,
     ):
         with watchdog.guard("starting", settings.worker.start_timeout_s):
             health.note_step("checking topics and rights")
@@ -80,16 +78,9 @@ def work(
             seen = observe(settings, tasks, worker)
             exports.enter_context(export_metrics(seen, INSTRUMENTS))
             health.show(view_of(worker, watchdog, seen))
-            if link:
-                link.report(ProcessState.READY)
             reporting.enter_context(progress(worker.counters, options.report_every_s))
 
-        def stop() -> None:
-            if link:
-                link.report(ProcessState.DRAINING)
-            worker.stop()
-
-        signals.stop = stop
+        signals.stop = worker.stop
         try:
             with ExitStack() as reporting:
                 worker.run(on_connected)

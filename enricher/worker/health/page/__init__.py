@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +22,10 @@ class Page:
     headers: Mapping[str, str]
 
 
-def _assemble(markup: str, scripts: Sequence[str]) -> Page:
+def _assemble() -> Page:
     style = _read("status.css")
-    script = "'use strict';\n" + "".join(map(_read, scripts))
-    document = _read("frame.html").replace("@body\n", _read(markup))
+    script = "'use strict';\n" + "".join(map(_read, ["common.js", "charts.js", "status.js"]))
+    document = _read("frame.html").replace("@body\n", _read("status.html"))
     body = document.replace("@style", style).replace("@script", script)
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; connect-src 'self'; img-src data:; "
@@ -42,7 +42,5 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-PROCESS_PAGE = _assemble("status.html", ["common.js", "charts.js", "status.js"])
-"""The page of one worker."""
-PARENT_PAGE = _assemble("processes.html", ["common.js", "charts.js", "processes.js"])
-"""The page of the parent of several workers."""
+PAGE = _assemble()
+"""The status page of a worker."""

@@ -1,4 +1,4 @@
-// Shared by both pages: formats numbers, fills in the status, polls, and says so when there is no answer.
+// Formats numbers, fills in the status, polls, and says so when there is no answer.
 
 const ASK_EVERY_MS = 2000, ANSWER_MS = 8000, KEPT_S = 900;
 const NONE = '–';
@@ -71,7 +71,7 @@ function fillTable(id, rows, none) {
   }
 }
 
-const TONES = {working: 'good', idle: 'good', ready: 'good', done: 'good', dead: 'bad', silent: 'bad', 'no answer': 'bad'};
+const TONES = {working: 'good', idle: 'good', 'no answer': 'bad'};
 
 function badge(element, state) {
   put(element, state);

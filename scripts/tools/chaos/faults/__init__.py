@@ -52,7 +52,7 @@ from tools.chaos.faults.topics import (
 )
 from tools.chaos.faults.workers import (
     BrokerAwayAtStart,
-    ChildFrozen,
+    ChildKilled,
     ItemLost,
     ModelHangs,
     RebalanceStorm,
@@ -71,7 +71,7 @@ KINDS: tuple[type[Fault], ...] = (
     WorkerKilled,
     WorkerPaused,
     WorkerStopped,
-    ChildFrozen,
+    ChildKilled,
     RebalanceStorm,
     ModelHangs,
     ItemLost,

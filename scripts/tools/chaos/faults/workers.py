@@ -9,7 +9,7 @@ from typing import ClassVar
 import psutil
 from confluent_kafka import Producer
 
-from tools.chaos.faults.base import Fault
+from tools.chaos.faults.base import EXIT_CODES, Fault
 from tools.chaos.frames import Api
 from tools.chaos.rules import Cut, Watch
 from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, SESSION_S, TRANSACTION_S
@@ -122,44 +122,45 @@ class RebalanceStorm(Fault):
             self.scene.crew.remove(self._guest, number)
 
 
-class ChildFrozen(Fault):
-    """SIGSTOP for one or both workers of a guest with two processes, which their parent must kill and replace.
+class ChildKilled(Fault):
+    """SIGKILL for a worker of a guest with two processes, sometimes once it, or both, were frozen and then expelled.
 
-    Sometimes they continue before, when the group has expelled them. Either way their partitions must go on within the
-    session timeout and 5 s.
+    Partitions of frozen processes must go on within the session timeout and 5 s. The kill ends the guest with its code, once
+    the other process has drained or, if it is frozen, was killed; then the guest is restarted as a whole.
     """
 
-    name = "child frozen (--processes)"
+    name = "child killed (--processes)"
+    silent_death = True
+    exit_codes = EXIT_CODES | {128 + signal.SIGKILL}
     _guest = "guest"
     _start_s = 60.0
-    _replaced_s = 60.0
-    """Twice what the parent takes: the stall timeout and 10 s."""
+    _end_s = 60.0
+    """Twice the grace of a drain."""
 
     def choose(self) -> None:
-        self.frozen = self.chosen.choice([["guest-0"], ["guest-1"], ["guest-0", "guest-1"]])
-        self.continue_s = self.chosen.choice([None, None, self.chosen.uniform(SESSION_S, 25.0)])
-        self.about = " and ".join(self.frozen)
+        self.frozen = self.chosen.choice([[], ["guest-0"], ["guest-1"], ["guest-0", "guest-1"]])
+        self.about = f"{' and '.join(self.frozen)} frozen before" if self.frozen else "at work"
 
     def apply(self) -> None:
-        """Add the guest, freeze its processes, and wait until others have their partitions and the parent has acted."""
+        """Add the guest, freeze its processes until others have their partitions, kill one, and wait for the end of all."""
         self.slot_of_guest = self.scene.crew.add(self._guest, [TWO_PROCESSES])
         if not self._publishes("guest-0", "guest-1"):
             self.broken.append("the guest did not publish")
             return
-        frozen = [child for child in self._children() if self._name_of(child) in self.frozen]
+        children = self._children()
+        victim = next((child for child in children if self._name_of(child) in self.frozen), children[0])
         moving = self.scene.timeline.moving_from_now()
-        for child in frozen:
-            suspend(child)
-        wait_until(lambda: len(moving.first_s) >= self.scene.partitions, SESSION_S + 5.0, 0.05)
-        if len(moving.first_s) < self.scene.partitions:
-            self.broken.append("partitions of frozen processes stood still for too long")
-        if self.continue_s is None:
-            self._await_replacement(frozen, moving.since_s)
-        else:
-            time.sleep(max(0.0, moving.since_s + self.continue_s - time.time()))
-            for child in frozen:
-                child.resume()
-            self.about += f", continued after {self.continue_s:.0f} s"
+        for child in children:
+            if self._name_of(child) in self.frozen:
+                suspend(child)
+        if self.frozen:
+            wait_until(lambda: len(moving.first_s) >= self.scene.partitions, SESSION_S + 5.0, 0.05)
+            if len(moving.first_s) < self.scene.partitions:
+                self.broken.append("partitions of frozen processes stood still for too long")
+        killed_s = time.monotonic()
+        victim.kill()
+        if not wait_until(lambda: self._ended_since(killed_s), self._end_s):
+            self.broken.append("a child's death did not end the guest")
 
     def heal(self) -> None:
         """Wait until the guest publishes with both processes again; then it leaves."""
@@ -167,11 +168,9 @@ class ChildFrozen(Fault):
             self.broken.append("the guest did not publish again")
         self.scene.crew.remove(self._guest)
 
-    def _await_replacement(self, frozen: list[psutil.Process], since_s: float) -> None:
-        gone = wait_until(lambda: not any(child.is_running() for child in frozen), self._replaced_s)
-        self.about += f", killed after {time.time() - since_s:.0f} s" if gone else ""
-        if not gone:
-            self.broken.append("the parent did not kill the frozen processes")
+    def _ended_since(self, at_s: float) -> bool:
+        exits = self.scene.crew.exits_since(at_s)
+        return any(end.name == self._guest and end.code == 128 + signal.SIGKILL for end in exits)
 
     def _children(self) -> list[psutil.Process]:
         assert self.slot_of_guest.pid
