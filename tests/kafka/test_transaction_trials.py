@@ -19,7 +19,7 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.operate.trials import offsets, running, visibility
+from enricher.operate.trials import running, visibility
 from enricher.operate.trials.clients import Clients, Outcome, Reader
 from enricher.operate.trials.promises import PROMISES, Promise, Result
 from enricher.operate.trials.running import Trials
@@ -154,18 +154,6 @@ def test_a_trial_can_tell_when_its_promise_does_not_hold(
     assert seen in outcome.seen
 
 
-@pytest.mark.parametrize(("ids", "seen"), [("always-this", "its id was always-this"), (None, "gives topics no ids")])
-def test_topics_without_ids_of_their_own_are_told(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch, ids: str | None, seen: str
-) -> None:
-    """A recreated topic that keeps its id, and brokers without topic ids."""
-    monkeypatch.setattr(TrialTopics, "id_of", lambda _self, _name: ids)
-    monkeypatch.setattr(offsets, "CALL_S", 0.5)
-    outcome = tried(topics, "identity of a topic")["identity of a topic"].outcome
-    assert outcome.holds is False
-    assert seen in outcome.seen
-
-
 def failing(error: Exception) -> Callable[[Clients], Outcome]:
     """A trial that fails."""
 
@@ -225,8 +213,8 @@ def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
 
 
-def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Ctrl-C, a creation that was requested and not yet answered is undone as well."""
+def test_an_interruption_while_the_topic_is_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Ctrl-C, a topic that cannot be used yet is deleted as well."""
 
     def interrupted(_trials: TrialTopics, _name: str) -> bool:
         raise KeyboardInterrupt

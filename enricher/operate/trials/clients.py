@@ -12,7 +12,6 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
-from enricher.operate.trials.topics import TrialTopics
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.metadata import bounds_of, ours, without_errors
@@ -48,7 +47,6 @@ class Clients:
     """
 
     config: KafkaConfig
-    topics: TrialTopics
     stop: threading.Event
     topic: str
     number: int

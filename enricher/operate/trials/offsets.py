@@ -1,7 +1,4 @@
-"""Offsets that are sent in a transaction: committed exactly with it, waited for while it is open, and returned complete.
-
-And the topic id, by which a worker tells whose offsets they are.
-"""
+"""Offsets that are sent in a transaction: committed exactly with it, waited for while it is open, and returned complete."""
 
 from __future__ import annotations
 
@@ -58,22 +55,6 @@ def metadata(clients: Clients) -> Outcome:
     text = "came back" if found.metadata == _METADATA else f"came back as {found.metadata!r}"
     seen = f"offset {found.offset}; the text of {len(_METADATA)} bytes {text}; leader epoch 0 as {found.leader_epoch}"
     return Outcome((found.offset, found.metadata, found.leader_epoch) == (1, _METADATA, 0), seen)
-
-
-def topic_made_again(clients: Clients) -> Outcome:
-    """Create a topic, delete it, create it again, and compare the ids."""
-    name = f"{clients.group}.again"
-    clients.topics.make(name, 1)
-    first = clients.topics.id_of(name)
-    clients.topics.delete(name)
-    clients.topics.make(name, 1)
-    # A broker that has not heard of the change yet gives the old id.
-    clients.wait(lambda: clients.topics.id_of(name) != first, CALL_S if first else 0)
-    second = clients.topics.id_of(name)
-    clients.topics.delete(name)
-    if first is None or second is None:
-        return Outcome(holds=False, seen="the broker gives topics no ids, as Kafka did before 2.8")
-    return Outcome(first != second, f"its id was {first}, and {second} after it was deleted and created again")
 
 
 def _answer_within(clients: Clients, consumer: Consumer, timeout_s: float) -> int | None:

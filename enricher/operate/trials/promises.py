@@ -77,14 +77,6 @@ PROMISES: tuple[Promise, ...] = (
         visibility.expiry,
     ),
     Promise(
-        "identity of a topic",
-        "A topic that is deleted and created again gets another id (KIP-516, Kafka 2.8).",
-        "Exactly-once holds without it, but a worker cannot tell such a topic from the old one: never make a topic again "
-        "under a group that has committed offsets for it; use another group.",
-        offsets.topic_made_again,
-        needed=False,
-    ),
-    Promise(
         "text of a committed offset",
         "The text and the leader epoch that are committed with an offset come back with it.",
         "Exactly-once holds without it, but a worker cannot see which topic an offset belongs to, nor how often it was "

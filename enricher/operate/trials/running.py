@@ -8,8 +8,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -36,7 +35,7 @@ _MAX_PREFIX_CHARS = 150  # Kafka's names of topics have 249 characters at most
 class Trials:
     """Creates a topic with a partition for each promise on entry, and deletes everything that was created on exit.
 
-    Entry raises BrokerError if topics cannot be created and deleted. `left_behind`: what could not be deleted.
+    Entry raises BrokerError if the topic cannot be created. `left_behind`: what could not be deleted.
     """
 
     def __init__(self, config: KafkaConfig, promises: Sequence[Promise] = PROMISES) -> None:
@@ -45,7 +44,7 @@ class Trials:
         self._run = uuid.uuid4().hex[:8]
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._topics = TrialTopics(config, self.prefix_of(config))
+        self._topics = TrialTopics(config)
         self.left_behind: list[str] = []
 
     @staticmethod
@@ -77,9 +76,6 @@ class Trials:
 
     def __enter__(self) -> Self:
         try:
-            # First a topic that is deleted at once: if deleting is not allowed, nothing more is created.
-            self._topics.make(f"{self.topic}.first", 1)
-            self._topics.delete(f"{self.topic}.first")
             self._topics.make(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
         except BaseException:
             self._clean_up()
@@ -100,7 +96,7 @@ class Trials:
     def _start(self, promise: Promise, number: int, finished: queue.SimpleQueue[Result]) -> None:
         ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
         group = f"{self.topic}.{number}"
-        clients = Clients(self._config, self._topics, self._stop, self.topic, number, group, ids)
+        clients = Clients(self._config, self._stop, self.topic, number, group, ids)
         # A call into the client may hang for ever, and must not keep the process alive.
         thread = threading.Thread(
             target=lambda: finished.put(_try(promise, clients)), name=f"trial-{number}", daemon=True
@@ -109,17 +105,16 @@ class Trials:
         thread.start()
 
     def _clean_up(self) -> None:
-        for name in self._topics.asked_for:
-            self._try_to_delete(f"topic '{name}'", partial(self._topics.delete, name))
-        self._try_to_delete(f"groups '{self.topic}.*'", partial(self._topics.delete_groups, f"{self.topic}."))
+        for what, delete, name in (
+            ("topic", self._topics.delete, self.topic),
+            ("groups that begin with", self._topics.delete_groups, f"{self.topic}."),
+        ):
+            try:
+                delete(name)
+            except EnricherError as error:
+                self.left_behind.append(f"{what} '{name}' ({error})")
         if self.left_behind:
             log.warning("not deleted: %s", "; ".join(self.left_behind))
-
-    def _try_to_delete(self, what: str, delete: Callable[[], None]) -> None:
-        try:
-            delete()
-        except EnricherError as error:
-            self.left_behind.append(f"{what} ({error})")
 
 
 def _try(promise: Promise, clients: Clients) -> Result:
