@@ -16,7 +16,7 @@ PROMTOOL = shutil.which("promtool")
 
 def query() -> str:
     """The query as printed on the page."""
-    found = re.search(r"```promql\n(clamp_max\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    found = re.search(r"```promql\n(ceil\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert found
     return found[1]
 
@@ -45,14 +45,17 @@ def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[
         (4, 0.3, 0.3, 24, 2),
         (2, 0.99, 5, 24, 3),
         (2, 1.0, 90, 24, 4),
-        (4, 1.0, 3600, 24, 10),
+        (4, 1.0, 3600, 24, 12),
+        (8, 1.0, 0.3, 24, 12),
+        (20, 0.6, 5, 24, 24),
+        (2, 0.0, 0.3, 24, 0),
         (4, 1.0, 3600, 6, 6),
     ],
 )
 def test_the_query_asks_for_the_workers_that_it_takes(
     *, count: int, share: float, age_s: float, partitions: int, wanted: int, tmp_path: Path
 ) -> None:
-    """Fewer if they are idle, more if they are busy, at most twice as many, and never more than partitions."""
+    """Fewer if they are idle, more if they are busy or late; each has as many partitions, and none is without one."""
     rules = {"groups": [{"name": "scaling", "rules": [{"record": "wanted_workers", "expr": query()}]}]}
     test = {
         "rule_files": ["rules.yaml"],

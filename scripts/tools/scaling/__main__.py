@@ -15,7 +15,7 @@ from enricher.operate.scaling.policy import Rules
 from tools.bench.outcome import Table
 from tools.bench.printing import print_tables, write_figures
 from tools.scaling import day, drawing
-from tools.scaling.metrics import ByAge, ByBareAge, ByLag, Metric
+from tools.scaling.metrics import ByAge, ByBareAge, ByLag, ByQuery, Metric
 from tools.scaling.simulation import Cluster, Outcome, simulate
 
 _TARGETS_S = (15.0, 60.0, 300.0)
@@ -35,7 +35,10 @@ def main(
         Path | None, typer.Option(help="Folder for plots and figures; without it nothing is written.")
     ] = None,
 ) -> None:
-    """Simulate a day of news, scaled by age and by lag: its cost, and the age of articles. Takes about a minute."""
+    """Simulate a day of news, scaled by age, by KEDA's own triggers and by lag: its cost, and the age of articles.
+
+    Takes about a minute.
+    """
     remarks = Console(stderr=True, highlight=False)
     remarks.print(f"drawing {articles:,} articles over a day")
     counts = day.arrivals(articles, Random(seed))  # noqa: S311  the same day every time is the point
@@ -45,7 +48,8 @@ def main(
     by_age = [ByAge(Rules(target_age_s=target)) for target in sorted({*_TARGETS_S, target_age_s})]
     by_bare_age = [ByBareAge(target) for target in sorted({*_TARGETS_S, target_age_s})]
     by_lag = [ByLag(each) for each in thresholds]
-    metrics: list[Metric] = [*by_age, *by_bare_age, *by_lag]
+    by_triggers = [ByQuery(target_age_s), *(ByQuery(target_age_s, each) for each in thresholds[1:])]
+    metrics: list[Metric] = [*by_age, *by_triggers, *by_bare_age, *by_lag]
     outcomes: dict[str, Outcome] = {}
     with Progress(console=remarks) as progress:
         task = progress.add_task("simulating", total=len(metrics))
@@ -56,10 +60,12 @@ def main(
     print_tables(console, [_table([*outcomes.values()], target_age_s)])
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        pair = [outcomes[ByAge(Rules(target_age_s=target_age_s)).name], outcomes[ByLag(threshold).name]]
+        both = ByQuery(target_age_s, threshold / 4)
+        pair = [outcomes[both.name], outcomes[ByLag(threshold / 4).name]]
         drawing.draw_day(pair, counts, target_age_s, out / "day.png")
         groups = [
             ("enricher scaler, by target age", [outcomes[metric.name] for metric in by_age]),
+            ("KEDA's triggers: query, and lag by threshold", [outcomes[metric.name] for metric in by_triggers]),
             ("lag, by threshold in articles", [outcomes[metric.name] for metric in by_lag]),
             ("bare age, by target", [outcomes[metric.name] for metric in by_bare_age]),
         ]

@@ -1,4 +1,4 @@
-"""The metrics: that of `enricher scaler`, by its own modules; that of KEDA's Kafka scaler; and the bare age."""
+"""The metrics: that of `enricher scaler`, by its own modules; those of KEDA's own triggers; and the bare age."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Look:
     age_s: float
     workers: int
     partitions: int
+    busy: float
+    """Workers that were busy, on average over the last two minutes."""
 
 
 class Metric(Protocol):
@@ -89,6 +91,36 @@ class ByBareAge:
     def ask(self, look: Look) -> tuple[float, bool]:
         """The value that gives the same result as a metric of type AverageValue."""
         return look.workers * look.age_s / self.target_age_s, look.written > look.done
+
+
+_UTILISATION = 0.8
+
+
+@dataclass(slots=True)
+class ByQuery:
+    """The Prometheus query of the documentation, and, if it has a threshold, the lag beside it: the larger number counts.
+
+    The lag also wakes the first worker: without workers the query has no value.
+    """
+
+    target_age_s: float
+    lag_threshold: float = math.inf
+    target: float = 1.0
+    name: str = field(init=False)
+    short: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        lag = "" if math.isinf(self.lag_threshold) else f", lag {self.lag_threshold:g}"
+        self.short = f"{self.target_age_s:g} s{lag}"
+        self.name = f"query, target {self.short}"
+
+    def ask(self, look: Look) -> tuple[float, bool]:
+        """The workers that the larger of both metrics wants."""
+        lag = look.written - look.done
+        late = min(2.0, max(1.0, look.age_s / self.target_age_s))
+        busy = look.busy / _UTILISATION * late if look.workers else 0.0
+        query = math.ceil(look.partitions / max(1, math.floor(look.partitions / busy))) if busy else 0
+        return max(query, min(look.partitions, lag / self.lag_threshold)), lag > 0 or query > 0
 
 
 def _backlog(look: Look) -> Backlog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from random import Random
 
@@ -16,6 +17,8 @@ from tools.scaling.queue import Topic
 
 _LATENCY_S = 0.5
 """Time from reading an article to its commit at low load; in flight it counts as unprocessed."""
+_BUSY_OVER_S = 120
+"""The range of the query's rate."""
 Series = npt.NDArray[np.float64]
 
 
@@ -71,25 +74,28 @@ def simulate(metric: Metric, counts: Counts, cluster: Cluster, seed: int) -> Out
     fleet = Fleet(cluster.partitions, cluster.per_s, Random(seed))  # noqa: S311  the same luck every time is the point
     topic, scaler = Topic(), Autoscaler(cluster.most)
     recorded = np.zeros((4, len(counts)))
+    done = deque([0], maxlen=_BUSY_OVER_S + 1)
     for now_s, count in enumerate(counts.tolist()):
         topic.write(count, now_s)
         capacity = fleet.capacity(now_s)
         topic.process(capacity, now_s, _LATENCY_S)
+        done.append(topic.done)
         if now_s % SYNC_S == 0:
-            _turn(metric, topic, fleet, scaler, now_s)
+            busy = (done[-1] - done[0]) / _BUSY_OVER_S / cluster.per_s
+            _turn(metric, _look(topic, fleet, now_s, busy), fleet, scaler)
         recorded[:, now_s] = fleet.replicas, fleet.working, capacity, topic.age_s(now_s)
     return Outcome(metric.name, metric.short, topic, *recorded)
 
 
-def _turn(metric: Metric, topic: Topic, fleet: Fleet, scaler: Autoscaler, now_s: int) -> None:
-    value, active = metric.ask(_look(topic, fleet, now_s))
-    replicas = scaler.sync(fleet.replicas, value, metric.target, now_s)
-    if now_s % POLL_S == 0:
-        replicas = scaler.poll(replicas, now_s, active=active)
-    fleet.scale(replicas, now_s)
+def _turn(metric: Metric, look: Look, fleet: Fleet, scaler: Autoscaler) -> None:
+    value, active = metric.ask(look)
+    replicas = scaler.sync(fleet.replicas, value, metric.target, look.now_s)
+    if look.now_s % POLL_S == 0:
+        replicas = scaler.poll(replicas, look.now_s, active=active)
+    fleet.scale(replicas, look.now_s)
 
 
-def _look(topic: Topic, fleet: Fleet, now_s: int) -> Look:
+def _look(topic: Topic, fleet: Fleet, now_s: int, busy: float) -> Look:
     in_flight = topic.done > topic.committed
     age_s = topic.age_s(now_s) or (_LATENCY_S if in_flight else 0.0)
-    return Look(now_s, topic.written, topic.committed, age_s, fleet.working, fleet.partitions)
+    return Look(now_s, topic.written, topic.committed, age_s, fleet.working, fleet.partitions, busy)
