@@ -22,7 +22,7 @@ from enricher.commands import GROUPS, help_of
 ENRICHER = [sys.executable, "-m", "enricher"]
 WORDS = [(name,) if group == "enricher" else (group, name) for group, each in GROUPS.items() for name in each.commands]
 WIDE = {"COLUMNS": "300", "NO_COLOR": "1"}
-WITHOUT_A_MODEL = {"publish", "tail", "lag", "scaler", "settings", "topics"}
+WITHOUT_A_MODEL = {"publish", "tail", "lag", "settings", "topics"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell does it")
 
 

@@ -6,25 +6,38 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from commands.cli_runner import enriched_record, run
 from kafka.harness import transaction
-from scaling.topic_side import commit, write
 from support import operating
 from support.operating import delete_records
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.operate.lag import age_text, limits_exceeded, summary
-from enricher.operate.scaling.backlog import Backlog, PartitionBacklog
+from enricher.operate.lag.backlog import Backlog, PartitionBacklog
+from enricher.operate.lag.command import age_text, limits_exceeded, summary
 from enricher.worker.rules.commit_metadata import CommitMetadata
 
 HOUR_S = 3600.0
 _SLACK_S = 600.0
 """The longest that a test may take; the ages below differ by more."""
+
+
+def write(topics: Topics, partition: int, *ages_s: float) -> None:
+    """Committed records of these ages, in one transaction."""
+    now_s = time.time()
+    with transaction(topics.bootstrap_servers, f"{topics.group}-upstream") as producer:
+        for age_s in ages_s:
+            producer.produce(topics.input, b"{}", partition=partition, timestamp=int(1000 * (now_s - age_s)))
+
+
+def commit(topics: Topics, offsets: dict[int, int]) -> None:
+    """Commit offsets for the group."""
+    operating.commit(topics.bootstrap_servers, topics.group, topics.input, offsets)
 
 
 def looked(topics: Topics, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -87,7 +100,7 @@ def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) ->
 
 @pytest.mark.broker
 def test_a_partition_that_was_added_is_behind_from_its_beginning(topics: Topics) -> None:
-    """A worker reads it from there, also with `kafka.start=end`, so the scaler must see that there is something to do."""
+    """A worker reads it from there, also with `kafka.start=end`, so people must see that there is something to do."""
     metadata = CommitMetadata(began_with=1).encode()
     operating.commit(topics.bootstrap_servers, topics.group, topics.input, {0: 0}, metadata)
     write(topics, 1, 2 * HOUR_S, HOUR_S)
@@ -98,7 +111,7 @@ def test_a_partition_that_was_added_is_behind_from_its_beginning(topics: Topics)
 @pytest.mark.broker
 @pytest.mark.usefixtures("shared_models")
 def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(topics: Topics) -> None:
-    """A worker resumes after the newest output, so the scaler must not ask for workers for what is done."""
+    """A worker resumes after the newest output, so what is done must not count as waiting."""
     write(topics, 1, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
     output = enriched_record("k", (topics.input, 1, 1)) | {"partition": 1}
     operating.write(topics.bootstrap_servers, topics.output, [output])

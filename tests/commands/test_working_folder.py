@@ -24,7 +24,7 @@ def hostile_folder() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["lag"], ["publish", FILE], ["tail"], ["topics", "create"], ["verify"], ["scaler", "--port", "0"]],
+    [["lag"], ["publish", FILE], ["tail"], ["topics", "create"], ["verify"]],
     ids=lambda command: command[0],
 )
 def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: pytest.LogCaptureFixture) -> None:

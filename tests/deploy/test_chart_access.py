@@ -83,13 +83,13 @@ def test_every_file_that_a_setting_names_is_mounted(path: Path) -> None:
 
 
 def test_a_secret_in_a_volume_of_ones_own_is_there_wherever_kafka_is_asked() -> None:
-    """The scaler has the same settings as the workers, so it opens the same files."""
+    """A replay has the same settings as the workers, so it opens the same files."""
     mount = {"name": "keytab", "mountPath": "/run/secrets/own", "readOnly": True}
     volume = {"name": "keytab", "secret": {"secretName": "keytab"}}
     properties = {"properties": {"sasl.password": {"file": "/run/secrets/own/password"}}}
     rendered = render(
         {
-            "autoscaling": {"mode": "keda"},
+            "replay": {"enabled": True, "into": "again", "group": "again"},
             "settings": {"kafka": properties},
             "extraVolumes": [volume],
             "extraVolumeMounts": [mount],

@@ -139,7 +139,7 @@ def test_a_property_that_is_no_secret_is_accepted(name: str) -> None:
         {"gpu": {"tolerations": [{"key": "a", "operater": "Exists"}]}},
         {"autoscaling": {"mode": "both"}},
         {"autoscaling": {"mode": ["keda", "hpa"]}},
-        {"autoscaling": {"keda": {"scaler": {"ports": 1}}}},
+        {"autoscaling": {"keda": {"kafka": {"threshold": 1}}}},
         {"kafka": {"sasl": {"password": "canary"}}},
         {"image": {"digest": "latest"}},
         {"security": {"runAsUser": 0}},

@@ -187,7 +187,7 @@ def test_a_changed_setting_rolls_the_workers_and_what_is_not_theirs_does_not() -
     assert roll(render(), render({"image": {"tag": "0.2.0-cpu"}}))
     unrelated = {"replicas": 5, "monitoring": {"podMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
     assert not roll(render(), render(unrelated))
-    assert not roll(render(), render({"autoscaling": {"mode": "keda"}}))
+    assert not roll(render(), render({"autoscaling": {"mode": "hpa"}}))
 
 
 def test_a_chart_of_another_version_does_not_roll_the_workers() -> None:

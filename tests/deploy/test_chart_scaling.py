@@ -11,23 +11,19 @@ from deploy.chart_rendering import (
     FULL_NAME,
     NAMESPACE,
     Object,
-    containers_of,
     environment_of,
     needs_helm,
     refusal,
     render,
     values_of,
 )
-from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import ROOT
-from enricher.cli import app
-from enricher.operate.scaling.policy import Rules
-from enricher.operate.scaling.trigger import Trigger
 
 pytestmark = [needs_helm, pytest.mark.slow]
 
-KEDA: Object = {"autoscaling": {"mode": "keda"}}
+PROMETHEUS = {"serverAddress": "http://prometheus:9090"}
+KEDA: Object = {"autoscaling": {"mode": "keda", "keda": {"prometheus": PROMETHEUS}}}
 HPA: Object = {"autoscaling": {"mode": "hpa"}}
 
 
@@ -86,6 +82,7 @@ def test_two_autoscalers_cannot_even_be_asked_for() -> None:
         ),
         ({"replicas": 3, "processes": 3, "capacity": {"partitions": 8}}, "replicas (3) makes 9 workers, but"),
         ({**KEDA, "processes": 2}, "processes above 1 needs autoscaling.mode none"),
+        (with_scaling("keda"), "autoscaling.mode keda needs autoscaling.keda.prometheus.serverAddress"),
         (with_scaling("hpa", minReplicas=0), "minReplicas: 0 needs autoscaling.mode keda"),
         (with_scaling("keda", minReplicas=5), "autoscaling.minReplicas (5) is above autoscaling.maxReplicas (4)"),
     ],
@@ -101,75 +98,82 @@ def test_gpus_count_only_where_workers_take_them() -> None:
     assert render({"replicas": 5, "capacity": {"gpus": 4}}).one("StatefulSet")["spec"]["replicas"] == 5
 
 
-def test_keda_asks_the_scaler_where_it_listens() -> None:
-    """Address, port, Service, container and network policy agree."""
-    rendered = render(with_scaling("keda", keda={"scaler": {"port": 6001}}))
-    service = rendered.one("Service", f"{FULL_NAME}-scaler")
-    trigger = rendered.one("ScaledObject")["spec"]["triggers"][0]
-    assert trigger["metadata"]["scalerAddress"] == f"{FULL_NAME}-scaler.{NAMESPACE}.svc:6001"
-    assert [6001, "grpc"] == [service["spec"]["ports"][0][name] for name in ("port", "targetPort")]
-    assert trigger["type"] == "external-push"
-    (container,) = rendered.one("Deployment")["spec"]["template"]["spec"]["containers"]
-    assert {"name": "grpc", "containerPort": 6001, "protocol": "TCP"} in container["ports"]
-    assert ["scaler", "--host=0.0.0.0", "--port=6001"] == container["args"]
-    assert container["readinessProbe"]["grpc"] == container["livenessProbe"]["grpc"] == {"port": 6001}
-    policy = rendered.one("NetworkPolicy", f"{FULL_NAME}-scaler")["spec"]
-    assert [{"port": "grpc", "protocol": "TCP"}] == policy["ingress"][0]["ports"]
-    keda = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}
-    assert [keda] == policy["ingress"][0]["from"]
+def triggers(values: Object) -> dict[str, Object]:
+    """The triggers of the ScaledObject by name."""
+    return {each["name"]: each for each in render(values).one("ScaledObject")["spec"]["triggers"]}
 
 
-def test_the_scaler_understands_what_it_is_asked() -> None:
-    """The scaler's own parser, which refuses unknown names, reads the metadata."""
-    rendered = render(with_scaling("keda", targetAgeSeconds=20.5, maxReplicas=6, keda={"catchUpSeconds": 90}))
-    metadata = rendered.one("ScaledObject")["spec"]["triggers"][0]["metadata"]
-    asked = Trigger("group", "topic", Rules()).changed_by(metadata)
-    assert asked == Trigger("group", "topic", Rules(target_age_s=20.5, catch_up_s=90, max_workers=6))
+def test_keda_takes_the_number_that_the_query_wants() -> None:
+    """It asks the same as the rule of mode `hpa`; a target of 1 returns the number unchanged."""
+    found = triggers(with_scaling("keda", targetAgeSeconds=20, keda={"prometheus": PROMETHEUS}))["busy"]
+    rule = render(with_scaling("hpa", targetAgeSeconds=20)).one("PrometheusRule")["spec"]["groups"][0]["rules"][0]
+    assert found["metadata"]["query"].strip() == rule["expr"].strip()
+    assert ["prometheus", "1", "http://prometheus:9090"] == [
+        found["type"], found["metadata"]["threshold"], found["metadata"]["serverAddress"],
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "values", [KEDA, with_scaling("keda", keda={"scaler": {"tls": {"existingSecret": "tls"}}})], ids=str
-)
-def test_the_scalers_command_line_is_one(values: Object) -> None:
-    """The command parses them; a final `--help` keeps it from starting."""
-    (container,) = render(values).one("Deployment")["spec"]["template"]["spec"]["containers"]
-    for argument in container["args"][1:]:
-        assert argument.split("=")[0] in CliRunner().invoke(app, ["scaler", "--help"], terminal_width=200).output
-    assert CliRunner().invoke(app, [*container["args"], "--help"]).exit_code == 0
+@pytest.mark.parametrize(("fewest", "ignored"), [(0, "true"), (1, "false")])
+def test_no_answer_means_no_worker_only_where_there_may_be_none(fewest: int, ignored: str) -> None:
+    """Elsewhere an empty answer is an error, and takes no worker away."""
+    busy = triggers(with_scaling("keda", minReplicas=fewest, keda={"prometheus": PROMETHEUS}))["busy"]
+    assert busy["metadata"]["ignoreNullValues"] == ignored
 
 
-def test_the_scaler_sees_what_the_workers_see() -> None:
-    """It has the same Kafka settings and secrets."""
-    path = next(path for path in CI_FILES if path.stem == "production-values")
-    rendered = render(values_of(path))
-    (scaler,) = containers_of(rendered.one("Deployment")["spec"]["template"]["spec"])
-
-    def of_kafka(container: Object) -> dict[str, str]:
-        found = environment_of(container).items()
-        return {name: value for name, value in found if name.startswith("ENRICHER_KAFKA__")}
-
-    assert of_kafka(rendered.worker) == of_kafka(scaler)
-    secrets = [mount for mount in rendered.worker["volumeMounts"] if mount["mountPath"].startswith("/run/secrets/")]
-    assert len(secrets) == 2
-    assert all(mount in scaler["volumeMounts"] for mount in secrets)
+@pytest.mark.parametrize(("gpu", "threshold"), [(False, "600"), (True, "25000")])
+def test_the_lag_of_every_input_topic_counts(gpu: bool, threshold: str) -> None:  # noqa: FBT001  a case of the table
+    """By the settings' brokers and group; a worker on a GPU is allowed a longer queue."""
+    kafka = {"bootstrap_servers": "a:9092,b:9092", "group_id": "news", "input_topics": {"breaking": 3, "archive": 1}}
+    found = triggers({**KEDA, "gpu": {"enabled": gpu}, "settings": {"kafka": kafka}})
+    assert [*found] == ["busy", "lag-0", "lag-1"]
+    assert ["archive", "breaking"] == [found[name]["metadata"]["topic"] for name in ("lag-0", "lag-1")]
+    assert found["lag-0"]["type"] == "kafka"
+    expected = {"bootstrapServers": "a:9092,b:9092", "consumerGroup": "news", "lagThreshold": threshold}
+    assert expected.items() <= found["lag-0"]["metadata"].items()
+    assert "authenticationRef" not in found["lag-0"]
 
 
-def test_keda_and_the_scaler_may_prove_who_they_are() -> None:
-    """Mutual TLS, from a Secret; KEDA's key does not reach the scaler."""
-    tls = {"existingSecret": "scaler-tls"}
-    rendered = render(with_scaling("keda", keda={"scaler": {"tls": tls}}))
-    trigger = rendered.one("ScaledObject")["spec"]["triggers"][0]
-    assert trigger["metadata"]["enableTLS"] == "true"
-    assert trigger["authenticationRef"]["name"] == rendered.one("TriggerAuthentication")["metadata"]["name"]
+def test_keda_proves_to_the_brokers_who_it_is_as_the_worker_does() -> None:
+    """It reads the same Secrets; a user's name that is not secret comes from a ConfigMap."""
+    rendered = render(values_of(next(path for path in CI_FILES if path.stem == "keda-tls-values")))
+    lag = rendered.one("ScaledObject")["spec"]["triggers"][1]
+    assert {"tls": "enable", "sasl": "scram_sha512"}.items() <= lag["metadata"].items()
+    authentication = rendered.one("TriggerAuthentication")
+    assert lag["authenticationRef"]["name"] == authentication["metadata"]["name"]
+    secrets = {each["parameter"]: (each["name"], each["key"]) for each in authentication["spec"]["secretTargetRef"]}
+    assert secrets == {
+        "ca": ("kafka-ca", "ca.crt"),
+        "cert": ("kafka-client", "tls.crt"),
+        "key": ("kafka-client", "tls.key"),
+        "keyPassword": ("kafka-client", "key-password"),
+        "password": ("kafka-user", "password"),
+    }
+    [user] = authentication["spec"]["configMapTargetRef"]
+    assert rendered.one("ConfigMap", user["name"])["data"] == {user["key"]: "enricher"}
+
+
+def test_a_user_name_in_the_secret_is_read_from_there() -> None:
+    """Then nothing about the user is in the values."""
+    sasl = {"enabled": True, "mechanism": "PLAIN", "existingSecret": "user"}
+    rendered = render({**KEDA, "kafka": {"sasl": sasl}})
     references = rendered.one("TriggerAuthentication")["spec"]["secretTargetRef"]
-    keys = {"caCert": "ca.crt", "tlsClientCert": "client.crt", "tlsClientKey": "client.key"}
-    assert keys == {each["parameter"]: each["key"] for each in references}
-    pod = rendered.one("Deployment")["spec"]["template"]["spec"]
-    service = rendered.one("Service", f"{FULL_NAME}-scaler")
-    assert "appProtocol" not in service["spec"]["ports"][0], "h2c is HTTP/2 without TLS"
-    (volume,) = (each for each in pod["volumes"] if each["name"] == "scaler-tls")
-    assert ["tls.crt", "tls.key", "ca.crt"] == [item["key"] for item in volume["secret"]["items"]]
-    assert not render(KEDA).all("TriggerAuthentication")
+    assert [("username", "username"), ("password", "password")] == [
+        (each["parameter"], each["key"]) for each in references
+    ]
+    assert rendered.one("ScaledObject")["spec"]["triggers"][1]["metadata"]["sasl"] == "plaintext"
+    assert not rendered.all("ConfigMap")
+
+
+def test_what_the_chart_does_not_know_of_the_brokers_can_be_named() -> None:
+    """A mechanism of one's own needs a TriggerAuthentication of one's own; without it, KEDA would be refused silently."""
+    properties = {"settings": {"kafka": {"properties": {"sasl.mechanism": "OAUTHBEARER"}}}}
+    assert "name a TriggerAuthentication in autoscaling.keda.kafka.authentication" in refusal({**KEDA, **properties})
+    own = {"authentication": "own", "metadata": {"sasl": "oauthbearer", "version": "3.7.0"}}
+    values = {**with_scaling("keda", keda={"prometheus": PROMETHEUS, "kafka": own}), **properties}
+    lag = triggers(values)["lag-0"]
+    assert {"sasl": "oauthbearer", "version": "3.7.0"}.items() <= lag["metadata"].items()
+    assert lag["authenticationRef"] == {"name": "own"}
+    assert not render(values).all("TriggerAuthentication")
 
 
 def test_the_hpa_takes_the_number_of_workers_that_is_wanted() -> None:

@@ -103,7 +103,7 @@ def test_every_package_of_an_image_has_a_version_and_hashes(kind: str) -> None:
     entries = locked(f"runtime-{kind}")
     assert len(_LOCKED.findall(text)) == sum(1 for line in text.splitlines() if line and line[0] not in "# ")
     extras = PROJECT["optional-dependencies"]
-    needed = [*PROJECT["dependencies"], *extras["grpc"], *extras["scaler"], *(extras["cuda"] if kind == "cuda" else [])]
+    needed = [*PROJECT["dependencies"], *extras["grpc"], *(extras["cuda"] if kind == "cuda" else [])]
     names = {re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in needed}
     assert names <= entries.keys()
 

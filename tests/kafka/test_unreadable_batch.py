@@ -248,7 +248,7 @@ def run_to_the_end(topics: Topics, log: Path) -> None:
 
 @pytest.mark.broker
 def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: Topics) -> None:
-    """`lag` and the scaler count without reading records; an unknown age is not an age of 0."""
+    """`lag` counts without reading records; an unknown age is not an age of 0."""
     write_batch(topics, [b"a" * 3_000_000])
     seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment | SMALL_IN_COMMANDS)
     assert seen.exit_code == 9, seen.output

@@ -45,11 +45,6 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: worker
 {{- end }}
 
-{{- define "enricher.scalerSelector" -}}
-{{ include "enricher.selector" . }}
-app.kubernetes.io/component: scaler
-{{- end }}
-
 {{- define "enricher.labels" -}}
 {{ include "enricher.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -18,6 +18,16 @@
 {{- if and (ne .mode "none") (gt (int $.Values.processes) 1) -}}
 {{- fail "processes above 1 needs autoscaling.mode none: both autoscalers count pods, and take each for one worker" -}}
 {{- end -}}
+{{- if eq .mode "keda" -}}
+{{- if not .keda.prometheus.serverAddress -}}
+{{- fail "autoscaling.mode keda needs autoscaling.keda.prometheus.serverAddress: KEDA asks it how busy the workers are" -}}
+{{- end -}}
+{{- range $property, $_ := dig "kafka" "properties" dict $.Values.settings -}}
+{{- if and (regexMatch "^(sasl|ssl|security)[.]" $property) (not $.Values.autoscaling.keda.kafka.authentication) -}}
+{{- fail (printf "KEDA does not read settings.kafka.properties (%s): name a TriggerAuthentication in autoscaling.keda.kafka.authentication, and what else the trigger needs in autoscaling.keda.kafka.metadata" $property) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq .mode "hpa") (lt (int .minReplicas) 1) -}}
 {{- fail "autoscaling.minReplicas: 0 needs autoscaling.mode keda; a HorizontalPodAutoscaler keeps at least one" -}}
 {{- end -}}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from enricher.errors import BrokerError, EnricherError
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.scaling.reading import resume_points
+from enricher.operate.lag.reading import resume_points
 from enricher.operate.topics.admin import Admin
 from enricher.operate.trials import rights
 from enricher.worker.kafka.reading.resume_errors import HiddenOutputs

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 from enricher.errors import BrokerError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.lag import age_text
+from enricher.operate.lag.command import age_text
 from enricher.operate.replay.pinning import read_pinned
 from enricher.worker.commands.progress import repeating
 from enricher.worker.kafka.shared.client import KafkaConfig

@@ -23,7 +23,7 @@ from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
 from tools.bench.printing import write_figures
 from tools.kafka.reader import Reader
-from tools.soak import hostile, scaler
+from tools.soak import hostile
 from tools.soak.samples import LIMIT, Growth, Sample
 from tools.topics import Topics
 from tools.waiting import wait_until
@@ -54,10 +54,10 @@ def main(
     logging.basicConfig(level=logging.ERROR)
     console = Console(stderr=True, highlight=False)
     if attacked:
-        rows, scaler_rows = hostile.run(only or (), share, console.print)
-        print(hostile.table(rows), scaler.table(scaler_rows), sep="\n\n")
-        hostile.write(out or HOSTILE, rows, scaler_rows, share)
-        sys.exit(0 if all([row.holds for row in rows] + [row.holds for row in scaler_rows]) else 1)
+        rows = hostile.run(only or (), share, console.print)
+        print(hostile.table(rows))
+        hostile.write(out or HOSTILE, rows, share)
+        sys.exit(0 if all(row.holds for row in rows) else 1)
     bench = Bench(1, quick=False, say=console.print)
     with (
         bench.closing,

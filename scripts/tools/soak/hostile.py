@@ -25,9 +25,7 @@ from tools import enricher_command, markdown
 from tools.bench.machine import describe
 from tools.bench.printing import write_figures
 from tools.kafka import Cluster
-from tools.soak import scaler
 from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
-from tools.soak.scaler import ScalerRow
 from tools.topics import Topics, configure
 
 LIMIT_BYTES = 1_500_000_000
@@ -69,22 +67,19 @@ class Row:
         return came_out and self.exit_code == 0 and self.peak_bytes <= LIMIT_BYTES
 
 
-def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[ScalerRow]]:
-    """Run all attacks, or those with these names, each with `share` of its records: on workers, and on the scaler."""
+def run(names: Sequence[str], share: float, say: Say) -> list[Row]:
+    """Run all attacks, or those with these names, each with `share` of its records."""
     rows = []
     with Cluster(nodes=1) as cluster:
         for attack in attacks():
             if not names or attack.name in names:
                 rows.append(_through_kafka(attack, cluster.bootstrap_servers, share))
                 say(_line(rows[-1]))
-        environment = Topics.fresh(cluster.bootstrap_servers, "hostile").variables("hostile")
-        _make_topics(environment)
-        scaler_rows = list(scaler.run(names, environment, say))
     for attack_on_file in file_attacks():
         if not names or attack_on_file.name in names:
             rows.append(_through_a_file(attack_on_file, share))
             say(_line(rows[-1]))
-    return rows, scaler_rows
+    return rows
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -101,16 +96,14 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(markdown.table(_COLUMNS, cells))
 
 
-def write(folder: Path, rows: Sequence[Row], scaler_rows: Sequence[ScalerRow], share: float) -> None:
+def write(folder: Path, rows: Sequence[Row], share: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hostile.md").write_text(f"{table(rows)}\n\n{scaler.table(scaler_rows)}\n", "utf-8")
+    (folder / "hostile.md").write_text(f"{table(rows)}\n", "utf-8")
     figures = {
         "machine": describe(),
         "share": share,
         "limit_bytes": LIMIT_BYTES,
         "rows": [asdict(row) for row in rows],
-        "scaler_limit_bytes": scaler.LIMIT_BYTES,
-        "scaler_rows": [asdict(row) for row in scaler_rows],
     }
     write_figures(folder / "hostile.json", figures)
 

@@ -21,7 +21,7 @@ RESOURCES: dict[str, dict[str, Any]] = {
     "prometheusrule": {"groups": [{"name": "g", "rules": [{"alert": "a", "expr": "up == 0", "for": "5m"}]}]},
     "scaledobject": {
         "scaleTargetRef": {"name": "worker"},
-        "triggers": [{"type": "external", "metadata": {"scalerAddress": "scaler:9000"}}],
+        "triggers": [{"type": "kafka", "metadata": {"lagThreshold": "600"}}],
     },
     "triggerauthentication": {"secretTargetRef": [{"parameter": "password", "name": "secret", "key": "password"}]},
 }

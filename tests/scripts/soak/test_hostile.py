@@ -13,7 +13,6 @@ import pytest
 from tools import enricher_command
 from tools.soak.attacks import FileAttack, attacks
 from tools.soak.hostile import LIMIT_BYTES, Row, measure, table, write
-from tools.soak.scaler import KINDS, ScalerRow
 
 GOOD = Row("a", "an attack", accepted=10, refused=2, enriched=4, dead_letters=6, peak_bytes=1, seconds=1.0, exit_code=0)
 
@@ -50,34 +49,15 @@ def test_a_packed_file_has_as_many_lines_as_it_says(tmp_path: Path) -> None:
     assert gzip.decompress(path.read_bytes()) == b"{}\n" * 5
 
 
-GOOD_SCALER = ScalerRow("s", "a flood", answered=20, peak_bytes=256 * 2**20, exit_code=0)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        replace(GOOD_SCALER, answered=19),
-        replace(GOOD_SCALER, peak_bytes=256 * 2**20 + 1),
-        replace(GOOD_SCALER, exit_code=1),
-    ],
-)
-def test_the_scaler_holds_only_if_every_probe_is_answered_within_its_pod(bad: ScalerRow) -> None:
-    """A probe that is not answered restarts the pod, and so does too much memory."""
-    assert GOOD_SCALER.holds
-    assert not bad.holds
-
-
 def test_attacks_have_names_of_their_own() -> None:
     """Attacks are chosen by name, so names are unique."""
-    names = [*(attack.name for attack in attacks()), *(f"scaler-{kind}" for kind in KINDS)]
+    names = [attack.name for attack in attacks()]
     assert len(set(names)) == len(names)
 
 
 def test_the_table_is_kept_for_people_and_machines(tmp_path: Path) -> None:
     """Table and figures are written, with the machine."""
-    write(tmp_path, [GOOD], [GOOD_SCALER], 0.5)
-    written = (tmp_path / "hostile.md").read_text()
-    assert "an attack" in written
-    assert "| a flood | 20 of 20 | 268 | yes |" in written
+    write(tmp_path, [GOOD], 0.5)
+    assert "an attack" in (tmp_path / "hostile.md").read_text()
     kept = json.loads((tmp_path / "hostile.json").read_bytes())
     assert (kept["share"], kept["rows"][0]["accepted"]) == (0.5, 10)

@@ -1,6 +1,6 @@
 """`enricher lag`: how far a group is behind, and how old its oldest unprocessed record is.
 
-`enricher.operate.scaling.reading` reads the topic; here are the options, the output and the exit code.
+`reading` reads the topic; here are the options, the output and the exit code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from enricher.errors import SettingsError
-from enricher.operate.scaling.backlog import Backlog
-from enricher.operate.scaling.reading import BacklogReader
+from enricher.operate.lag.backlog import Backlog
+from enricher.operate.lag.reading import BacklogReader
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.settings import load_settings

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tools.cluster import found, missing
+
 PAGE = Path(__file__).parents[2] / "deploy" / "scaling.md"
-PROMTOOL = shutil.which("promtool")
+PROMTOOL = found("promtool")
 
 
 def query() -> str:
     """The query as printed on the page."""
-    found = re.search(r"```promql\n(ceil\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert found
-    return found[1]
+    printed = re.search(r"```promql\n(ceil\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert printed
+    return printed[1]
 
 
 def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[dict[str, str]]:
@@ -37,7 +38,7 @@ def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[
     ]
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, which comes with Prometheus")
+@pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
 @pytest.mark.parametrize(
     ("count", "share", "age_s", "partitions", "wanted"),
     [

@@ -14,7 +14,7 @@ from contextlib import closing
 from enricher.errors import EnricherError
 from enricher.operate.inspect.follow import FirstRecords
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.scaling.backlog import Backlog, PartitionBacklog
+from enricher.operate.lag.backlog import Backlog, PartitionBacklog
 from enricher.worker.kafka.reading.tails import OutputTails
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint
@@ -41,9 +41,9 @@ class BacklogReader:
         self._first_records = FirstRecords(config, complaint)
         self._watches: dict[str, TopicWatch] = {}
 
-    def look(self, timeout_s: float | None = None) -> Backlog:
-        """The backlog now. Blocks for at most `timeout_s` (default: the request timeout). Raises BrokerError."""
-        with self._inspector.within(timeout_s or self._config.request_timeout_s) as deadline:
+    def look(self) -> Backlog:
+        """The backlog now. Blocks for at most the request timeout. Raises BrokerError."""
+        with self._inspector.within(self._config.request_timeout_s) as deadline:
             partitions = [
                 each for topic in self._config.inputs for each in self._look(topic, self._inspector, deadline)
             ]

@@ -75,12 +75,6 @@ class Backlog:
         ages = [partition.age_s for partition in self.partitions]
         return None if None in ages else max((age_s for age_s in ages if age_s is not None), default=0.0)
 
-    @property
-    def known_age_s(self) -> float | None:
-        """Age of the oldest unprocessed record that has a timestamp; None if records wait and none has one."""
-        known = [each.age_s for each in self.partitions if each.waits and each.age_s is not None]
-        return max(known) if known else self.age_s
-
     def as_json(self) -> dict[str, object]:
         """The object printed by `--json`; its keys are the names of the attributes."""
         return {
