@@ -26,7 +26,6 @@ GROUPS = {
             "enrich": "worker.commands.enrich:enrich",
             "publish": "operate.publish.command:publish",
             "tail": "operate.tail.command:tail",
-            "labels": "operate.labels:labels",
             "verify": "operate.verify.command:verify",
             "lag": "operate.lag.command:lag",
             "replay": "operate.replay.command:replay",

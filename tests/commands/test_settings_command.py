@@ -129,5 +129,5 @@ def test_settings_can_be_looked_for() -> None:
     printed = run("settings", "--filter", "Bootstrap").stdout
     assert "ENRICHER_KAFKA__BOOTSTRAP_SERVERS=localhost:9092" in printed
     assert "GROUP_ID" not in printed
-    assert "ENRICHER_HEALTH__LABELS_BASELINE=" in run("settings", "--filter", "enricher labels").stdout
+    assert "ENRICHER_HEALTH__HOST=" in run("settings", "--filter", "the kubelet").stdout
     assert "--filter bootstrab: no setting has this word" in str(run("settings", "--filter", "bootstrab").exception)

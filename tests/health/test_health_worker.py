@@ -193,22 +193,20 @@ def test_the_status_counts_what_was_published() -> None:
 
 
 def test_the_status_lists_tasks_and_labels_with_their_shares() -> None:
-    """A worker without tasks has no list of them; labels come with what they should be, if there is a baseline."""
+    """A worker without tasks has no list of them; labels come with their shares, the largest first."""
     here = scene()
     assert [] == here.health.status()["tasks"]
     counters = here.process.counters
     counters.labels.update({("ner", "PER"): 1, ("ner", "ORG"): 3})
     here.world.clock.sleep(10.0)
     counters.tasks = {"ner": TaskCounts(7, 70, 5.0, Counter(ran=4, skipped=2, failed=1)), "topics": TaskCounts()}
-    view = view_of(here.process)
-    here.health.show(replace(view, observed=replace(view.observed, baseline={("ner", "ORG"): 0.5})))
     status = here.health.status()
     ner, topics = status["tasks"]
     expected = {"name": "ner", "windows": 7, "tokens": 70, "ran": 4, "skipped": 2, "failed": 1, "busy_share": 0.5}
     assert expected == ner
     assert ("topics", 0, 0.0) == (topics["name"], topics["ran"], topics["busy_share"])
-    assert [("ORG", 3, 0.75, 0.5), ("PER", 1, 0.25, None)] == [
-        (each["label"], each["count"], each["share"], each["baseline"]) for each in status["labels"]
+    assert [("ORG", 3, 0.75), ("PER", 1, 0.25)] == [
+        (each["label"], each["count"], each["share"]) for each in status["labels"]
     ]
 
 

@@ -135,8 +135,9 @@ def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
 def test_a_mistake_in_the_settings_ends_all_at_once_with_its_code(topics: Topics, tmp_path: Path) -> None:
     """A mistake that only a child can find, such as a file that cannot be read, is not tried again."""
     log = tmp_path / "log"
-    wrong = {**topics.environment, **SILENT, **TEXT, "ENRICHER_HEALTH__LABELS_BASELINE": str(tmp_path / "nothing")}
+    properties = orjson.dumps({"sasl.password": {"file": str(tmp_path / "nothing")}}).decode()
+    wrong = {**topics.environment, **SILENT, **TEXT, "ENRICHER_KAFKA__PROPERTIES": properties}
     with worker(wrong, "--processes", "2", log=log, stub=True) as parent:
         assert parent.wait(WORK_S) == 2
     said = log.read_text()
-    assert "nothing: No such file" in said
+    assert "nothing, which cannot be read: No such file" in said

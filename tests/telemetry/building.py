@@ -64,7 +64,6 @@ def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> O
         counters=counters or some_counters(),
         snapshot=lambda: snapshot,
         gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
-        baseline={("ner", "ORG"): 0.75, ("ner", "PER"): 0.25},
     )
 
 

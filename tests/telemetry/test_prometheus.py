@@ -45,7 +45,6 @@ def test_numbers_are_the_workers() -> None:
     assert 0 == read[without_task, (("enricher_reason", "no_language"),)]
     assert 3.0 == read["enricher_task_busy_time_seconds_total", (task,)]
     assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
-    assert 0.75 == read["enricher_labels_baseline_ratio", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
     assert 1.5 == read["enricher_oldest_age_seconds", ()]
     assert 12.5 == read["enricher_engine_busy_time_seconds_total", ()]
     assert 0.75 == read["hw_gpu_utilization_ratio", (("hw_name", "NVIDIA H200"),)]

@@ -35,7 +35,6 @@ FOLLOWS: dict[str, dict[str, str]] = {
         "enabled": "the probes need it",
         "port": "it follows from `health.port`",
         "probe_port": "it follows from `health.probePort`",
-        "labels_baseline": "it follows from `monitoring.labelsBaseline`",
     },
 }
 """Settings that cannot be set in `settings`, and why."""

@@ -102,9 +102,6 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- $_ := set $made "model" $model -}}
 {{- /* Every address, of IPv6 and IPv4: pods have either or both. */ -}}
 {{- $health := dict "host" (dig "health" "host" "::" .Values.settings) "port" .Values.health.port "probe_port" .Values.health.probePort -}}
-{{- with .Values.monitoring.labelsBaseline -}}
-{{- if .configMap }}{{- $_ := set $health "labels_baseline" (printf "/etc/enricher/labels/%s" .key) -}}{{- end -}}
-{{- end -}}
 {{- $_ := set $made "health" $health -}}
 {{- mergeOverwrite (omit (deepCopy .Values.settings) (ternary "" "index" (.forIndex | default false))) $made | toJson -}}
 {{- end }}

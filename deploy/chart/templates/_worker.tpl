@@ -55,16 +55,6 @@ volumes:
     emptyDir:
       sizeLimit: {{ .Values.model.init.sizeLimit }}
   {{- end }}
-  {{- with .Values.monitoring.labelsBaseline }}
-  {{- if .configMap }}
-  - name: labels-baseline
-    configMap:
-      name: {{ .configMap }}
-      items:
-        - key: {{ .key }}
-          path: {{ .key }}
-  {{- end }}
-  {{- end }}
   {{- with include "enricher.secretVolumes" . | trim }}
   {{- . | nindent 2 }}
   {{- end }}
@@ -105,11 +95,6 @@ volumes:
     {{- if ne .Values.model.from "image" }}
     - name: model
       mountPath: /model
-      readOnly: true
-    {{- end }}
-    {{- if .Values.monitoring.labelsBaseline.configMap }}
-    - name: labels-baseline
-      mountPath: /etc/enricher/labels
       readOnly: true
     {{- end }}
     {{- with include "enricher.secretMounts" . | trim }}

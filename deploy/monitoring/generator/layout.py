@@ -211,16 +211,7 @@ TASKS = Row(
             "Label shares, 6 hours",
             Unit.SHARE,
             ("job:enricher_labels_share:ratio_increase6h{@@}", "{{job}} {{enricher_task}} {{enricher_label}}"),
-            note="What the alert on label drift compares with the baseline.",
-            stacked=True,
-        ),
-        lines(
-            "Baseline of label shares",
-            Unit.SHARE,
-            (
-                "max by (enricher_task, enricher_label) (enricher_labels_baseline_ratio{@})",
-                "{{enricher_task}} {{enricher_label}}",
-            ),
+            note="What the alert on label drift compares with the week before.",
             stacked=True,
         ),
         lines(

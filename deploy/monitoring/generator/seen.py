@@ -24,8 +24,6 @@ SILENT: Mapping[str, str] = {
     "enricher_articles_without_task_total": "without tasks",
     "enricher_task_windows_total": "without tasks",
     "enricher_task_tokens_total": "without tasks",
-    "enricher_labels_baseline_ratio": "without a baseline",
-    "job:enricher_labels_baseline:ratio": "without a baseline",
     "enricher_schemas_waiting_articles": "without a schema registry",
     "enricher_schemas_waiting_partitions": "without a schema registry",
     "enricher_registry_away_seconds": "without a schema registry",

@@ -7,7 +7,6 @@ from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.inference.device import driver
 from enricher.worker.loop.loop import Worker
 from enricher.worker.settings import Settings
-from enricher.worker.telemetry.baseline import read_baseline
 from enricher.worker.telemetry.gpu import gpu_meter
 from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts
 
@@ -25,12 +24,6 @@ def worker_facts(settings: Settings) -> WorkerFacts:
     )
 
 
-def label_baseline(settings: Settings) -> dict[tuple[str, str], float]:
-    """The share that each label should have, by task and label; empty without the setting. Raises SettingsError."""
-    path = settings.health.labels_baseline
-    return read_baseline(path) if path else {}
-
-
 def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
     """The parts of a worker between two Kafka topics that telemetry and health read."""
     model, card = tasks.first, tasks.card
@@ -42,5 +35,4 @@ def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
         counters=worker.counters,
         snapshot=worker.snapshots.read,
         gpus=gpu_meter(gpu.pci_bus_id, gpu.uuid) if gpu else tuple,
-        baseline=label_baseline(settings),
     )

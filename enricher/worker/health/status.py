@@ -13,7 +13,7 @@ from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.counters import Counters
 from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
 from enricher.worker.stats.snapshot import Snapshot, WorkerState
-from enricher.worker.telemetry.baseline import bound_labels, shares_of
+from enricher.worker.telemetry.label_shares import bound_labels, shares_of
 from enricher.worker.telemetry.observed import Observed
 from enricher.worker.telemetry.readings import TASK_OUTCOMES
 
@@ -156,18 +156,11 @@ def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
 
 
 def _labels(seen: Observed) -> list[dict[str, Any]]:
-    """The labels found since the start, the most frequent of each task first, with share and baseline."""
+    """The labels found since the start, the most frequent of each task first, with its share."""
     counts = bound_labels(seen.counters.labels.copy())
     ranked = sorted(shares_of(counts).items(), key=lambda each: (each[0][0], -each[1]))
     return [
-        {
-            "task": task,
-            "label": label,
-            "count": counts[task, label],
-            "share": share,
-            "baseline": seen.baseline.get((task, label)),
-        }
-        for (task, label), share in ranked
+        {"task": task, "label": label, "count": counts[task, label], "share": share} for (task, label), share in ranked
     ]
 
 

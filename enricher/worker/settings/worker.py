@@ -262,11 +262,6 @@ class HealthSettings(Group):
         "if 8180 is taken; a port that is set must be free. With `run --processes` the parent has this port, and the "
         "processes the following ones.",
     )
-    labels_baseline: Path | None = Field(
-        None,
-        description="File with the share that each label should have, written by `enricher labels --out`. The worker "
-        "exports them next to the labels that it finds, and an alert compares the two. Default: none, and no alert.",
-    )
 
 
 class LogSettings(Group):

@@ -119,9 +119,6 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _counter("enricher.labels", "{label}",
              "Entities and classes in committed records, by task and label. Without tasks in the settings the task is "
              "`ner`; labels beyond 64 of a task are `other`.", readings.labels, (TASK, LABEL)),
-    _gauge("enricher.labels.baseline", "1",
-           "Share of a task's labels that the label should have, from the file `health.labels_baseline`.",
-           readings.baseline, (TASK, LABEL)),
     _counter("enricher.task.articles", "{article}",
              "Committed articles by task: it `ran`, was `skipped` because of the article's language, or `failed`, so that "
              "the article is a dead letter.",

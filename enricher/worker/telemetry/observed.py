@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from enricher.worker.records import ModelCard
@@ -56,8 +56,6 @@ class Observed:
     counters: Counters
     snapshot: Callable[[], Snapshot]
     gpus: Callable[[], Sequence[GpuUse]] = tuple
-    baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """The share that each label should have, by task and label; empty without a baseline."""
 
 
 def resident_bytes() -> int | None:

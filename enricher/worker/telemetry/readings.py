@@ -8,7 +8,7 @@ from enricher.worker.records import Partition
 from enricher.worker.stats.counters import TaskCounts
 from enricher.worker.stats.histogram import Histogram
 from enricher.worker.stats.snapshot import REQUEST_OUTCOMES, Snapshot, WorkerState
-from enricher.worker.telemetry.baseline import bound_labels
+from enricher.worker.telemetry.label_shares import bound_labels
 from enricher.worker.telemetry.observed import Observed
 
 TASK_OUTCOMES = ("ran", "skipped", "failed")
@@ -82,11 +82,6 @@ def without_task(seen: Observed) -> Numbers:
 def labels(seen: Observed) -> Numbers:
     """Labels found, by task and label."""
     return [(count, pair) for pair, count in bound_labels(seen.counters.labels.copy()).items()]
-
-
-def baseline(seen: Observed) -> Numbers:
-    """The share that each label should have, by task and label."""
-    return [(share, pair) for pair, share in bound_labels(seen.baseline).items()]
 
 
 def waiting_articles(now: Snapshot) -> Numbers:

@@ -11,7 +11,7 @@ import orjson
 
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.build.observation import label_baseline, observe, worker_facts
+from enricher.worker.build.observation import observe, worker_facts
 from enricher.worker.build.record_writer import check_record_schema
 from enricher.worker.build.schema_registry import check_formats
 from enricher.worker.build.workers import kafka_worker
@@ -61,7 +61,6 @@ def work(
             check_formats(settings)
             check_start(kafka_config(settings))
             check_record_schema(settings)
-            label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
             health.note_step(LOADING)
             tasks = load_tasks(settings)
             health.note_step("connecting with the brokers")

@@ -34,8 +34,8 @@ function tables(status) {
   byId('tasks-panel').hidden = !tasks.length;
   fillTable('tasks', tasks.map(({name, busy_share, ran, skipped, failed}) =>
     [name, format(busy_share, 'share'), ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
-  fillTable('labels', (status.labels ?? []).map(({task, label, count, share, baseline}) =>
-    [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share), format(baseline, 'share')]), 'none found yet');
+  fillTable('labels', (status.labels ?? []).map(({task, label, count, share}) =>
+    [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share)]), 'none found yet');
   fillTable('dead', (status.dead_letters ?? []).map(({stage, error_type, count}) => [error_type, stage, FORMATS.count(count)]), 'none');
   fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, recovered}) =>
     [clock(unixS), recovered ? reason : `${reason}, not recovered`, FORMATS.seconds(duration_s)]), 'none');
