@@ -1,4 +1,4 @@
-"""`enrich` from and to Parquet: the worker's records, what is refused before the model is loaded, and `kill -9`."""
+"""`enrich` from and to Parquet: the records, what is refused before the model is loaded, and an interruption."""
 
 from __future__ import annotations
 
@@ -87,29 +87,24 @@ def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no signal to send")
-def test_a_run_that_was_killed_continues_and_its_output_is_that_of_one_run(tmp_path: Path) -> None:
-    """With the first row group that was not complete; the run that continues reads no earlier row."""
-    rows = [{"id": str(each), "body": "It rained all day. " * (each % 9 + 1)} for each in range(3_000)]
+def test_an_interrupted_run_leaves_what_it_has_beside_the_output(tmp_path: Path) -> None:
+    """The rows so far can be read; the same command begins again, and the file gets its name when it is whole."""
+    rows = [{"id": str(each), "body": "It rained all day. " * (each % 9 + 1)} for each in range(20_000)]
     file = archive(tmp_path / "a.parquet", rows, 250)
-    partial, log = tmp_path / "killed.parquet.partial", tmp_path / "log"
+    output, partial, log = tmp_path / "records.parquet", tmp_path / "records.parquet.partial", tmp_path / "log"
 
-    def started(output: str) -> Forked:
-        return Forked([STUB_WORKER, "enrich", str(file), "--out", str(tmp_path / output)], os.environ, log)
+    def started() -> Forked:
+        return Forked([STUB_WORKER, "enrich", str(file), "--out", str(output)], os.environ, log)
 
-    with started("killed.parquet") as process:
-        wait_until((partial / "000000.parquet").exists, PATIENCE_S, "a part is complete", every_s=0.01)
-        process.kill()
-        assert -signal.SIGKILL == process.wait(PATIENCE_S)
-    parts = {path: path.stat().st_mtime_ns for path in partial.glob("*.parquet")}
-    assert 1 <= len(parts) < 12
-    assert not (tmp_path / "killed.parquet").exists()
-    with started("killed.parquet") as process:
+    with started() as process:
+        wait_until(lambda: partial.exists() and partial.stat().st_size > 10_000, PATIENCE_S, "some rows", every_s=0.01)
+        process.terminate()
+        assert 128 + signal.SIGTERM == process.wait(PATIENCE_S), log.read_text("utf-8")
+    some = pq.read_table(partial)["id"].to_pylist()
+    assert [str(each) for each in range(len(some))] == some
+    assert 0 < len(some) < len(rows)
+    assert not output.exists()
+    with started() as process:
         assert 0 == process.wait(PATIENCE_S), log.read_text("utf-8")
-    said = log.read_text("utf-8")
-    assert f"continuing with row {250 * len(parts)}: " in said
-    assert f"{3_000 - 250 * len(parts)} published" in said
-    with started("once.parquet") as process:
-        assert 0 == process.wait(PATIENCE_S), log.read_text("utf-8")
-    assert pq.read_table(tmp_path / "once.parquet").equals(pq.read_table(tmp_path / "killed.parquet"))
-    assert [f"{each}" for each in range(3_000)] == pq.read_table(tmp_path / "killed.parquet")["id"].to_pylist()
+    assert [str(each) for each in range(20_000)] == pq.read_table(output)["id"].to_pylist()
     assert not partial.exists()

@@ -15,7 +15,7 @@ import pytest
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import FatalError, SettingsError
-from enricher.worker.files.parquet_input import ParquetSource, Wanted, choose_columns, row_group_ends
+from enricher.worker.files.parquet_input import ParquetSource, Wanted, choose_columns
 
 
 class Anybody:
@@ -39,9 +39,9 @@ def wanted(
     return Wanted(fields or {}, metadata or {}, scalar_ids=scalar_ids, whole=whole, deleted=deleted)
 
 
-def values_of(path: Path, asked: Wanted, *, first_row: int = 0) -> list[tuple[int, Any]]:
+def values_of(path: Path, asked: Wanted) -> list[tuple[int, Any]]:
     """The offset and the document of each record that a worker would get."""
-    source, found = ParquetSource(path, asked, first_row=first_row), []
+    source, found = ParquetSource(path, asked), []
     source.open(Anybody())
     while not source.caught_up():
         for record in source.poll(7, PATIENCE_S):
@@ -257,26 +257,26 @@ def test_a_column_with_dots_in_its_name_is_read(tmp_path: Path) -> None:
     assert "x" == document["text.en"]
 
 
-def test_reading_begins_with_any_row_group(tmp_path: Path) -> None:
-    """Offsets are the numbers of rows in the file, also behind row groups without rows; progress ends with the file."""
+def test_offsets_are_the_numbers_of_rows(tmp_path: Path) -> None:
+    """Also behind row groups without rows; progress ends with the file."""
     path = tmp_path / "a"
     table = pa.table({"id": [str(number) for number in range(150)], "body": ["x"] * 150})
     with pq.ParquetWriter(path, table.schema) as file:
-        for rows in (100, 0, 50):
-            file.write_table(table.slice(0, rows))
-    assert [100, 150] == row_group_ends(path)
-    assert [*range(100, 150)] == [offset for offset, _ in values_of(path, wanted(), first_row=100)]
-    source = ParquetSource(path, wanted(), first_row=100)
+        for first, rows in ((0, 100), (100, 0), (100, 50)):
+            file.write_table(table.slice(first, rows))
+    assert [(number, str(number)) for number in range(150)] == [
+        (offset, document["id"]) for offset, document in values_of(path, wanted())
+    ]
+    source = ParquetSource(path, wanted())
     source.open(Anybody())
     assert source.total_bytes == path.stat().st_size
     wait_until(lambda: not source.poll(7, 0) and source.bytes_read == source.total_bytes, PATIENCE_S, "the end")
-    assert [] == values_of(path, wanted(), first_row=150)
 
 
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     """Its columns are checked all the same."""
     path = written(tmp_path / "a", pa.table({"id": pa.array([], pa.string()), "body": pa.array([], pa.string())}))
-    assert ([], []) == (row_group_ends(path), values_of(path, wanted()))
+    assert [] == values_of(path, wanted())
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -290,4 +290,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         values_of(path, wanted())
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(FatalError, match=f"cannot read {path} as Parquet"):
-        row_group_ends(path)
+        values_of(path, wanted())

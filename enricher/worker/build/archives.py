@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from enricher.distribution import installed_version
-from enricher.errors import FatalError, SettingsError
+from enricher.errors import SettingsError
 from enricher.worker.articles.formats.record_values import record_values
 from enricher.worker.files import LineSource
 from enricher.worker.files.exchange import AnswerSink
@@ -17,14 +15,10 @@ from enricher.worker.files.parquet import PARQUET_SUFFIX, is_parquet, require_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.files.parquet_input import Wanted
     from enricher.worker.files.parquet_output import ParquetOutput
     from enricher.worker.records import EnrichedRecord
     from enricher.worker.settings import Settings
-
-_END_BYTES = 65_536
-"""The end of a Parquet file describes all its columns, so files that have the same end and size are the same."""
 
 
 def check_archive(settings: Settings, file: Path, output: Path | None) -> bool:
@@ -38,22 +32,21 @@ def check_archive(settings: Settings, file: Path, output: Path | None) -> bool:
     return archive
 
 
-def article_source(settings: Settings, file: Path, *, first_row: int = 0) -> LineSource:
+def article_source(settings: Settings, file: Path) -> LineSource:
     """The articles of a file, lines or Parquet. Raises SettingsError, FatalError."""
     if not is_parquet(file):
         return LineSource(file)
     require_parquet(file)
     from enricher.worker.files.parquet_input import ParquetSource  # noqa: PLC0415  of an extra
 
-    return ParquetSource(file, _selection(settings), first_row=first_row)
+    return ParquetSource(file, _selection(settings))
 
 
-def archive_output(settings: Settings, tasks: Tasks, file: Path, output: Path) -> ParquetOutput:
-    """The output of a run, or of the run that it continues. Raises SettingsError, FatalError."""
-    from enricher.worker.files.parquet_input import row_group_ends  # noqa: PLC0415  of an extra
-    from enricher.worker.files.parquet_output import ParquetOutput  # noqa: PLC0415  the same
+def archive_output(stream: BinaryIO) -> closing[ParquetOutput]:
+    """An output in Parquet, complete when the body ends, however it ends. Raises FatalError."""
+    from enricher.worker.files.parquet_output import ParquetOutput  # noqa: PLC0415  of an extra
 
-    return ParquetOutput(output, group_ends=row_group_ends(file), identity=_identity(settings, tasks, file))
+    return closing(ParquetOutput(stream))
 
 
 def archive_sink(output: ParquetOutput, source: LineSource) -> AnswerSink[Mapping[str, Any]]:
@@ -73,23 +66,3 @@ def _selection(settings: Settings) -> Wanted:
         whole=settings.output.article == "whole",
         deleted=[deleted.field, *([deleted.id] if deleted.id else [])] if deleted else (),
     )
-
-
-def _identity(settings: Settings, tasks: Tasks, file: Path) -> dict[str, Any]:
-    """Everything that the rows of an output depend on, each by its name in messages."""
-    try:
-        with file.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - _END_BYTES))
-            digest = hashlib.sha256(b"%d " % size + stream.read()).hexdigest()
-    except OSError as error:
-        raise FatalError(f"cannot read {file}: {error.strerror}") from error
-    decide = {"articles", "output", "tasks"}
-    windows = settings.batching.model_dump(include={"max_window_tokens", "overlap_tokens"})
-    cards = [task.model for task in tasks.cards]
-    return {
-        "input": digest,
-        "settings": settings.model_dump(mode="json", include=decide) | windows,
-        "model": [[card.name, card.digest, card.precision] for card in cards],
-        "version": installed_version(),
-    }

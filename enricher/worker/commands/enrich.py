@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeGuard
 
@@ -17,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.build.archives import archive_output, archive_sink, article_source, check_archive
-from enricher.worker.build.loaded_tasks import Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.build.workers import file_worker
 from enricher.worker.commands.progress import describe, progress_lines, repeating
 from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
@@ -62,8 +60,7 @@ def enrich(
     """Enrich a file of articles without Kafka: an archive, a first try, or one article to debug.
 
     The columns of a Parquet file are the fields of its articles (`articles.fields`). An output in Parquet has one row for
-    each of the input, in its order; the same command after an interruption continues with the first row group that is not
-    complete in the folder FILE.partial.
+    each of the input, in its order.
 
     The files of --output and --dead-letters get their names once they are complete; until then, and after Ctrl-C or an
     error, the part written so far is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines
@@ -93,54 +90,24 @@ def _run(
     """Enrich the file. The outputs are opened before the model is loaded, which takes longer."""
     guarding = Watchdog(timer=context.find_object(ProcessTimer))
     with stopped_by_signals(interrupt_code) as signals, ExitStack() as files, guarding as watchdog:
-        if output and archive:
-            open_ends = partial(_archive, settings, file, output)
+        source = article_source(settings, file)
+        records = _open(files, output, sys.stdout.buffer)
+        sink: Sink
+        if archive:
+            sink = archive_sink(files.enter_context(archive_output(records)), source)
         else:
-            records = _open(files, output, sys.stdout.buffer)
             letters = _open(files, dead_letters, sys.stderr.buffer)
             # Standard error is a log, which holds no lines.
-            open_ends = partial(_lines, settings, file, records, letters, keep_lines=dead_letters is not None)
+            sink = LineSink(records, letters, committed=source.note_committed, keep_lines=dead_letters is not None)
         with watchdog.guard("starting", settings.worker.start_timeout_s):
             tasks = load_tasks(settings, every_shape=False)
-        ends = files.enter_context(open_ends(tasks))
-        worker = file_worker(settings, tasks, ends.source, ends.sink, guard=watchdog.guard)
+        worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
         signals.stop = worker.stop
-        with _progress(worker, ends.source):
+        with _progress(worker, source):
             worker.run()
-        if signals.received and not ends.source.caught_up():
+        if signals.received and not source.caught_up():
             raise typer.Exit(interrupt_code(signals.received))
-        ends.finish()
     return worker.counters
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """The two ends of a run. `finish` is called once the whole input is written."""
-
-    source: LineSource
-    sink: Sink
-    finish: Callable[[], None] = lambda: None
-
-
-@contextmanager
-def _archive(settings: Settings, file: Path, output: Path, tasks: Tasks) -> Iterator[_Ends]:
-    """Read Parquet and write Parquet, after the rows that an interrupted run has completed."""
-    rows = archive_output(settings, tasks, file, output)
-    source = article_source(settings, file, first_row=rows.first_row)
-    if rows.first_row:
-        log.info("continuing with row %d: the rows before it are in %s", rows.first_row, partial_name(output))
-    with closing(rows):
-        yield _Ends(source, archive_sink(rows, source), rows.finish)
-
-
-@contextmanager
-def _lines(
-    settings: Settings, file: Path, records: BinaryIO, letters: BinaryIO, _tasks: Tasks, *, keep_lines: bool
-) -> Iterator[_Ends]:
-    """Write JSON lines."""
-    source = article_source(settings, file)
-    sink = LineSink(records, letters, committed=source.note_committed, keep_lines=keep_lines)
-    yield _Ends(source, sink)
 
 
 def _require_readable(file: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,27 +49,19 @@ class Wanted:
     deleted: Sequence[str] = ()
 
 
-def row_group_ends(path: Path) -> list[int]:
-    """The number of the row after each row group that has rows, increasing. Raises FatalError if the file is unreadable."""
-    with _open(path) as file:
-        groups = range(file.metadata.num_row_groups)
-        return [*accumulate(rows for each in groups if (rows := file.metadata.row_group(each).num_rows))]
-
-
 class ParquetSource(LineSource):
-    """The rows of a Parquet file from `first_row` on, which begins a row group; offsets are the numbers of rows.
+    """The rows of a Parquet file; offsets are the numbers of rows.
 
     Raises SettingsError if the file does not have the wanted columns, and FatalError if it cannot be read.
     """
 
-    def __init__(self, path: Path, wanted: Wanted, *, first_row: int = 0) -> None:
+    def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path)
         with _open(path) as file:
             self._columns = _paths_in_file(choose_columns(file.schema_arrow, wanted), file.schema)
-        self._first_row = first_row
 
     def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
-        return _read_rows(stream, self._path, self._columns, self._first_row)
+        return _read_rows(stream, self._path, self._columns)
 
 
 def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
@@ -212,14 +203,14 @@ def _open(source: Path | BufferedReader) -> Any:  # noqa: ANN401  pyarrow publis
         raise FatalError(f"cannot read {name} as Parquet: {str(error).rstrip()}") from error
 
 
-def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str], first_row: int) -> Iterator[Line | End]:
+def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str]) -> Iterator[Line | End]:
     """The rows as lines. Their positions in bytes are estimated from the share of rows."""
-    size, number = stream.seek(0, 2), first_row
+    size, number = stream.seek(0, 2), 0
     stream.seek(0)
     try:
         with _open(stream) as file:
-            rows, groups = file.metadata.num_rows, _groups_from(file.metadata, first_row)
-            for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
+            rows = file.metadata.num_rows
+            for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 for value in _values(batch):
                     yield Line(str(path), number, value, size * (number + 1) // rows)
                     number += 1
@@ -228,15 +219,6 @@ def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str], first
         reason = error if isinstance(error, OSError | pa.ArrowException) else type(error).__name__
         raise FatalError(f"cannot read {path} from row {number} on: {reason}") from error
     yield End(rows, size)
-
-
-def _groups_from(metadata: Any, first_row: int) -> list[int]:  # noqa: ANN401  as above
-    groups, row = [], 0
-    for index in range(metadata.num_row_groups):
-        if row >= first_row:
-            groups.append(index)
-        row += metadata.row_group(index).num_rows
-    return groups
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
