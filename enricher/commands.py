@@ -25,7 +25,7 @@ GROUPS = {
             "run": "worker.commands.run.command:run",
             "enrich": "worker.commands.enrich:enrich",
             "publish": "operate.publish.command:publish",
-            "tail": "operate.tail.command:tail",
+            "tail": "operate.tail:tail",
             "verify": "operate.verify.command:verify",
             "lag": "operate.lag.command:lag",
             "replay": "operate.replay.command:replay",

@@ -1,4 +1,4 @@
-"""`enricher tail` against the real broker, and how it chooses and marks the text it shows."""
+"""`enricher tail` against the real broker, and what it shows of a record."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import orjson
 import pytest
 from commands.cli_runner import article, enriched_record, run
 from kafka.harness import transaction
-from support.made_again import make_again, topic_id
 from support.operating import write
 from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
-from enricher.operate.tail.command import follow
-from enricher.operate.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
-from enricher.operate.tail.show import as_line, enriched_lines, highlight
+from enricher.operate.tail import as_line, follow, record_lines
 from enricher.worker.articles import encode_record, record_writer
+from enricher.worker.commands.console import printable
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,
@@ -48,40 +46,12 @@ def fill(topics: Topics, *names: str) -> None:
 
 
 @pytest.mark.broker
-def test_entities_are_shown_in_the_text_that_the_headers_point_to(topics: Topics) -> None:
-    """The text comes from the input topic, because records have none; without a terminal, entities are in brackets."""
+def test_records_are_shown_with_their_entities(topics: Topics) -> None:
+    """Those of the title and those of the body, whether or not the article is still there."""
     fill(topics, "a")
     result = run(*FROM_ALL, env=topics.environment)
     assert result.exit_code == 0, result.output
-    assert "[Lisbon LOC]\n  [Ana Ribeiro PER] lives in Lisbon.\n" in result.stdout
-    assert "2 entities, 9 tokens, 1 window(s), written 0." in result.stdout
-
-
-@pytest.mark.broker
-def test_without_the_article_the_entities_are_shown_by_themselves(topics: Topics) -> None:
-    """If retention has deleted the article, the record is still shown."""
-    write(topics.bootstrap_servers, topics.output, [enriched_record("a", (topics.input, 0, 12345))])
-    result = run(*FROM_ALL, env=topics.environment)
-    assert result.exit_code == 0, result.output
-    assert "  body: [Ana Ribeiro PER]\n" in result.stdout
-    assert "gone" in result.stdout
-
-
-@pytest.mark.broker
-def test_the_text_of_another_topic_of_the_same_name_is_never_shown(topics: Topics) -> None:
-    """After the topic was created again, another article has the record's offset; the topic id tells them apart."""
-    bootstrap, place = topics.bootstrap_servers, (topics.input, 1, 0)
-    before = topic_id(bootstrap, topics.input)
-    again = make_again(bootstrap, topics.input)
-    write(bootstrap, topics.input, [{"value": orjson.dumps(article("a")), "partition": 1}])
-    write(bootstrap, topics.output, [enriched_record("a", place, each) for each in (before, again, None)])
-    result = run(*FROM_ALL, env=topics.environment)
-    assert result.exit_code == 0, result.output
-    old, new, unknown = result.stdout.strip().split("\n\n")
-    assert "lives in" not in old
-    assert "gone" in old
-    assert "[Ana Ribeiro PER] lives in Lisbon." in new
-    assert "[Ana Ribeiro PER] lives in Lisbon." in unknown
+    assert "a: 9 tokens, 1 window(s)\n  title: [Lisbon LOC]\n  body: [Ana Ribeiro PER]\n" == result.stdout
 
 
 @pytest.mark.broker
@@ -93,7 +63,7 @@ def test_what_is_no_enriched_record_is_named_and_the_next_one_shown(topics: Topi
     result = run(*FROM_ALL, env=topics.environment)
     assert result.exit_code == 0, result.output
     assert f"not an enriched record: {topics.output}[1]@0\n" in result.stdout
-    assert "[Ana Ribeiro PER] lives in Lisbon.\n" in result.stdout
+    assert "[Ana Ribeiro PER]\n" in result.stdout
 
 
 @pytest.mark.broker
@@ -212,43 +182,10 @@ def test_silence_is_explained_once_after_two_seconds(counts: tuple[int, ...], ex
     assert explained == at_s
 
 
-def test_only_sentences_with_entities_are_shown() -> None:
-    """Others are left out, and marks count from the start of the sentence."""
-    text = "Nothing here. Oslo is cold.\nNo. In Rome, too."
-    marks = [Mark(14, 18, "LOC"), Mark(35, 39, "LOC")]
-    expected = [Excerpt("Oslo is cold.", (Mark(0, 4, "LOC"),)), Excerpt("In Rome, too.", (Mark(3, 7, "LOC"),))]
-    assert expected == sentences(text, marks)
-
-
-def test_a_sentence_is_not_cut_inside_an_entity() -> None:
-    """The full stop in 'St. Gallen' ends no sentence if an entity spans it."""
-    text = "He left St. Gallen. Bye."
-    (found,) = sentences(text, [Mark(8, 18, "LOC")])
-    assert found == Excerpt("He left St. Gallen.", (Mark(8, 18, "LOC"),))
-
-
-def test_an_article_that_is_not_the_record_s_own_is_noticed() -> None:
-    """If the text differs at an entity's position, no wrong mark is drawn."""
-    entities = [{"field": "body", "start": 0, "end": 4, "text": "Oslo", "label": "LOC"}]
-    assert marks_in(entities, "body", "Rome is warm") is None
-    document = {"id": "a", "entities": entities, "coverage": {"tokens": 1, "windows": 1, "truncated": False}}
-    lines = [line.plain for line in enriched_lines(document, Article("a", "", "Rome is warm"), "", colours=False)]
-    assert "  body: [Oslo LOC]" in lines
-
-
 def test_control_characters_of_an_article_never_reach_the_terminal() -> None:
-    """Control characters become spaces, so that positions stay valid."""
+    """They become spaces."""
     assert printable("a\x1b[31mb\x9b") == "a [31mb "
     assert printable("a\u200fb\u2028c\u202ed") == "a b c d"
-    shown = highlight(Excerpt("\x1bOslo\x07", (Mark(1, 5, "LOC"),)), colours=True)
-    assert shown.plain == " Oslo LOC "
-
-
-def test_entities_have_the_colour_of_their_label() -> None:
-    """With colours, only the entity and its label are styled; unknown labels have a colour too."""
-    shown = highlight(Excerpt("in Oslo", (Mark(3, 7, "LOC"),)), colours=True)
-    assert [(span.start, span.end, span.style) for span in shown.spans] == [(3, 7, "bold cyan"), (7, 11, "dim cyan")]
-    assert highlight(Excerpt("x", (Mark(0, 1, "GPE"),)), colours=True).spans
 
 
 def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
@@ -258,16 +195,18 @@ def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
     record = replace(
         record, findings={**record.findings, "embeddings": record.findings["embeddings"][:1]}, tasks=reports
     )
-    document = orjson.loads(encode_record(record))
-    lines = [line.plain for line in enriched_lines(document, record.article, "now", colours=False)]
+    value = encode_record(record)
     assert [
-        "a-1",
-        "  [Oslo LOC], 1905",
+        "a-1: 5 tokens, 1 window(s)",
+        "  body: [Oslo LOC]",
         "  topic: history 0.75",
         "  similar: vector of 4 dimensions",
         "  halves: not for the article's language",
-        "  a-1: 1 entities, 5 tokens, 1 window(s), now",
-    ] == lines
-    nothing = document | {"classifications": [], "embeddings": []}
-    shown = [line.plain for line in enriched_lines(nothing, None, "now", colours=False)]
-    assert ["  topic: no class", "  similar: no vector"] == shown[2:4]
+    ] == shown(value)
+    nothing = orjson.dumps(orjson.loads(value) | {"classifications": [], "embeddings": []})
+    assert ["  topic: no class", "  similar: no vector"] == shown(nothing)[2:4]
+
+
+def shown(value: bytes) -> list[str]:
+    """The lines for a record with this value."""
+    return list(record_lines(RawRecord(Partition("t", 0), 0, b"k", value)))

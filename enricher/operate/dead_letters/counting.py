@@ -17,9 +17,8 @@ from rich.table import Table
 
 from enricher.operate.dead_letters.letters import letter_of
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.tail.excerpts import printable
 from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
+from enricher.worker.commands.console import Ticker, data_console, printable, remark_console, write_line
 from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.settings import load_settings

@@ -13,9 +13,8 @@ from rich.text import Text
 
 from enricher.errors import FatalError, SettingsError
 from enricher.operate.inspect.follow import RecordFinder
-from enricher.operate.tail.excerpts import printable
 from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.commands.console import data_console, write_line
+from enricher.worker.commands.console import data_console, printable, write_line
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.settings import load_settings
 

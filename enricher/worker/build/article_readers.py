@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from enricher.distribution import install_command
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
     from enricher.worker.settings import Settings
 
 
-def article_reader(settings: Settings, decoders: Decoders | None = None, *, limits: bool = True) -> ArticleReader:
-    """The reader of input records. `decoders`: for values that name a schema (`articles.format=registry`).
-
-    `limits=False`: for records that a worker has read before, so that their sizes were checked.
-    """
+def article_reader(settings: Settings, decoders: Decoders | None = None) -> ArticleReader:
+    """The reader of input records. `decoders`: for values that name a schema (`articles.format=registry`)."""
     form = settings.articles.format
     read_plain = PLAIN_FORMATS["json" if form == "registry" else form]
     mapping = field_mapping(settings)
@@ -38,7 +34,6 @@ def article_reader(settings: Settings, decoders: Decoders | None = None, *, limi
         deletes=delete_events(settings, mapping),
         read_plain=read_plain,
         read_markup=markup_reader(settings),
-        limits=limits,
     )
 
 
@@ -109,12 +104,11 @@ def _reader(
     deletes: DeleteEvents | None,
     read_plain: ReadDocument = read_document,
     read_markup: ReadMarkup | None = None,
-    limits: bool = True,
 ) -> ArticleReader:
     articles = settings.articles
     return ArticleReader(
-        max_article_chars=articles.max_article_chars if limits else sys.maxsize,
-        max_value_bytes=articles.max_value_bytes if limits else sys.maxsize,
+        max_article_chars=articles.max_article_chars,
+        max_value_bytes=articles.max_value_bytes,
         mapping=mapping,
         decoders=decoders,
         read_plain=read_plain,

@@ -15,7 +15,9 @@ from rich.status import Status
 from rich.table import Table
 
 from enricher.worker.files.line_sink import output_error
+from enricher.worker.telemetry.logs import CONTROLS
 
+_SPACES = dict.fromkeys(CONTROLS, " ")
 _LINE_EVERY_S = 5.0
 _DRAW_EVERY_S = 0.2
 _WIDE = 120
@@ -41,6 +43,11 @@ def remark_console() -> Console:
 def remark_table(table: Table) -> None:
     """Print a table on standard error."""
     Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE).print(table)
+
+
+def printable(text: str) -> str:
+    """The text with control characters replaced by spaces: articles and their publishers are untrusted."""
+    return text.translate(_SPACES)
 
 
 def write_line(line: bytes) -> None:
