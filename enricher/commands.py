@@ -51,11 +51,8 @@ GROUPS = {
         },
     ),
     "schemas": Group(
-        "Register the schema of records, and check how schemas change.",
-        {
-            "register": "operate.schemas.register:schemas_register",
-            "check": "operate.schemas.check:schemas_check",
-        },
+        "Register the schema of records, or ask whether the registry would accept it.",
+        {"register": "operate.schemas:schemas_register"},
     ),
     "model": Group(
         "Prepare, check, evaluate, compare, inspect and tune models.",

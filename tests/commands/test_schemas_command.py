@@ -1,4 +1,4 @@
-"""`enricher schemas`: registering the schema of records, and checking changes of schemas."""
+"""`enricher schemas register`: what is registered, what a dry run says, and what is refused."""
 
 from __future__ import annotations
 
@@ -122,36 +122,14 @@ def test_register_needs_a_format_with_a_schema(fake: Registry) -> None:
     assert "--format" in str(done.exception)
 
 
-@pytest.mark.parametrize("command", [["register", "--format", "avro"], ["check", "--format", "avro"]])
 @pytest.mark.parametrize("number", [401, 500, 503])
-def test_a_registry_that_fails_ends_a_command_with_code_4(fake: Registry, command: list[str], number: int) -> None:
+def test_a_registry_that_fails_ends_the_command_with_code_4(fake: Registry, number: int) -> None:
     """A command does not wait for a registry; a worker does."""
     fake.behaviour = status(number)
-    done = with_registry(fake, *command)
+    done = with_registry(fake, "register", "--format", "avro")
     assert isinstance(done.exception, BrokerError)
     assert 4 == done.exception.exit_code
     assert str(number) in str(done.exception)
-
-
-@pytest.mark.parametrize("says_why", [True, False])
-def test_check_asks_the_registry_with_our_schema(fake: Registry, *, says_why: bool) -> None:
-    """The subject's own level decides; the reasons are the registry's, and without any the output says so."""
-    fake.says_why = says_why
-    empty = with_registry(fake, "check", "--format", "avro", "--json")
-    fake.add("entities-value", "AVRO", record_schema("AVRO"))
-    same = with_registry(fake, "check", "--format", "avro", "--json")
-    reason = "/fields/id: only the new schema has this field, and it has no default"
-    fake.judge = lambda *_: [reason]
-    other = with_registry(fake, "check", "--format", "avro", "--json")
-    shown = with_registry(fake, "check", "--format", "avro")
-    assert (0, 0, 11, 11) == (empty.exit_code, same.exit_code, other.exit_code, shown.exit_code)
-    assert [None, 1, 1] == [json.loads(each.stdout)["newest_version"] for each in (empty, same, other)]
-    verdict = json.loads(other.stdout)
-    assert ("BACKWARD", False) == (verdict["compatibility"], verdict["compatible"])
-    assert ([reason] if says_why else []) == verdict["violations"]
-    assert (reason in shown.stdout, "gives no reasons" in shown.stdout) == (says_why, not says_why)
-    assert "readers with the new schema can read what was written with the old one" in shown.stdout
-    assert [] == fake.changes
 
 
 def test_no_command_compiles_a_schema_that_the_registry_has(
@@ -165,7 +143,7 @@ def test_no_command_compiles_a_schema_that_the_registry_has(
     fake.add("entities-value", "PROTOBUF", 'syntax = "proto3"; import "/etc/passwd"; message M {}')
     fake.judge = lambda *_: ["it breaks"]
     fake.says_why = False
-    for command in (["check"], ["register", "--dry-run"], ["register", "--dry-run", "--compatibility", "FULL"]):
-        done = with_registry(fake, *command, "--format", "protobuf")
+    for options in ([], ["--compatibility", "FULL"]):
+        done = with_registry(fake, "register", "--dry-run", *options, "--format", "protobuf")
         assert done.exit_code in {0, 11}, done.output
     assert not (tmp_path / "ran").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,23 +11,19 @@ import orjson
 import typer
 from rich.markup import escape
 
-from enricher.errors import FatalError, SettingsError
-from enricher.operate.schemas.asking import (
-    INCOMPATIBLE,
-    FormatOption,
-    JsonOption,
-    SubjectOption,
-    asking,
-    schema_of_records,
-)
+from enricher.errors import BrokerError, FatalError, SettingsError
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.build.record_writer import subject_of
 from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.commands.console import data_console, write_line
+from enricher.worker.contracts import SCHEMA_TYPES, SchemaFormat, record_schema
 from enricher.worker.registry.levels import Level, describe_level, recommended_level
 from enricher.worker.registry.registry_client import Registered, RegistryClient
-from enricher.worker.registry.registry_errors import RefusedByRegistry
-from enricher.worker.settings import load_settings
+from enricher.worker.registry.registry_errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
+from enricher.worker.settings import Settings, load_settings
+
+INCOMPATIBLE = 11
+"""The exit code if the registry says that the schema is not compatible."""
 
 
 class RefusedChange(FatalError):
@@ -81,8 +79,13 @@ class Result:
 
 def schemas_register(
     *,
-    output_format: FormatOption = None,
-    subject: SubjectOption = None,
+    output_format: Annotated[
+        SchemaFormat | None, typer.Option("--format", help="Which schema of records. Default: `output.format`.")
+    ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="NAME", help="Default: `output.subject`, else OUTPUT_TOPIC-value."),
+    ] = None,
     compatibility: Annotated[
         Level | None,
         typer.Option(help="Also set the subject's compatibility. Default: it is left as it is."),
@@ -90,7 +93,7 @@ def schemas_register(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the schema and whether it would be accepted; change nothing.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Register the schema of records in the schema registry. Workers write Avro, Protobuf or JSON with its id.
 
@@ -103,16 +106,39 @@ def schemas_register(
     another --compatibility a dry run says that it does not know.
     """
     settings = load_settings()
-    schema = schema_of_records(settings, output_format)
+    schema = _schema_of_records(settings, output_format)
     name = subject or subject_of(settings)
     client = registry_client(settings)
-    with asking(client):
+    with _asking(client):
         result = _carry_out(client, name, schema, compatibility, dry_run=dry_run)
     if as_json:
         write_line(orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
     else:
         _show(client, result)
     raise typer.Exit(INCOMPATIBLE if result.accepted is False else 0)
+
+
+@contextmanager
+def _asking(client: RegistryClient) -> Iterator[None]:
+    """Raise BrokerError for the errors of a registry: a command does not wait for it."""
+    try:
+        yield
+    except RegistryUnavailable as error:
+        raise BrokerError(f"the schema registry cannot be used: {error}") from error
+    except (UnusableSchema, RefusedByRegistry) as error:
+        raise BrokerError(f"the schema registry {client.name}: {error}") from error
+
+
+def _schema_of_records(settings: Settings, wanted: SchemaFormat | None) -> Schema:
+    """The schema to register for `wanted`, or for `output.format`. Raises SettingsError if that has none."""
+    chosen = wanted or settings.output.format
+    if chosen == "json":
+        raise SettingsError(
+            "output.format is json, whose records name no schema. Set output.format to avro, protobuf or json-schema, "
+            "or say --format"
+        )
+    schema_type = SCHEMA_TYPES[chosen]
+    return Schema(schema_type, record_schema(schema_type))
 
 
 def _carry_out(client: RegistryClient, subject: str, schema: Schema, wanted: Level | None, *, dry_run: bool) -> Result:

@@ -1,1 +1,0 @@
-"""`enricher schemas`: registers the schema of records, and checks how schemas change."""
