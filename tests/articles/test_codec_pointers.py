@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.texts import any_text
 
-from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, body_finder, finder, parse_pointer, replace_at
+from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, body_finder, finder, parse_pointer
 
 texts = any_text(max_size=6) | st.sampled_from(["0", "1", "01", "-", "~1", "/"])
 json_values = st.recursive(
@@ -152,11 +152,3 @@ def test_any_text_is_a_pointer_or_refused_as_one(text: str) -> None:
     except ValueError:
         return
     assert text.count("/") == len(names)
-
-
-def test_a_value_is_replaced_where_it_is_found() -> None:
-    """In objects and lists, at any depth."""
-    document: dict[str, Any] = {"id": 1, "a": [{"b": "x"}, "y"]}
-    for pointer in ("/id", "/a/0/b", "/a/1"):
-        replace_at(document, parse_pointer(pointer), pointer)
-    assert {"id": "/id", "a": [{"b": "/a/0/b"}, "/a/1"]} == document

@@ -1,4 +1,4 @@
-"""`enricher publish` against the real broker: keys, malformed lines, rounds, refusals."""
+"""`enricher publish` against the real broker: keys, malformed lines, refusals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from support.reading import read_all
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.operate.publish.command import _Sending
-from enricher.operate.publish.lines import Inputs, check_lines, key_and_value
+from enricher.operate.publish.lines import key_of, lines_in
 from enricher.worker.articles import DeleteEvents, FieldMapping
-from enricher.worker.build.article_readers import line_mapping, line_reader
-from enricher.worker.settings import Settings, load_settings
+from enricher.worker.build.article_readers import line_mapping
+from enricher.worker.settings import load_settings
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -45,17 +45,6 @@ def test_lines_without_an_id_are_left_out_and_named(topics: Topics) -> None:
     assert {(message.key(), message.value()) for message in published} == {
         (b"a", b'{"id": "a"}'), (b"b", b'{"id": "b"}')
     }  # fmt: skip
-
-
-@pytest.mark.broker
-def test_rounds_give_ids_a_suffix_and_the_limit_ends_them(topics: Topics) -> None:
-    """With --repeat keys stay unique, also from gzip on standard input, and --limit counts over all rounds."""
-    packed = gzip.compress(json_lines(article("a"), article("b")).encode())
-    result = run("publish", "-", "--repeat", "3", "--limit", "5", env=topics.environment, stdin=packed)
-    assert result.exit_code == 0, result.output
-    published = read_all(topics.bootstrap_servers, topics.input)
-    assert {message.key() for message in published} == {b"a", b"b", b"a#2", b"b#2", b"a#3"}
-    assert all(json.loads(message.value() or b"")["id"].encode() == message.key() for message in published)
 
 
 @pytest.mark.broker
@@ -93,17 +82,6 @@ def _last_offsets(messages: list[Message]) -> list[int]:
 
 
 @pytest.mark.broker
-def test_a_checked_file_with_a_bad_line_is_not_published_at_all(topics: Topics, tmp_path: Path) -> None:
-    """--check names the first bad line, blank ones counted, before anything is sent."""
-    file = tmp_path / "articles.jsonl"
-    file.write_text(json_lines(article("a")) + "\n" + '{"id": "b"}\n')
-    result = run("publish", str(file), "--check", env=topics.environment)
-    assert isinstance(result.exception, FatalError)
-    assert "line 3: body is missing" in str(result.exception)
-    assert read_all(topics.bootstrap_servers, topics.input) == []
-
-
-@pytest.mark.broker
 def test_a_refused_article_ends_in_a_broker_error_with_the_reason(topics: Topics) -> None:
     """Refused articles are counted, the others are published, and the exit code is not 0."""
     lines = json_lines(article("a"), article("b", body="x" * 17_000_000))
@@ -138,7 +116,6 @@ def test_tombstones_follow_their_articles_into_the_same_partitions(topics: Topic
     [
         ((), "nothing to publish"),
         (("-", "--tombstone", "a"), "goes without files"),
-        (("--tombstone", "a", "--repeat", "2"), "and --repeat"),
         (("--tombstone", "a", "--tombstone", ""), "is empty"),
     ],
 )
@@ -175,43 +152,32 @@ def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None
     assert "nothing.jsonl" in str(result.exception)
 
 
-def test_keys_are_ids_of_objects_only() -> None:
-    """The first round changes no byte."""
-    usual = FieldMapping()
-    assert key_and_value(b'{ "id":"x" }', 1, usual) == (b"x", b'{ "id":"x" }')
-    assert key_and_value(b'\xef\xbb\xbf{"id":"x"}', 1, usual) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
-    deep = b'{"id":"x","more":' + b"[" * 900 + b"]" * 900 + b"}"
-    assert key_and_value(deep, 2, usual) == (b"x", deep)
-    assert key_and_value(b'{"id":"\xc3\xa4"}', 2, usual) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
-
-
 @pytest.mark.parametrize(
-    ("line", "round_number", "reason"),
+    ("line", "reason"),
     [
-        (b'{"id": 1}', 1, "id is not a string: articles.scalar_ids=true accepts"),
-        (b'{"id": ""}', 1, "id is empty"),
-        (b'{"id": "' + b"x" * 513 + b'"}', 1, "id has 513 characters, at most 512"),
-        (b'{"id": "' + b"x" * 511 + b'"}', 2, "id has 513 characters, at most 512"),
-        (b'{"body": "x"}', 1, "id is missing"),
-        (b"[1]", 1, "value is not a JSON object"),
-        (b"{", 1, "value is not valid JSON"),
+        (b'{"id": 1}', "id is not a string: articles.scalar_ids=true accepts"),
+        (b'{"id": ""}', "id is empty"),
+        (b'{"id": "' + b"x" * 513 + b'"}', "id has 513 characters, at most 512"),
+        (b'{"body": "x"}', "id is missing"),
+        (b"[1]", "value is not a JSON object"),
+        (b"{", "value is not valid JSON"),
     ],
     ids=lambda value: value[:15] if isinstance(value, bytes) else None,
 )
-def test_what_a_worker_accepts_as_no_id_is_no_key(line: bytes, round_number: int, reason: str) -> None:
-    """With the worker's reason; also an id that only its suffix makes too long."""
+def test_what_a_worker_accepts_as_no_id_is_no_key(line: bytes, reason: str) -> None:
+    """With the worker's reason."""
     with pytest.raises(InvalidArticle, match=reason):
-        key_and_value(line, round_number, FieldMapping())
+        key_of(line, FieldMapping())
 
 
-def test_keys_are_ids_wherever_the_mapping_finds_them() -> None:
-    """The suffix of later rounds goes there too, or all rounds would have the same ids."""
+def test_keys_are_ids_wherever_the_mapping_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also numbers, where they are ids; in a file, which has no keys, the id is the line's own."""
     deep = FieldMapping({"id": "/meta/ids/1"}, scalar_ids=True)
-    assert (b"x#3", b'{"meta":{"ids":[0,"x#3"]}}') == key_and_value(b'{"meta": {"ids": [0, "x"]}}', 3, deep)
-    assert (b"7#2", b'{"meta":{"ids":[0,"7#2"]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 2, deep)
-    assert (b"7", b'{"meta": {"ids": [0, 7]}}') == key_and_value(b'{"meta": {"ids": [0, 7]}}', 1, deep)
+    assert (b"x", b"7") == tuple(key_of(b'{"meta": {"ids": [0, %b]}}' % each, deep) for each in (b'"x"', b"7"))
     with pytest.raises(InvalidArticle, match="id is missing at /meta/ids/1"):
-        key_and_value(b'{"id": "x"}', 2, deep)
+        key_of(b'{"id": "x"}', deep)
+    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key"}')
+    assert b"a" == key_of(b'\xef\xbb\xbf{"id":"a"}', line_mapping(load_settings()))
 
 
 def test_the_key_of_a_delete_event_is_the_id_that_it_deletes() -> None:
@@ -219,27 +185,10 @@ def test_the_key_of_a_delete_event_is_the_id_that_it_deletes() -> None:
     usual, before = (FieldMapping({"id": where}, scalar_ids=True) for where in ("/after/id", "/before/id"))
     deletes = DeleteEvents("/op", ["d"], before)
     gone = b'{"op": "d", "before": {"id": 7}, "after": null}'
-    assert (b"7", gone) == key_and_value(gone, 1, usual, deletes)
-    assert (b"7#2", b'{"op":"d","before":{"id":"7#2"},"after":null}') == key_and_value(gone, 2, usual, deletes)
-    new = b'{"op": "c", "before": null, "after": {"id": 7}}'
-    assert (b"7", new) == key_and_value(new, 1, usual, deletes)
+    assert b"7" == key_of(gone, usual, deletes)
+    assert b"8" == key_of(b'{"op": "c", "before": null, "after": {"id": 8}}', usual, deletes)
     with pytest.raises(InvalidArticle, match="id is missing at /after/id"):
-        key_and_value(gone, 1, usual)
-
-
-def test_a_check_reads_articles_where_the_settings_say_that_they_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A file is checked by what the worker will do with it; `key` is what `publish` makes of the line's own id."""
-    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key", "body": "/text"}')
-    file = tmp_path / "articles.jsonl"
-    file.write_text('{"id": "a", "text": "Oslo"}\n')
-    inputs, settings = Inputs([file], several_passes=False), load_settings()
-    assert 1 == check_lines(inputs, line_reader(settings))
-    assert (b"a", b'{"id":"a"}') == key_and_value(b'{"id":"a"}', 1, line_mapping(settings))
-    file.write_text('{"id": "a", "body": "Oslo"}\n')
-    with pytest.raises(FatalError, match=r"line 1: body is missing at /text\. Nothing was published"):
-        check_lines(inputs, line_reader(settings))
+        key_of(gone, usual)
 
 
 def test_publishing_refuses_ids_that_it_cannot_write() -> None:
@@ -253,8 +202,7 @@ def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
     """A gzip file may have any name."""
     file = tmp_path / "articles"
     file.write_bytes(gzip.compress(json_lines(article("a")).encode()))
-    inputs = Inputs([file, file], several_passes=False)
-    assert check_lines(inputs, line_reader(Settings())) == 2
+    assert 2 == len(list(lines_in([file, file])))
 
 
 def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -262,4 +210,4 @@ def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
     file = tmp_path / "articles.gz"
     file.write_bytes(gzip.compress(json_lines(article("a")).encode())[:-8])
     with pytest.raises(FatalError, match=r"articles\.gz"):
-        check_lines(Inputs([file], several_passes=False), line_reader(Settings()))
+        list(lines_in([file]))

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.operate.publish.lines import Inputs, check_lines, key_and_value, place_of
+from enricher.operate.publish.lines import key_of, lines_in, place_of, require_files
 from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.articles.mapping import HEADER
-from enricher.worker.build.article_readers import delete_events, line_mapping, line_reader
+from enricher.worker.build.article_readers import delete_events, line_mapping
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
@@ -40,13 +40,6 @@ def publish(
         list[str] | None,
         typer.Option("--tombstone", metavar="KEY", help="Delete the article of this key. Repeat it for several."),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Publish nothing if any line is not a valid article.")] = False,
-    repeat: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Publish everything this many times; from the second time, ids get a suffix (`#2`, ...)."
-        ),
-    ] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Publish at most this many articles.")] = None,
     rate: Annotated[
         float | None,
@@ -62,15 +55,14 @@ def publish(
     Instead of files, --tombstone publishes a null value for a key, which deletes its article downstream. It goes to the
     partition of that key's articles, if their publisher has murmur2 as partitioner, like this command and Java's clients.
 
-    A line without an id that the worker accepts is left out and named at the end, with exit code 1. Otherwise, without
-    --check, lines that are not valid articles are published too; the worker makes dead letters of them. With --check or
-    --repeat, standard input is first copied to a temporary file.
+    A line without an id that the worker accepts is left out and named at the end, with exit code 1. Other lines that are
+    not valid articles are published too; the worker makes dead letters of them.
     """
     settings = with_one_input(load_settings(), input_topic)
     if tombstones:
-        records = _deletes(tombstones, alone=not (files or check or repeat > 1))
+        records = _deletes(tombstones, alone=not files)
     else:
-        lines, mapping = _lines(settings, files or (), check=check, repeat=repeat), line_mapping(settings)
+        lines, mapping = _lines(settings, files or ()), line_mapping(settings)
         deletes = delete_events(settings, mapping)
     config = kafka_config(settings)
     own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
@@ -92,28 +84,21 @@ def publish(
 
 
 def _deletes(keys: Sequence[str], *, alone: bool) -> Iterator[Record]:
-    """A tombstone for each key, as the shell gave it. `alone`: no other option asks for articles. Raises SettingsError."""
+    """A tombstone for each key, as the shell gave it. `alone`: there are no files. Raises SettingsError."""
     if not alone:
-        raise SettingsError("--tombstone goes without files, --check and --repeat; publish files in a run before")
+        raise SettingsError("--tombstone goes without files; publish files in a run before")
     if not all(keys):
         raise SettingsError("--tombstone needs a key, and this one is empty: is a variable of the shell not set?")
     return ((os.fsencode(key), None) for key in keys)
 
 
-def _lines(settings: Settings, files: Sequence[Path], *, check: bool, repeat: int) -> Iterator[tuple[int, Line]]:
-    """The lines of the files, `repeat` times, each with the number of its round, from 1.
-
-    Raises SettingsError and FatalError before the first one.
-    """
+def _lines(settings: Settings, files: Sequence[Path]) -> Iterator[Line]:
+    """The lines of the files. Raises SettingsError and FatalError before the first one."""
     if not files:
         raise SettingsError("nothing to publish: name files, `-` for standard input, or --tombstone KEY")
     _require_id(settings)
-    inputs = Inputs(files, several_passes=check or repeat > 1)
-    inputs.require()
-    if check:
-        count = check_lines(inputs, line_reader(settings))
-        remark_console().print(f"{count:,} valid articles")
-    return ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
+    require_files(files)
+    return lines_in(files)
 
 
 def _require_id(settings: Settings) -> None:
@@ -140,12 +125,12 @@ class _Sending:
         self._committed = 0
 
     def with_keys(
-        self, lines: Iterator[tuple[int, Line]], mapping: FieldMapping, deletes: DeleteEvents | None
+        self, lines: Iterator[Line], mapping: FieldMapping, deletes: DeleteEvents | None
     ) -> Iterator[Record]:
         """The records of the lines. Those without an id that a worker accepts are left out and counted."""
-        for round_number, line in lines:
+        for line in lines:
             try:
-                yield key_and_value(line.value, round_number, mapping, deletes)
+                yield key_of(line.value, mapping, deletes), line.value
             except InvalidArticle as error:
                 self.first_refused = self.first_refused or f"{place_of(line)}: {error}"
                 self.refused += 1

@@ -27,7 +27,6 @@ from enricher.worker.articles.pointers import (
     finder,
     is_unicode,
     parse_pointer,
-    replace_at,
 )
 from enricher.worker.records import Article
 
@@ -115,7 +114,6 @@ class FieldMapping:
         """True if articles are where `decode_article` reads them, and nothing more is kept."""
         self._mapped = frozenset(fields)
         self._at = {name: f" at {each}" if name in fields else "" for name, each in where.items()}
-        self._id_names = names.get("id")
         self._beside = None if "id" in names else _finder_beside(where["id"])
         self._finders = {name: finder(each) for name, each in names.items()}
         self._find_body = body_finder(names["body"])
@@ -173,11 +171,6 @@ class FieldMapping:
         """The strings of a body that is an array of them; None if it is one string. For documents with an article."""
         body = self._find_body(document)
         return body if isinstance(body, list) else None
-
-    def put_id(self, document: dict[str, Any], text: str) -> None:
-        """Change the id of a document that has one. Does nothing if ids are beside documents."""
-        if self._id_names:
-            replace_at(document, self._id_names, text)
 
     def _id(self, document: dict[str, Any], raw: RawRecord) -> Any:  # noqa: ANN401  JSON may be anything
         """The value at the id's pointer, key or header; MISSING if there is none."""

@@ -113,11 +113,5 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def replace_at(document: dict[str, Any], names: tuple[str, ...], value: object) -> None:
-    """Replace the value that these names find in `document`."""
-    holder: Any = finder(names[:-1])(document) if names[1:] else document
-    holder[int(names[-1]) if isinstance(holder, list) else names[-1]] = value
-
-
 def _quote(text: str) -> str:
     return f"'{text}'" if len(text) <= MAX_POINTER_CHARS else f"'{text[:20]}...'"

@@ -18,7 +18,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message_factory import GetMessageClass
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.operate.publish.lines import Inputs, key_and_value, place_of
+from enricher.operate.publish.lines import key_of, lines_in, place_of, require_files
 from enricher.operate.publish.publisher import Publisher
 from enricher.worker.articles.formats.protobuf_files import load_files
 from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
@@ -45,15 +45,13 @@ def publish_lines(files: Sequence[Path], schema_file: Path) -> int:
     settings = load_settings()
     client = registry_client(settings)
     mapping, config = line_mapping(settings), kafka_config(settings)
-    inputs = Inputs(files, several_passes=False)
-    inputs.require()
+    require_files(files)
     publisher = Publisher(config, config.input_topic)
     encode = registered_encoder(schema_file, client, f"{config.input_topic}-value")
     try:
-        for line in inputs.lines():
+        for line in lines_in(files):
             try:
-                key, value = key_and_value(line.value, 1, mapping)
-                publisher.send(key, encode(value))
+                publisher.send(key_of(line.value, mapping), encode(line.value))
             except InvalidArticle as error:
                 raise FatalError(f"{place_of(line)}: {error}. The lines before it were published") from error
     finally:
