@@ -12,7 +12,8 @@ from rules.building import GivenSpans, answer, entities_of, part_of
 from rules.word_rule import is_alone
 
 from enricher.worker.articles.json_articles import join_paragraphs
-from enricher.worker.heads.decoding import LabelScheme, decode_entities
+from enricher.worker.heads.decoding import decode_entities
+from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.records import OwnedLabels
 
 if TYPE_CHECKING:

@@ -286,7 +286,7 @@ def test_the_usual_port_may_be_taken(health: WorkerHealth) -> None:
 def test_a_pod_is_reached_by_whichever_address_it_has(address: str) -> None:
     """`::`, as in the chart, serves IPv4 too."""
     with (
-        HealthServer({}, host="::", port=0) as server,
+        server_at("::", 0) as server,
         socket.create_connection((address, server.port), PATIENCE_S) as connection,
     ):
         connection.sendall(b"GET /nothing HTTP/1.1\r\n\r\n")
@@ -298,7 +298,7 @@ def test_every_address_is_that_of_ipv4_without_ipv6(monkeypatch: pytest.MonkeyPa
     """Some nodes switch IPv6 off in their kernel."""
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     with (
-        HealthServer({}, host="::", port=0) as server,
+        server_at("::", 0) as server,
         socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection,
     ):
         connection.sendall(b"GET /nothing HTTP/1.1\r\n\r\n")

@@ -124,9 +124,7 @@ class _Sending:
         """The first of them: its place, and why it was left out."""
         self._committed = 0
 
-    def with_keys(
-        self, lines: Iterator[Line], mapping: FieldMapping, deletes: DeleteEvents | None
-    ) -> Iterator[Record]:
+    def with_keys(self, lines: Iterator[Line], mapping: FieldMapping, deletes: DeleteEvents | None) -> Iterator[Record]:
         """The records of the lines. Those without an id that a worker accepts are left out and counted."""
         for line in lines:
             try:
