@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands.model_app import run_model, tiny_model
+from support.models import MINILM_FOLDER
 from support.recipes import empty_recipe
 
 from enricher.errors import FatalError, ModelError, SettingsError
@@ -17,12 +18,12 @@ from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
 from enricher.worker.inference.graph.recipe import read_recipe, write_recipe
-from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
+from enricher.worker.inference.run.model import EMBEDDED
 from enricher.workshop.gate.gold import DEFAULT_GOLD
 from enricher.workshop.gate.report import GateReport
 from enricher.workshop.pages.gate import gate_page
 
-SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-openvino-bf16.json").read_bytes())
+SHIPPED = GateReport.model_validate_json((MINILM_FOLDER / "gate-openvino-bf16.json").read_bytes())
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ def test_the_page_is_self_contained_and_says_the_verdict() -> None:
 
 def test_every_page_that_ships_is_of_the_report_beside_it() -> None:
     """Made by the same command."""
-    for path in EMBEDDED_FOLDER.glob("gate-*.json"):
+    for path in MINILM_FOLDER.glob("gate-*.json"):
         report = GateReport.model_validate_json(path.read_bytes())
-        recipe = read_recipe(EMBEDDED_FOLDER) if report.bound_to.recipe_digest else None
+        recipe = read_recipe(MINILM_FOLDER) if report.bound_to.recipe_digest else None
         assert gate_page(report, recipe) == path.with_suffix(".html").read_text("utf-8")

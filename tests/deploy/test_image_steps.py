@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.models import MINILM_FOLDER
 
 from enricher.worker.inference.graph.catalogue import variant_named
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
+from enricher.worker.inference.run.model import open_model, prepare_variant
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
 LIBRARIES = (
@@ -100,7 +101,7 @@ def test_a_name_that_the_linker_does_not_find_is_told_unless_it_is_the_drivers(
 
 def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> None:
     """int8 and bf16, which have reports that passed, and fp32. A worker then builds nothing."""
-    folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("graphs"))
+    folder = shutil.copytree(MINILM_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("graphs"))
     checkpoint = open_model(folder)
     built = module("bake_graphs").bake(checkpoint, "cpu")
     plain = variant_named("cpu", "fp32").name
@@ -120,6 +121,6 @@ def test_without_a_gpu_an_image_gets_the_graphs_that_one_serves(tmp_path: Path) 
     def names(folder: Path) -> list[str]:
         return [each.name for each in module("bake_graphs").eligible(open_model(folder), "cuda")]
 
-    assert ["packed-fp16", "packed-cuda-fp32"] == names(EMBEDDED_FOLDER)
-    unproven = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("gate-packed-fp16.*"))
+    assert ["packed-fp16", "packed-cuda-fp32"] == names(MINILM_FOLDER)
+    unproven = shutil.copytree(MINILM_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("gate-packed-fp16.*"))
     assert ["packed-cuda-fp32"] == names(unproven)

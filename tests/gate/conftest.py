@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.models import open_minilm
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
 
 if TYPE_CHECKING:
@@ -107,6 +107,6 @@ def gold(few_sentences: Path) -> GoldSet:
 
 
 @pytest.fixture(scope="session")
-def embedded() -> Checkpoint:
-    """The model that comes with the package."""
-    return Checkpoint.open(EMBEDDED_FOLDER)
+def minilm() -> Checkpoint:
+    """A trained model, read once."""
+    return open_minilm()

@@ -46,15 +46,15 @@ def gate(gold: GoldSet, cache_dir: Path, steps: list[tuple[str, int, int]]) -> G
 
 
 @pytest.fixture(scope="module")
-def reference(gate: Gate, embedded: Checkpoint) -> Measured[VariantRun]:
+def reference(gate: Gate, minilm: Checkpoint) -> Measured[VariantRun]:
     """What fp32 says."""
-    return gate.reference(embedded, "cpu")
+    return gate.reference(minilm, "cpu")
 
 
 @pytest.fixture(scope="module")
-def twin(gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun]) -> GateReport:
+def twin(gate: Gate, minilm: Checkpoint, reference: Measured[VariantRun]) -> GateReport:
     """The report of a variant that is float32 under another name."""
-    return gate.check(embedded, Twin(), "cpu", reference)
+    return gate.check(minilm, Twin(), "cpu", reference)
 
 
 def test_a_variant_that_computes_the_same_passes_without_any_difference(twin: GateReport) -> None:
@@ -77,9 +77,9 @@ def test_float32_does_not_depend_on_its_batch(twin: GateReport) -> None:
         assert each.largest_score_change < 1e-5
 
 
-def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun]) -> None:
+def test_a_variant_that_loses_quality_fails(gate: Gate, minilm: Checkpoint, reference: Measured[VariantRun]) -> None:
     """The negative control: attention in steps of 2 loses more than the limit, and the report says so."""
-    report = gate.check(embedded, Damaged(), "cpu", reference)
+    report = gate.check(minilm, Damaged(), "cpu", reference)
     assert not report.passed
     assert report.comparisons[0].overall.delta_points < -LIMIT_POINTS
     assert any(reason.startswith("sentences: F1 -") for reason in report.reasons), report.reasons
@@ -87,11 +87,11 @@ def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, re
 
 
 def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
-    gate: Gate, embedded: Checkpoint, reference: Measured[VariantRun], twin: GateReport
+    gate: Gate, minilm: Checkpoint, reference: Measured[VariantRun], twin: GateReport
 ) -> None:
     """A NaN where the label did not need it today is a wrong label tomorrow."""
-    tokens = tokenize_texts(embedded, ArticleTokenizer(embedded), gate.gold.texts)
-    runner = VariantRunner(prepare_variant(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
+    tokens = tokenize_texts(minilm, ArticleTokenizer(minilm), gate.gold.texts)
+    runner = VariantRunner(prepare_variant(minilm, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
     replace_session(runner, NotFinite)
     run = runner.run(tokens, COMPOSITIONS[1][1], "")
     sentences = compare("sentences", gate.gold.texts, reference.runs[1], run)

@@ -11,13 +11,13 @@ import pytest
 from commands.model_app import tiny_model
 from gate.conftest import SENTENCES, Damaged, Twin
 from support.heads import class_model, vector_model
+from support.models import MINILM_FOLDER
 
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.kinds import gold_for
@@ -147,8 +147,8 @@ def test_a_variant_whose_answers_depend_on_their_batch_fails(
 
 @pytest.mark.skipif(openvino_problem("bf16") is not None, reason=f"{openvino_problem('bf16')}")
 def test_a_real_bf16_passes(cache_dir: Path, tmp_path: Path) -> None:
-    """On the encoder that ships, though its numbers differ; no vector depends on its batch."""
-    checkpoint = Checkpoint.open(vector_model(EMBEDDED_FOLDER, tmp_path / "vectors"))
+    """On a trained encoder, though its numbers differ; no vector depends on its batch."""
+    checkpoint = Checkpoint.open(vector_model(MINILM_FOLDER, tmp_path / "vectors"))
     report = _gate(checkpoint, None, cache_dir).check(checkpoint, OpenVinoBfloat16(), "cpu")
     assert report.passed, report.reasons
     assert report.vectors is not None
@@ -219,6 +219,6 @@ def test_reports_of_every_kind_survive_being_written(
 
 
 def test_a_report_on_entities_has_the_same_bytes_as_before() -> None:
-    """What ships was written before there were other kinds."""
-    written = report_path(EMBEDDED_FOLDER, "openvino-int8").read_text("utf-8")
+    """That of newswire-minilm was written before there were other kinds."""
+    written = report_path(MINILM_FOLDER, "openvino-int8").read_text("utf-8")
     assert written == GateReport.model_validate_json(written).model_dump_json(indent=1) + "\n"

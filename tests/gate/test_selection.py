@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gate.conftest import Damaged, Elsewhere, Quantised, Twin
 from jsonschema import Draft202012Validator
+from support.models import MINILM_FOLDER
 from support.recipes import empty_recipe
 from support.reports import SHIPPED, report
 
@@ -23,7 +24,6 @@ from enricher.worker.inference.graph.packed_cuda import PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.recipe import Recipe, read_recipe, write_recipe
 from enricher.worker.inference.run import selection
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
 from enricher.workshop.gate.report import GateReport, write_report
 from tools.head_references.folders import REFERENCE
@@ -160,9 +160,9 @@ def test_where_nothing_runs_every_reason_is_told(checkpoint: Checkpoint, monkeyp
 
 
 def test_the_schema_that_ships_is_the_reports() -> None:
-    """It is the schema that pydantic derives; and what ships is valid by it."""
+    """It is the schema that pydantic derives; and a report that a model has is valid by it."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **GateReport.model_json_schema()}
-    written = json.loads((EMBEDDED_FOLDER.parent / "gate-report.schema.json").read_text())
+    written = json.loads((MINILM_FOLDER.parent / "gate-report.schema.json").read_text())
     assert schema == written
     Draft202012Validator(written).validate(SHIPPED)
 
@@ -177,16 +177,16 @@ def test_reports_that_are_missing_are_told_with_their_commands(checkpoint: Check
 
 @pytest.mark.parametrize(
     ("variant", "recipe"),
-    [(OpenVinoBfloat16(), None), (OpenVinoInt8(), read_recipe(EMBEDDED_FOLDER))],
+    [(OpenVinoBfloat16(), None), (OpenVinoInt8(), read_recipe(MINILM_FOLDER))],
     ids=["bf16", "int8"],
 )
-def test_the_reports_that_ship_are_about_the_model_that_ships(variant: Variant, recipe: Recipe | None) -> None:
+def test_reports_beside_a_model_are_about_that_model(variant: Variant, recipe: Recipe | None) -> None:
     """After a change of model, variant, builder or recipe, `enricher model check` must run again."""
-    shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, variant.name).read_bytes())
+    shipped = GateReport.model_validate_json(report_path(MINILM_FOLDER, variant.name).read_bytes())
     digest = None if recipe is None else recipe.digest
-    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION, digest, None)
+    assert shipped.counts_for(Checkpoint.open(MINILM_FOLDER).digest, variant.name, BUILDER_VERSION, digest, None)
     assert shipped.passed
-    assert report_path(EMBEDDED_FOLDER, variant.name).with_suffix(".html").is_file()
+    assert report_path(MINILM_FOLDER, variant.name).with_suffix(".html").is_file()
 
 
 @pytest.fixture

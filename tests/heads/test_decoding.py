@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import GivenSpans, answer, entities_of, part_of, spans_of_words
+from support.models import open_minilm
 
 from enricher.worker.heads.label_scheme import LabelScheme
-from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Entity, Part
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
-MODELS = Path(__file__).parent.parent.parent / "enricher" / "models"
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 SCHEME = LabelScheme.from_labels(LABELS)
 
@@ -181,18 +180,12 @@ def test_spans_are_ordered_apart_and_inside_their_field(part: Part) -> None:
         ends[entity["field"]] = entity["end"]
 
 
-@pytest.fixture(scope="module")
-def embedded() -> Checkpoint:
-    """The model that comes with the package."""
-    return Checkpoint.open(MODELS / "newswire-minilm")
-
-
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """JSON lines."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpoint) -> None:
+def test_all_sentences_of_the_reference_give_exactly_its_spans() -> None:
     """1,000 sentences through the real tokenizer, with the reference's logits: every span, label and text is the same.
 
     Where the words of the text are not the tokenizer's, pud_spans_by_words.jsonl has the spans.
@@ -205,9 +198,10 @@ def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpo
     by_words = {each["id"]: each for each in changed}
     arrays = np.load(DATA / "reference" / "pud_logits.npz")
     labels = np.split(arrays["logits"].argmax(axis=1).astype(np.int32), np.cumsum(arrays["lengths"])[:-1])
-    tokenizer = ArticleTokenizer(embedded, max_article_tokens=100_000, too_long="truncate")
+    minilm = open_minilm()
+    tokenizer = ArticleTokenizer(minilm, max_article_tokens=100_000, too_long="truncate")
     articles = [Article(sentence["id"], "", sentence["text"]) for sentence in sentences]
-    scheme = LabelScheme.from_labels(embedded.labels)
+    scheme = LabelScheme.from_labels(minilm.labels)
     counts: Counter[str] = Counter()
     for article, tokens, its_labels, its_wanted in zip(
         articles, tokenizer.tokenize(articles), labels, wanted, strict=True

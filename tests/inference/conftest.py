@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.models import open_minilm
 
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
+from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 
@@ -27,21 +28,21 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def embedded(cache_dir: Path) -> PreparedModel:
-    """The built-in model, in the variant that ONNX Runtime's own provider runs on every CPU."""
-    return prepare_variant(open_model(None), PackedFloat32(), "cpu", cache_dir=cache_dir)
+def minilm(cache_dir: Path) -> PreparedModel:
+    """newswire-minilm, in the variant that ONNX Runtime's own provider runs on every CPU."""
+    return prepare_variant(open_minilm(), PackedFloat32(), "cpu", cache_dir=cache_dir)
 
 
 @pytest.fixture(scope="session")
-def engine(embedded: PreparedModel) -> OnnxEngine:
-    """An engine over the embedded model."""
-    return OnnxEngine(embedded, threads_per_run=1, pad_id=0)
+def engine(minilm: PreparedModel) -> OnnxEngine:
+    """An engine over it."""
+    return OnnxEngine(minilm, threads_per_run=1, pad_id=0)
 
 
 @pytest.fixture(scope="session")
-def tokenizer(embedded: PreparedModel) -> ArticleTokenizer:
-    """The embedded model's tokenizer, without an effective limit."""
-    return ArticleTokenizer(embedded.checkpoint, max_article_tokens=100_000, too_long="truncate")
+def tokenizer(minilm: PreparedModel) -> ArticleTokenizer:
+    """Its tokenizer, without an effective limit."""
+    return ArticleTokenizer(minilm.checkpoint, max_article_tokens=100_000, too_long="truncate")
 
 
 @pytest.fixture(scope="session")

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from support.models import MINILM_FOLDER
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
+from enricher.worker.inference.run.model import open_model, prepare_variant
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
@@ -41,8 +42,8 @@ def _refusal(folder: Path) -> str:
 
 
 def test_labels_name_and_limits_come_from_the_folder() -> None:
-    """The embedded model's own facts."""
-    checkpoint = Checkpoint.open(EMBEDDED_FOLDER)
+    """Those of newswire-minilm."""
+    checkpoint = Checkpoint.open(MINILM_FOLDER)
     assert checkpoint.labels == ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
     assert (checkpoint.name, checkpoint.max_window_tokens, checkpoint.first_position) == ("newswire-minilm", 512, 0)
 

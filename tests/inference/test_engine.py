@@ -141,9 +141,9 @@ def test_a_window_longer_than_the_position_table_fails_alone(
     assert [WindowFailure, WindowLabels] == [type(result) for result in results]
 
 
-def test_a_device_that_runs_nothing_any_more_is_fatal(embedded: PreparedModel, pud_windows: list[Window]) -> None:
+def test_a_device_that_runs_nothing_any_more_is_fatal(minilm: PreparedModel, pud_windows: list[Window]) -> None:
     """A lost device must not turn every article into a dead letter."""
-    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
+    engine = OnnxEngine(minilm, threads_per_run=1, pad_id=0)
     replace_session(engine, lambda _: DeadSession())
     with pytest.raises(ModelError, match=r"does not run the model any more.*CUDA error 700"):
         engine.run(Batch((pud_windows[0],)))
@@ -151,21 +151,19 @@ def test_a_device_that_runs_nothing_any_more_is_fatal(embedded: PreparedModel, p
         engine.warm_up()
 
 
-def test_warming_up_takes_no_more_threads_than_threads(
-    embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warming_up_takes_no_more_threads_than_threads(minilm: PreparedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread that ever ran keeps a stream of the device, however many shapes are tried."""
-    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2)
+    engine = OnnxEngine(minilm, threads_per_run=1, pad_id=0, concurrency=2)
     session = replace_session(engine, Watched)
-    monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
+    monkeypatch.setattr(type(minilm.variant), "runtime", "cuda")  # which warms up with every shape
     engine.warm_up([16, 32, 48, 64], batch_tokens=128)
     assert session.runs > 8
     assert 1 <= len(session.threads) <= 2
 
 
-def test_a_thread_is_opened_with_a_run_in_its_own_thread(embedded: PreparedModel) -> None:
+def test_a_thread_is_opened_with_a_run_in_its_own_thread(minilm: PreparedModel) -> None:
     """A device that fails here fails again at the first batch, which reports it."""
-    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
+    engine = OnnxEngine(minilm, threads_per_run=1, pad_id=0)
     session = replace_session(engine, Watched)
     engine.open_thread()
     assert session.threads == {threading.get_ident()}

@@ -60,28 +60,26 @@ def test_the_comparison_catches_a_wrong_graph(damage: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
 def test_the_embedded_model_gives_its_reference_logits_in_mixed_batches(
-    embedded: PreparedModel, pud_windows: list[Window], every: int
+    minilm: PreparedModel, pud_windows: list[Window], every: int
 ) -> None:
     """Gold sentences, batched as they come and so padded unevenly, agree with PyTorch alone to 1e-3."""
     expected = np.split(
         np.load(REFERENCE / "pud_logits.npz")["logits"], np.cumsum([len(w.ids) for w in pud_windows])[:-1]
     )
-    session = open_session(embedded.onnx_path, "cpu", threads_per_run=1)
+    session = open_session(minilm.onnx_path, "cpu", threads_per_run=1)
     worst = 0.0
     for first in range(0, len(pud_windows), 16 * every):
         windows = pud_windows[first : first + 16]
-        (logits,) = session.run(["logits"], embedded.variant.feeds(windows, pad_id=0))
-        for row, reference in zip(
-            rows_of(embedded.variant, logits, windows), expected[first : first + 16], strict=True
-        ):
+        (logits,) = session.run(["logits"], minilm.variant.feeds(windows, pad_id=0))
+        for row, reference in zip(rows_of(minilm.variant, logits, windows), expected[first : first + 16], strict=True):
             worst = max(worst, float(np.abs(reference - row[: len(reference)]).max()))
     assert worst < 1e-3
 
 
-def test_the_graph_is_made_of_the_fused_operators_and_no_others(embedded: PreparedModel) -> None:
+def test_the_graph_is_made_of_the_fused_operators_and_no_others(minilm: PreparedModel) -> None:
     """Per layer: one attention, two skip norms, one GELU, six products; nothing was left to a pattern matcher."""
-    graph = onnx.load(str(embedded.onnx_path), load_external_data=False).graph
-    layers = embedded.checkpoint.config.layers
+    graph = onnx.load(str(minilm.onnx_path), load_external_data=False).graph
+    layers = minilm.checkpoint.config.layers
     counts = Counter(node.op_type for node in graph.node)
     expected = {
         "MultiHeadAttention": layers,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from inference import packed_reference
 from support.layout import rows_of
+from support.models import open_minilm
 
 from enricher.worker.heads import reads_of
 from enricher.worker.heads.head import pool
@@ -21,7 +22,7 @@ from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import OwnedRow, Window
 from tools.head_references.folders import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 
@@ -166,7 +167,7 @@ def test_a_head_alone_needs_only_what_it_reads(
 @pytest.mark.parametrize("variant", [PaddedFloat32(), PackedFloat32()], ids=lambda variant: variant.name)
 def test_a_single_entity_head_is_built_as_before(variant: Variant, cache_dir: Path, tmp_path: Path) -> None:
     """Its graph in a list of one is what a worker without tasks has in its cache, byte by byte."""
-    checkpoint = open_model(None)
+    checkpoint = open_minilm()
     kept = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
     made([checkpoint], variant, tmp_path)
     for name in ("model.onnx", "model.weights"):

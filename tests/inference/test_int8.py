@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from support.answers import WindowLabels, by_window
+from support.models import MINILM_FOLDER, open_minilm
 from support.recipes import empty_recipe
 
 from enricher.errors import ModelError
@@ -18,7 +19,7 @@ from enricher.worker.inference.device import openvino_session, processor
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
 from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
+from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import choose, recipe_problem
 from enricher.worker.records import Batch
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
@@ -38,8 +39,8 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 
 def shipped() -> Recipe:
-    """The recipe of the embedded model."""
-    recipe = read_recipe(EMBEDDED_FOLDER)
+    """The recipe of newswire-minilm."""
+    recipe = read_recipe(MINILM_FOLDER)
     assert recipe is not None
     return recipe
 
@@ -104,7 +105,7 @@ def test_what_is_not_quantised_is_bf16_where_there_are_units(
         ("", False, "openvino-fp32"),
     ],
 )
-def test_the_embedded_model_takes_the_fastest_that_the_processor_has(
+def test_a_model_takes_the_fastest_that_the_processor_has(
     flags: str,
     bf16: bool,  # noqa: FBT001  a case
     expected: str,
@@ -113,7 +114,7 @@ def test_the_embedded_model_takes_the_fastest_that_the_processor_has(
 ) -> None:
     """int8 first, by its own report; without VNNI bf16, and then fp32, and the reasons are told."""
     on_processor(monkeypatch, tmp_path, f"{FLAGS} {flags}", bf16=bf16)
-    choice = choose([open_model(None)], "cpu", "auto")
+    choice = choose([open_minilm()], "cpu", "auto")
     assert expected == choice.variant.name
     rejected = {variant.name: why for variant, why in choice.rejected}
     if expected != "openvino-int8":
@@ -168,9 +169,9 @@ def test_each_recipe_has_its_own_graph_in_the_cache(checkpoint: Checkpoint, tmp_
     assert {others[0]} == set(others)
 
 
-def test_the_recipe_that_ships_is_of_the_model_that_ships(tmp_path: Path) -> None:
+def test_a_recipe_beside_a_model_is_of_that_model(tmp_path: Path) -> None:
     """All of its products are in the graph, as int8."""
-    recipe, checkpoint = shipped(), open_model(None)
+    recipe, checkpoint = shipped(), open_minilm()
     assert recipe_problem(checkpoint, OpenVinoInt8()) is None
     path = prepare_variant(checkpoint, OpenVinoInt8(), "cpu", cache_dir=tmp_path).onnx_path
     tensors = onnx.load(str(path), load_external_data=False).graph.initializer
@@ -181,7 +182,7 @@ def test_the_recipe_that_ships_is_of_the_model_that_ships(tmp_path: Path) -> Non
 
 def test_the_files_of_a_graph_have_one_mode(tmp_path: Path) -> None:
     """The quantiser's files can be read by whoever can read the cache."""
-    path = prepare_variant(open_model(None), OpenVinoInt8(), "cpu", cache_dir=tmp_path).onnx_path
+    path = prepare_variant(open_minilm(), OpenVinoInt8(), "cpu", cache_dir=tmp_path).onnx_path
     assert {path.stat().st_mode} == {each.stat().st_mode for each in path.parent.iterdir()}
     assert {"model.onnx", "model.weights"} == {each.name for each in path.parent.iterdir()}
 
@@ -189,7 +190,7 @@ def test_the_files_of_a_graph_have_one_mode(tmp_path: Path) -> None:
 @needs_int8
 def test_what_shares_a_batch_changes_nothing(cache_dir: Path, pud_windows: list[Window]) -> None:
     """Scales are fixed, so labels and scores are those of each window alone."""
-    model = prepare_variant(open_model(None), OpenVinoInt8(), "cpu", cache_dir=cache_dir)
+    model = prepare_variant(open_minilm(), OpenVinoInt8(), "cpu", cache_dir=cache_dir)
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
     windows = pud_windows[:64]
     alone = [answer for window in windows for answer in by_window(engine.run(Batch((window,))))]

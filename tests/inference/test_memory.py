@@ -75,11 +75,11 @@ def labels_of(result: BatchResult) -> list[list[int]]:
 
 @pytest.mark.parametrize("error", OUT_OF_IT, ids=lambda error: str(error)[-30:] or "MemoryError")
 def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_parts(
-    embedded: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception
+    minilm: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception
 ) -> None:
     """Eight windows of ten tokens, and memory for 25: four runs of two, equal labels, and a warning that says what fits."""
     windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(8)]
-    short, session = short_of_memory(embedded, 25, error)
+    short, session = short_of_memory(minilm, 25, error)
     result = short.run(Batch(tuple(windows)))
     assert windows == [each.window for each in by_window(result)]
     assert labels_of(engine.run(Batch(tuple(windows)))) == labels_of(result)
@@ -100,26 +100,26 @@ def test_a_batch_that_fits_says_nothing_about_memory(engine: OnnxEngine, window:
 
 @pytest.mark.parametrize(("packs", "fits_tokens"), [(False, 20), (True, 12)])
 def test_what_fits_is_counted_as_the_budget_counts_it(
-    embedded: PreparedModel, window: MakeWindow, fits_tokens: int, *, packs: bool
+    minilm: PreparedModel, window: MakeWindow, fits_tokens: int, *, packs: bool
 ) -> None:
     """A window of ten tokens beside one of two is 20 tokens of a padded budget, and 12 of one without padding."""
-    variant = type("Variant", (type(embedded.variant),), {"packs": packs})()
-    short, _ = short_of_memory(replace(embedded, variant=variant), 22, MemoryError())
+    variant = type("Variant", (type(minilm.variant),), {"packs": packs})()
+    short, _ = short_of_memory(replace(minilm, variant=variant), 22, MemoryError())
     result = short.run(Batch((window([101, *[1000] * 8, 102]), window([101, 102])) * 2))
     assert fits_tokens == result.fits_tokens
 
 
-def test_an_odd_number_of_windows_loses_none(embedded: PreparedModel, window: MakeWindow) -> None:
+def test_an_odd_number_of_windows_loses_none(minilm: PreparedModel, window: MakeWindow) -> None:
     """Seven windows in parts of two; the last part is one."""
     windows = [window([101, *[1000] * 8, 102]) for _ in range(7)]
-    short, session = short_of_memory(embedded, 25, MemoryError())
+    short, session = short_of_memory(minilm, 25, MemoryError())
     assert len(labels_of(short.run(Batch(tuple(windows))))) == 7
     assert session.runs == [70, 40, 20, 20, 20, 10]
 
 
-def test_a_window_that_does_not_fit_alone_fails_alone(embedded: PreparedModel, window: MakeWindow) -> None:
+def test_a_window_that_does_not_fit_alone_fails_alone(minilm: PreparedModel, window: MakeWindow) -> None:
     """Its article becomes a dead letter, the others of the batch are answered; the device still runs a short one."""
-    short, _ = short_of_memory(embedded, 25, RuntimeException(ARENA))
+    short, _ = short_of_memory(minilm, 25, RuntimeException(ARENA))
     long, good = window([101, *[1000] * 28, 102]), window([101, 1000, 102])
     result = short.run(Batch((good, long, good)))
     assert [WindowLabels, WindowFailure, WindowLabels] == [type(each) for each in by_window(result)]
@@ -128,28 +128,28 @@ def test_a_window_that_does_not_fit_alone_fails_alone(embedded: PreparedModel, w
     assert "Failed to allocate memory" in failure.message
 
 
-def test_a_device_without_memory_for_anything_is_fatal(embedded: PreparedModel, window: MakeWindow) -> None:
+def test_a_device_without_memory_for_anything_is_fatal(minilm: PreparedModel, window: MakeWindow) -> None:
     """Not even a short window fits: every article would become a dead letter, so the process ends instead."""
-    short, _ = short_of_memory(embedded, 4, Fail("CUDA failure 2: out of memory"))
+    short, _ = short_of_memory(minilm, 4, Fail("CUDA failure 2: out of memory"))
     with pytest.raises(ModelError, match=r"does not run the model any more: OutOfMemory.*CUDA failure 2"):
         short.run(Batch((window([101, *[1000] * 28, 102]),) * 3))
 
 
 def test_warming_up_goes_on_in_parts_too(
-    embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    minilm: PreparedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A batch budget that is too large for the device is a warning at start, not the end of the worker."""
-    short, _ = short_of_memory(embedded, 64, Fail("CUDA failure 2: out of memory"))
-    monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
+    short, _ = short_of_memory(minilm, 64, Fail("CUDA failure 2: out of memory"))
+    monkeypatch.setattr(type(minilm.variant), "runtime", "cuda")  # which warms up with every shape
     short.warm_up([16], batch_tokens=256)
     assert "out of memory: a batch of 16 windows does not fit, one of 64 tokens does" in caplog.text
 
 
 def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_threads(
-    embedded: PreparedModel, window: MakeWindow
+    minilm: PreparedModel, window: MakeWindow
 ) -> None:
     """It would fit, had another thread not taken the memory: it must not be called too large for that."""
-    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2)
+    engine = OnnxEngine(minilm, threads_per_run=1, pad_id=0, concurrency=2)
     first_runs, second_failed = threading.Event(), threading.Event()
 
     class Shared:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
+from support.models import open_minilm
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -23,7 +24,7 @@ from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoF
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import choose
 from enricher.worker.records import Batch, WindowFailure
 
@@ -40,8 +41,8 @@ needs_bf16 = pytest.mark.skipif(OpenVinoBfloat16().problem() is not None, reason
 
 @pytest.fixture(scope="module")
 def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
-    """The embedded model in bf16, two threads."""
-    model = prepare_variant(open_model(None), OpenVinoBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
+    """newswire-minilm in bf16, two threads."""
+    model = prepare_variant(open_minilm(), OpenVinoBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
     return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
 
 

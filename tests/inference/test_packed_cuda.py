@@ -18,6 +18,7 @@ import pytest
 from inference import packed_reference
 from onnx import TensorProto
 from support.layout import rows_of
+from support.models import open_minilm
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.families import FAMILIES
@@ -27,7 +28,7 @@ from enricher.worker.inference.device.session import SESSION_ERRORS
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.model import prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def test_the_built_in_model_labels_gold_sentences_as_pytorch_does(pud_windows: l
         np.load(REFERENCE / "pud_logits.npz")["logits"], np.cumsum([len(each.ids) for each in pud_windows])
     )
     expected = np.concatenate(logits[:-1][::24])
-    path = prepare_variant(open_model(None), FP16, "cuda", cache_dir=cache_dir).onnx_path
+    path = prepare_variant(open_minilm(), FP16, "cuda", cache_dir=cache_dir).onnx_path
     found, labels = packed_reference.run(path, ["logits", "labels"], FP16.feeds(pud_windows[::24], pad_id=0))
     assert len(labels) > 1_000
     assert np.abs(expected - found).max() < 5e-3 * np.abs(expected).max()

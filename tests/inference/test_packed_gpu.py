@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
+from support.models import open_minilm
 
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
@@ -20,7 +21,7 @@ from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import Batch
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
 from tools.head_references.folders import HEADS, OUTPUTS, write_folder
@@ -62,7 +63,7 @@ def test_the_real_kernels_give_the_reference_logits(
 @pytest.mark.parametrize("precision", sorted(LIMITS))
 def test_attention_is_fused_in_every_layer(precision: str, pud_windows: list[Window], cache_dir: Path) -> None:
     """ONNX Runtime names its kernels: one per layer, and none of them is the unfused one, though windows are short."""
-    checkpoint, variant = open_model(None), VARIANTS[precision]
+    checkpoint, variant = open_minilm(), VARIANTS[precision]
     path = prepare_variant(checkpoint, variant, "cuda", cache_dir=cache_dir).onnx_path
     kernels = kernels_of(path, variant.feeds(pud_windows[:64], pad_id=0), dry=False)
     assert UNFUSED not in kernels
@@ -70,8 +71,8 @@ def test_attention_is_fused_in_every_layer(precision: str, pud_windows: list[Win
 
 
 def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cache_dir: Path) -> None:
-    """All gold sentences of the embedded model on two threads' session: at least 99.9 % of labels are PyTorch's."""
-    model = prepare_variant(open_model(None), PackedFloat16(), "cuda", cache_dir=cache_dir)
+    """All gold sentences of newswire-minilm on two threads' session: at least 99.9 % of labels are PyTorch's."""
+    model = prepare_variant(open_minilm(), PackedFloat16(), "cuda", cache_dir=cache_dir)
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
     engine.warm_up()
     results = [

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.models import MINILM_FOLDER
 from support.patience import PATIENCE_S
 
 from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
 
@@ -106,9 +106,9 @@ def test_a_text_that_the_library_refuses_costs_its_own_article_only(tokenizer: A
     assert not any(word in str(refused) for word in ("Secret", "text \ud800"))
 
 
-def test_above_the_limit_the_body_is_cut_first(embedded: PreparedModel) -> None:
+def test_above_the_limit_the_body_is_cut_first(minilm: PreparedModel) -> None:
     """Ids are cut, the title stays whole as long as it fits, and the record says that it was cut."""
-    tokenizer = ArticleTokenizer(embedded.checkpoint, max_article_tokens=5, too_long="truncate")
+    tokenizer = ArticleTokenizer(minilm.checkpoint, max_article_tokens=5, too_long="truncate")
     title, body = (each for each in _one(tokenizer, "one two three", "four five six").fields)
     assert (len(title.ids), len(body.ids)) == (3, 2)
     assert _chars(body) == [(0, 4), (5, 9)]
@@ -118,9 +118,9 @@ def test_above_the_limit_the_body_is_cut_first(embedded: PreparedModel) -> None:
     assert not _one(tokenizer, "one two", "three four five").truncated
 
 
-def test_above_the_limit_an_article_can_be_refused_instead(embedded: PreparedModel) -> None:
+def test_above_the_limit_an_article_can_be_refused_instead(minilm: PreparedModel) -> None:
     """The message names the rule and both numbers."""
-    tokenizer = ArticleTokenizer(embedded.checkpoint, max_article_tokens=5, too_long="dead_letter")
+    tokenizer = ArticleTokenizer(minilm.checkpoint, max_article_tokens=5, too_long="dead_letter")
     (refused,) = tokenizer.tokenize([Article("1", "one two three", "four five six")])
     assert isinstance(refused, InvalidArticle)
     assert str(refused) == "at least 6 tokens, and the limit (max_article_tokens) is 5"
@@ -151,7 +151,7 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     """Ids without an embedding would fail later, one article at a time."""
     folder = shutil.copytree(DATA / "reference" / "bert", tmp_path / "mixed")
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(EMBEDDED_FOLDER / name, folder)
+        shutil.copy(MINILM_FOLDER / name, folder)
     with pytest.raises(ModelError, match="30522 tokens and the model 260 embeddings"):
         ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=5, too_long="truncate")
 

@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 from support.gpu_driver import FakeDriver
+from support.models import open_minilm
 
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.device.processor import processor_name
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import tuning as tuning_module
 from enricher.worker.inference.run.advice import Advice
-from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_variant
+from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.run.tuning import Tuning, tuning_for, write_tuning
 from enricher.workshop.pages.tuning_page import early_batches, settings_of
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> PreparedModel:
-    """The embedded model, padded."""
-    return prepare_variant(open_model(None), PaddedFloat32(), "cpu", cache_dir=tmp_path_factory.mktemp("graphs"))
+    """newswire-minilm, padded."""
+    return prepare_variant(open_minilm(), PaddedFloat32(), "cpu", cache_dir=tmp_path_factory.mktemp("graphs"))
 
 
 def _tuning(model: PreparedModel, **changes: object) -> Tuning:

@@ -11,13 +11,12 @@ from kafka.harness import as_sent, publish, short_articles
 from pages.shell import run_page
 from pages.snippets import Snippet, snippets
 from support.heads import class_model
+from support.models import MINILM_FOLDER
 from support.operating import write
 from support.topics import PARTITIONS, Topics
-from test_docs import ROOT
 
 from tools.topics import make_topics
 
-EMBEDDED = ROOT / "enricher" / "models" / "newswire-minilm"
 FOUND = list(snippets())
 REGISTRY = "https://registry-1:8081,https://registry-2:8081"
 SEARCH = "https://search-1:9200,https://search-2:9200"
@@ -48,9 +47,9 @@ def furnish(folder: Path, program: str) -> None:
     pq.write_table(pa.Table.from_pylist(articles), folder / "articles.parquet")
     (folder / "secret").write_text("user:password")
     (folder / "models").mkdir()
-    (folder / "models" / "mine").symlink_to(EMBEDDED)
+    (folder / "models" / "mine").symlink_to(MINILM_FOLDER)
     if "models/topics" in program:
-        class_model(EMBEDDED, folder / "models" / "topics", ["politics", "sport"])
+        class_model(MINILM_FOLDER, folder / "models" / "topics", ["politics", "sport"])
 
 
 def run_commands(page: str, topics: Topics, folder: Path, servers: dict[str, str] | None = None) -> None:
@@ -69,7 +68,7 @@ def run_commands(page: str, topics: Topics, folder: Path, servers: dict[str, str
         "GROUP_ID=": f"GROUP_ID={topics.group}.",
         "--group ": f"--group {topics.group}.",
         "--into ": f"--into {topics.group}.",
-        "/models/next": str(EMBEDDED),
+        "/models/next": str(MINILM_FOLDER),
         "/run/secrets/registry": str(folder / "secret"),
         **(servers or {}),
     }.items():

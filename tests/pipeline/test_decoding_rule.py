@@ -20,13 +20,13 @@ from pipeline.decoding_rule import SCHEMES, Found, Tokens, entities, tokens_of
 from pipeline.family_tokenizers import SPECIALS, texts, tokenizer_of
 from rules.building import GivenSpans
 from support.answers import WindowLabels, batch_result
+from support.models import MINILM_FOLDER
 from tokenizers import Tokenizer
 
 from enricher.worker.heads import EntityHead
 from enricher.worker.heads.label_names import label_names
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import (
     Article,
@@ -171,8 +171,8 @@ def sentences() -> list[tuple[str, Float32Array, list[dict[str, Any]]]]:
 
 
 def plain_embedded() -> Tokenizer:
-    """The embedded model's tokenizer, read without the worker. No gold sentence has the name of a special token."""
-    tokenizer = Tokenizer.from_file(str(EMBEDDED_FOLDER / "tokenizer.json"))
+    """newswire-minilm's tokenizer, read without the worker. No gold sentence has the name of a special token."""
+    tokenizer = Tokenizer.from_file(str(MINILM_FOLDER / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -191,7 +191,7 @@ def test_the_worker_decodes_the_reference_logits_in_every_scheme(
     sentences: list[tuple[str, Float32Array, list[dict[str, Any]]]],
 ) -> None:
     """The logits that transformers gave for these very sentences, with their columns called in all the ways."""
-    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=100_000, too_long="truncate")
+    tokenizer = ArticleTokenizer(Checkpoint.open(MINILM_FOLDER), max_article_tokens=100_000, too_long="truncate")
     plain, compared = plain_embedded(), 0
     names = {name: dict(enumerate(label.written for label in labels)) for name, labels in SCHEMES.items()}
     schemes = {name: EntityHead.of(label_names(each)) for name, each in names.items()}

@@ -1,4 +1,4 @@
-"""Gate reports about any model and variant, with the figures of the one that ships."""
+"""Gate reports about any model and variant, with the figures of one of newswire-minilm."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.workshop.gate.report import GateReport
+from support.models import MINILM_FOLDER
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.inference.graph.variants import Variant
 
-SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, OpenVinoBfloat16().name).read_text())
+SHIPPED = json.loads(report_path(MINILM_FOLDER, OpenVinoBfloat16().name).read_text())
 
 
 def report(checkpoint: Checkpoint, about: Variant, /, *, passed: bool = True, **bound_to: Any) -> GateReport:  # noqa: ANN401  any field

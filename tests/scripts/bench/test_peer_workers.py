@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka import Producer
+from support.models import MINILM_FOLDER, open_minilm
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
 from tools.bench.load import articles
 from tools.bench.peers.contenders import laps_of, records_in
 from tools.bench.peers.djl import djl_launcher
@@ -25,7 +25,6 @@ from tools.bench.peers.processes import PeerProcess
 from tools.bench.peers.records import encode, text_of
 from tools.bench.peers.transfer import Route
 
-MODEL = Path(__file__).resolve().parents[3] / "enricher" / "models" / "newswire-minilm"
 Records = dict[str, dict[str, Any]]
 """Records by id."""
 PLACE = (128, 16, "cpu")
@@ -45,9 +44,9 @@ WAYS: tuple[Options, ...] = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model, exported for the peers."""
-    made = tmp_path_factory.mktemp("peers") / MODEL.name
+    made = tmp_path_factory.mktemp("peers") / MINILM_FOLDER.name
     made.mkdir()
-    return export_peer(Checkpoint.open(MODEL), made)
+    return export_peer(open_minilm(), made)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +116,6 @@ def test_pytorch_without_the_pipeline_writes_them_too(
     if isinstance(python, str):
         pytest.skip(python)
     worker, launcher = "tools.bench.peers.torch_worker", (python.path, "-m")
-    with PeerProcess(worker, MODEL, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
+    with PeerProcess(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
         runs = written(process, WAYS, settings_of_topics)
     assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]

@@ -11,10 +11,10 @@ import numpy as np
 import orjson
 import pytest
 from confluent_kafka import Producer
+from support.models import MINILM_FOLDER, open_minilm
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.legs.peers import SEED, aims
 from tools.bench.load import articles
@@ -28,7 +28,6 @@ from tools.bench.peers.records import Found, Span, encode, text_of
 from tools.bench.peers.transfer import Route
 from tools.bench.peers.windows import Windows
 
-MODEL = Path(__file__).resolve().parents[3] / "enricher" / "models" / "newswire-minilm"
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
 CARD = {"name": "m", "digest": "d", "precision": "fp32"}
 ARTICLE = {"id": "1", "title": "Angela Merkel", "body": "Angela Merkel met Emmanuel Macron in Paris.", "language": "en"}
@@ -37,22 +36,22 @@ ARTICLE = {"id": "1", "title": "Angela Merkel", "body": "Angela Merkel met Emman
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model, exported for the peers."""
-    made = tmp_path_factory.mktemp("peers") / MODEL.name
+    made = tmp_path_factory.mktemp("peers") / MINILM_FOLDER.name
     made.mkdir()
-    return export_peer(Checkpoint.open(MODEL), made)
+    return export_peer(open_minilm(), made)
 
 
 @pytest.fixture
 def windows() -> Windows:
     """Short windows, so that a short text has several."""
-    return Windows(MODEL, LABELS, window_tokens=12, overlap_tokens=4)
+    return Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4)
 
 
 def test_windows_overlap_and_every_token_counts_once(windows: Windows) -> None:
     """The decided parts of neighbouring windows follow one another without a gap, to the last token."""
     text = " ".join(f"word{number}" for number in range(40))
     (parts,) = windows.of([text])
-    whole = Windows(MODEL, LABELS, window_tokens=512, overlap_tokens=4).of([text])[0]
+    whole = Windows(MINILM_FOLDER, LABELS, window_tokens=512, overlap_tokens=4).of([text])[0]
     owned = [
         offset for index, part in enumerate(parts) for offset in part.offsets[windows.owned(part, index, len(parts))]
     ]
