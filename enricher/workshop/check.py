@@ -13,6 +13,7 @@ from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import data_console, remark_console
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.advice import measured_languages
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.inference.run.selection import (
     cache_folder,
@@ -90,7 +91,7 @@ def model_check(
             check_variant,
             checkpoint,
             device=kind,
-            gold=gold_for(checkpoint.head, gold),
+            gold=gold_for(checkpoint.head, gold, measured_languages(checkpoint.folder)),
             limit_points=limit_points,
             cache_dir=settings.model.cache_dir,
             report_folder=None if dry_run else out or in_cache,

@@ -24,6 +24,7 @@ from enricher.worker.heads import KINDS
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
 from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.advice import measured_languages
 from enricher.worker.inference.run.model import EMBEDDED, open_model, prepare_variant
 from enricher.worker.inference.run.selection import (
     choose,
@@ -113,7 +114,7 @@ def model_prepare(  # noqa: PLR0913  the options of the command
     console, device_id = remark_console(), parse_device(device).index
     found = fetch(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
-    gold_set = gold_for(original.head, gold)
+    gold_set = gold_for(original.head, gold, measured_languages(original.folder))
     request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
     ArticleTokenizer(original)  # refuses an unusable tokenizer before anything is copied, even if no gate will run
     if out.resolve() == original.folder.resolve():

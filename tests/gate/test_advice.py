@@ -12,7 +12,7 @@ from commands.model_app import tiny_model
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for
+from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for, measured_languages
 from enricher.worker.settings import Settings
 from tools.only_task import load_model
 
@@ -38,6 +38,14 @@ def test_the_default_overlap_suits_short_windows(tmp_path: Path) -> None:
     assert _advice(128, 32) == advice_for(tmp_path, 128)
     assert _advice(100, 25) == advice_for(write(tmp_path, max_window_tokens=100), 512)
     assert _advice(100, 60) == advice_for(write(tmp_path, max_window_tokens=100, overlap_tokens=60), 512)
+
+
+def test_languages_are_those_that_the_file_names(tmp_path: Path) -> None:
+    """None without a file; a file that names some says which were measured."""
+    assert measured_languages(tmp_path) == ()
+    assert ("de", "en") == measured_languages(write(tmp_path, languages={"measured": ["de", "en"]}))
+    with pytest.raises(ModelError, match=r"languages\.measured: Field required"):
+        measured_languages(write(tmp_path, languages={"trained": ["en"]}))
 
 
 @pytest.mark.slow

@@ -195,6 +195,32 @@ def test_a_loss_of_exactly_the_limit_passes_and_more_does_not(twin: GateReport) 
             assert passes == judge_entities(changed, twin.compositions, "padded-twin", LIMIT_POINTS).passed
 
 
+def test_each_of_several_sets_has_its_figures(gold: GoldSet, reference: Measured[VariantRun]) -> None:
+    """Their entities add up to all; a single set is not named twice."""
+    halves = [replace(text, source="de" if number % 2 else "en") for number, text in enumerate(gold.texts)]
+    found = compare("sentences", halves, reference.runs[0], reference.runs[0])
+    assert found.by_set is not None
+    assert ["en", "de"] == [row.name for row in found.by_set]
+    assert found.overall.reference.expected == sum(row.reference.expected for row in found.by_set)
+    assert all(0 < row.reference.expected < found.overall.reference.expected for row in found.by_set)
+    assert compare("sentences", gold.texts, reference.runs[0], reference.runs[0]).by_set is None
+
+
+def test_no_language_may_lose_what_another_gains(twin: GateReport) -> None:
+    """Each set is judged as if it were the only one, in sentences and in documents, chance or not."""
+    for number, name in enumerate(("sentences", "documents")):
+        changed = list(twin.comparisons)
+        every = changed[number].overall
+        lost = every.model_copy(update={"name": "de", "delta_points": -LIMIT_POINTS - 0.01, "high_points": 1.0})
+        poor = every.model_copy(update={"name": "zh", "reference": every.reference.model_copy(update={"f1": 0.1})})
+        for row, reason in ((lost, f"{name} of de: F1 -4.01 points"), (poor, f"{name} of zh: fp32 itself")):
+            sets = (every.model_copy(update={"name": "en"}), row)
+            changed[number] = changed[number].model_copy(update={"by_set": sets})
+            verdict = judge_entities(changed, twin.compositions, "padded-twin", LIMIT_POINTS)
+            assert not verdict.passed
+            assert [True] == [each.startswith(reason) for each in verdict.reasons]
+
+
 def test_labels_that_depend_on_the_batch_fail_a_variant_and_fp32_is_not_judged(twin: GateReport) -> None:
     """Scales that follow the batch change labels by chance: F1 alone would not notice."""
 

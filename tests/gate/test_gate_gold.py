@@ -12,8 +12,17 @@ from enricher.errors import FatalError
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.filling import by_length
 from enricher.workshop.gate.batches import COMPOSITIONS, mix_lengths
-from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, join_texts, read_gold
+from enricher.workshop.gate.gold import (
+    DEFAULT_GOLD,
+    GOLD_BY_LANGUAGE,
+    GoldSet,
+    GoldText,
+    built_in_gold,
+    join_texts,
+    read_gold,
+)
 from enricher.workshop.gate.scoring import EntitySpan, labels_of
+from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 
 
 def window(length_tokens: int) -> Window:
@@ -25,15 +34,30 @@ def window(length_tokens: int) -> Window:
 WINDOWS = [window(length) for length in (8, 120, 31, 64, 7, 128, 90, 15)]
 
 
-def test_the_default_gold_set_ships_and_is_large_enough_for_the_default_limit() -> None:
-    """One entity of its 1,075 weighs less than 0.3 points."""
-    gold = read_gold(DEFAULT_GOLD)
-    assert (1000, 1075, ("LOC", "ORG", "PER")) == (
-        len(gold.texts),
-        sum(len(text.entities) for text in gold.texts),
-        labels_of(text.entities for text in gold.texts),
-    )
-    assert gold.digest == read_gold(DEFAULT_GOLD).digest
+@pytest.mark.parametrize(("language", "size"), [("en", (1000, 1075)), ("de", (1000, 1039)), ("zh", (500, 763))])
+def test_each_built_in_gold_set_is_large_enough_for_the_default_limit(language: str, size: tuple[int, int]) -> None:
+    """One of its entities weighs less than 0.3 points."""
+    gold = read_gold(GOLD_BY_LANGUAGE[language])
+    assert size == (len(gold.texts), sum(len(text.entities) for text in gold.texts))
+    assert size[1] * DEFAULT_LIMIT_POINTS >= 100
+    assert ("LOC", "ORG", "PER") == labels_of(text.entities for text in gold.texts)
+    assert gold.digest == read_gold(GOLD_BY_LANGUAGE[language]).digest
+
+
+def test_the_sets_of_a_models_languages_are_joined() -> None:
+    """Each text says which is its set, and no document has texts of two; a language without a set brings nothing."""
+    both = built_in_gold(["zh", "en", "sv"])
+    assert ("pud+zh_gsd", 1500) == (both.name, len(both.texts))
+    assert [1000, 500] == [sum(text.source == name for text in both.texts) for name in ("pud", "zh_gsd")]
+    documents = join_texts(both.texts)
+    assert join_texts(both.texts[:1000]) + join_texts(both.texts[1000:]) == documents
+    assert both.digest not in {built_in_gold(["en"]).digest, built_in_gold(["en", "de", "zh"]).digest}
+
+
+def test_of_a_single_language_or_an_unknown_one_the_set_is_that_of_the_file() -> None:
+    """English if nothing is said; reports of before name the same set by the same digest."""
+    assert read_gold(DEFAULT_GOLD) == built_in_gold(["en", "fr"]) == built_in_gold([])
+    assert read_gold(GOLD_BY_LANGUAGE["de"]) == built_in_gold(["de"])
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,15 @@
 | any number of classes | `{"id": ..., "text": ..., "labels": [...]}` |
 | none, for embeddings | `{"text": ...}` |
 
-Offsets are half-open, in Unicode code points; other keys are ignored. enricher/models/gold/ has the default.
+Offsets are half-open, in Unicode code points; other keys are ignored. enricher/models/gold/ has the built-in sets, one for
+each of a few languages.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from itertools import cycle, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,11 +25,15 @@ from enricher.errors import FatalError
 from enricher.workshop.gate.scoring import EntitySpan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from enricher.worker.heads import HeadSpec
 
-DEFAULT_GOLD = Path(__file__).parents[2] / "models" / "gold" / "pud.jsonl"
+_FOLDER = Path(__file__).parents[2] / "models" / "gold"
+DEFAULT_GOLD = _FOLDER / "pud.jsonl"
+"""In English."""
+GOLD_BY_LANGUAGE = {"en": DEFAULT_GOLD, "de": _FOLDER / "de_pud.jsonl", "zh": _FOLDER / "zh_gsd.jsonl"}
+"""The built-in sets, in the order in which a gate joins them."""
 DOCUMENT_CHARS = (300, 800, 2000, 5000)
 """Lengths of joined documents: from a brief to a long article, of one window to about ten."""
 
@@ -41,11 +46,13 @@ class GoldText:
     entities: tuple[EntitySpan, ...] = ()
     classes: frozenset[str] | None = None
     """Its classes by the labels of people; None if it has no labels."""
+    source: str = ""
+    """The name of its set, where several were joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldSet:
-    """Labelled texts, and the digest (sha256, hex) of their file."""
+    """Labelled texts, and the digest (sha256, hex) of their file, or of the digests of several."""
 
     name: str
     digest: str
@@ -104,8 +111,22 @@ def read_texts(path: Path) -> GoldSet:
     return _gold_set(path, content, [GoldText(_parse(_Line, path, number, line).text) for number, line in lines])
 
 
+def built_in_gold(languages: Collection[str]) -> GoldSet:
+    """The built-in sets of these languages as one; of English if there is none. Raises FatalError."""
+    known = [read_gold(path) for language, path in GOLD_BY_LANGUAGE.items() if language in languages]
+    if len(known) < 2:
+        return known[0] if known else read_gold(DEFAULT_GOLD)
+    texts = tuple(replace(text, source=each.name) for each in known for text in each.texts)
+    digest = hashlib.sha256("\n".join(each.digest for each in known).encode()).hexdigest()
+    return GoldSet("+".join(each.name for each in known), digest, texts)
+
+
 def join_texts(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
-    """Adjacent texts joined by spaces to documents, whose lengths are those of DOCUMENT_CHARS in turn."""
+    """Adjacent texts of a set joined by spaces to documents, whose lengths are those of DOCUMENT_CHARS in turn."""
+    return tuple(chain.from_iterable(_documents(each) for _, each in groupby(texts, key=lambda text: text.source)))
+
+
+def _documents(texts: Iterable[GoldText]) -> list[GoldText]:
     documents: list[GoldText] = []
     waiting: list[GoldText] = []
     lengths = cycle(DOCUMENT_CHARS)
@@ -115,7 +136,7 @@ def join_texts(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
         if sum(len(each.text) + 1 for each in waiting) >= wanted_chars:
             documents.append(_join(waiting))
             waiting, wanted_chars = [], next(lengths)
-    return (*documents, *([_join(waiting)] if waiting else []))
+    return [*documents, *([_join(waiting)] if waiting else [])]
 
 
 def _join(texts: Sequence[GoldText]) -> GoldText:
@@ -124,7 +145,7 @@ def _join(texts: Sequence[GoldText]) -> GoldText:
     for text in texts:
         entities += [EntitySpan(each.field, each.start + first, each.end + first, each.label) for each in text.entities]
         first += len(text.text) + 1
-    return GoldText(" ".join(text.text for text in texts), tuple(entities))
+    return GoldText(" ".join(text.text for text in texts), tuple(entities), source=texts[0].source)
 
 
 def _gold_lines(path: Path) -> tuple[bytes, list[tuple[int, bytes]]]:

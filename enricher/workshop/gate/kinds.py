@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from enricher.workshop.gate.batches import COMPOSITIONS, USUAL
 from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
-from enricher.workshop.gate.gold import DEFAULT_GOLD, join_texts, read_classes, read_gold, read_texts
+from enricher.workshop.gate.gold import DEFAULT_GOLD, built_in_gold, join_texts, read_classes, read_gold, read_texts
 from enricher.workshop.gate.measure import compare, composition
 from enricher.workshop.gate.report import ClassFigures, VectorFigures
 from enricher.workshop.gate.runs import RowsRun, RowsRunner, VariantRun, VariantRunner
@@ -15,7 +15,7 @@ from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
 from enricher.workshop.gate.verdict import judge_classes, judge_entities, judge_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
@@ -81,10 +81,11 @@ class Pair(Generic[Run]):
 class Yardstick(Generic[Run]):
     """How one kind of head is measured. `runner` runs it, and `findings` compares a pair of variants.
 
-    `gold` reads a file, or without a path the built-in texts. Raises FatalError, with the line, if they cannot be used.
+    `gold` reads a file, or without a path the built-in texts, of a model's languages where they are labelled. Raises
+    FatalError, with the line, if they cannot be used.
     """
 
-    gold: Callable[[HeadSpec, Path | None], GoldSet]
+    gold: Callable[[HeadSpec, Path | None, Collection[str]], GoldSet]
     runner: Callable[[PreparedModel, Progress], Runner[Run]]
     findings: Callable[[Pair[Run]], Findings]
 
@@ -138,21 +139,28 @@ def _vectors(pair: Pair[RowsRun]) -> Findings:
     return Findings(judge_vectors(vectors, reduced.model.variant.name), vectors=vectors)
 
 
-def _texts(_head: HeadSpec, path: Path | None) -> GoldSet:
+def _texts(_head: HeadSpec, path: Path | None, _languages: Collection[str]) -> GoldSet:
     return read_texts(path or DEFAULT_GOLD)
 
 
 YARDSTICKS: Mapping[TaskKind, Yardstick[Any]] = {
-    "ner": Yardstick(lambda _head, path: read_gold(path or DEFAULT_GOLD), VariantRunner, _entities),
+    "ner": Yardstick(
+        lambda _head, path, languages: read_gold(path) if path else built_in_gold(languages), VariantRunner, _entities
+    ),
     "classification": Yardstick(
-        lambda head, path: read_classes(path, head) if path else read_texts(DEFAULT_GOLD), RowsRunner, _classes
+        lambda head, path, _languages: read_classes(path, head) if path else read_texts(DEFAULT_GOLD),
+        RowsRunner,
+        _classes,
     ),
     "embedding": Yardstick(_texts, RowsRunner, _vectors),
 }
 """A kind that is missing here is served only in fp32 (`Head.compares`), and is not measured."""
 
 
-def gold_for(head: HeadSpec, path: Path | None) -> GoldSet:
-    """The gold set that suits a head, as its yardstick reads it; texts alone for a head that is not measured."""
+def gold_for(head: HeadSpec, path: Path | None, languages: Collection[str] = ()) -> GoldSet:
+    """The gold set that suits a head, as its yardstick reads it; texts alone for a head that is not measured.
+
+    `languages`: those that the model was measured in, of which there may be built-in sets.
+    """
     yardstick = YARDSTICKS.get(head.kind)
-    return yardstick.gold(head, path) if yardstick else _texts(head, path)
+    return (yardstick.gold if yardstick else _texts)(head, path, languages)

@@ -56,6 +56,7 @@ def compare(
         by_length=tuple(
             row_of(name, *(each[texts] for each in every)) for name, texts in length_buckets(reference.lengths_tokens)
         ),
+        by_set=tuple(row_of(name, *(each[texts] for each in every)) for name, texts in joined_sets(gold)) or None,
         spans=agreement(count_by_text(reduced.entities, reference.entities)),
         equal_labels=_equal_labels(reference, reduced),
         changed_labels=int((reference.labels != reduced.labels).sum()),
@@ -115,6 +116,13 @@ def length_buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArra
     for number, name in enumerate(names):
         if (index == number).any():
             yield name, index == number
+
+
+def joined_sets(gold: Sequence[GoldText]) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """Name and members of each set that was joined; nothing for a single one."""
+    sources = np.array([text.source for text in gold])
+    names = dict.fromkeys(sources.tolist())
+    yield from ((name, sources == name) for name in names if len(names) > 1)
 
 
 def logit_differences(reference: Float32Array, reduced: Float32Array) -> Logits:

@@ -59,6 +59,9 @@ class Comparison(Part):
     overall: Row
     by_type: tuple[Row, ...]
     by_length: tuple[Row, ...]
+    by_set: tuple[Row, ...] | None = Field(
+        default=None, exclude_if=is_absent, description="Each gold set, if several were joined, as one per language is."
+    )
     spans: Agreement = Field(description="The reduced variant's entities against those of fp32.")
     equal_labels: float = Field(description="Share of tokens with the same label.")
     changed_labels: int

@@ -2,7 +2,8 @@
 
 A variant is compared with fp32 on the same texts. It fails on entities if
 
-- its F1 is lower by more than the limit: on the sentences, on the longer documents, or in any composition of batches;
+- its F1 is lower by more than the limit: on the sentences, on the longer documents, or in any composition of batches; on
+  the first two also in any of several sets, such as one per language;
 - more labels than chance explains depend on the other windows of their batch;
 - a type or a length bucket loses more than the limit beyond chance (the 97.5 % bound of a paired bootstrap is below it).
 
@@ -130,22 +131,33 @@ def judge_vectors(figures: VectorFigures, variant: str) -> GateVerdict:
 
 def _too_weak_for_entities(comparison: Comparison, limit_points: float) -> Iterator[str]:
     """Why the texts cannot show a loss."""
-    overall = comparison.overall
-    if overall.reference.f1 < LEAST_REFERENCE_F1:
-        yield (
-            f"{comparison.name}: fp32 itself reaches an F1 of only {overall.reference.f1:.3f}: this gold set does not fit "
-            f"the model (language, labels); name one that does with --gold"
-        )
-    if comparison.name == "sentences" and overall.reference.expected * limit_points < 100:
-        yield (
-            f"the gold set has {overall.reference.expected} entities, so one of them is more than {limit_points} points: "
-            f"at least {100 / limit_points:.0f} are needed"
-        )
+    rows = list(_judged_alone(comparison))
+    for name, row in rows:
+        if row.reference.f1 < LEAST_REFERENCE_F1:
+            yield (
+                f"{name}: fp32 itself reaches an F1 of only {row.reference.f1:.3f}: this gold set does not fit the model "
+                f"(language, labels); name one that does with --gold"
+            )
+    if comparison.name == "documents":  # they have the same entities as the sentences
+        return
+    for name, row in rows:
+        if row.reference.expected * limit_points < 100:
+            yield (
+                f"{name}: the gold set has {row.reference.expected} entities, so one of them is more than {limit_points} "
+                f"points: at least {100 / limit_points:.0f} are needed"
+            )
+
+
+def _judged_alone(comparison: Comparison) -> Iterator[tuple[str, Row]]:
+    """All texts, and each of several sets: a language may not lose what another gains."""
+    yield comparison.name, comparison.overall
+    yield from ((f"{comparison.name} of {row.name}", row) for row in comparison.by_set or ())
 
 
 def _entity_losses(comparison: Comparison, limit_points: float) -> Iterator[str]:
-    if comparison.overall.delta_points < -limit_points:
-        yield _loss(comparison.name, comparison.overall, limit_points)
+    for name, row in _judged_alone(comparison):
+        if row.delta_points < -limit_points:
+            yield _loss(name, row, limit_points)
     for kind, rows in (("type", comparison.by_type), ("length", comparison.by_length)):
         for row in rows:
             if row.high_points < -limit_points:

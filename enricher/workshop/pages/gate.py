@@ -86,7 +86,7 @@ def _entity_parts(report: GateReport) -> Iterator[str]:
     )
     for comparison in report.comparisons:
         note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
-        every = (comparison.overall, *comparison.by_type, *comparison.by_length)
+        every = (comparison.overall, *(comparison.by_set or ()), *comparison.by_type, *comparison.by_length)
         yield section(comparison.name.capitalize(), note, rows_table(every, precision, "entities"))
 
 

@@ -1,4 +1,4 @@
-"""The windows and batches that suit a model, from `enricher.json` in its folder. Settings override it.
+"""The windows and batches that suit a model, and its languages, from `enricher.json` in its folder. Settings override it.
 
 Advice changes how articles are cut and batched, not what the model computes, so it is not part of the model's digest.
 """
@@ -21,10 +21,21 @@ if TYPE_CHECKING:
 ADVICE_FILE = "enricher.json"
 
 
-class Advice(BaseModel):
-    """Each field is the default of the setting with the same name. None: the worker's own default applies."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class KnownLanguages(_Part):
+    """A model's languages by their tags in BCP 47, in lower case. A tag includes longer ones, as `en` does `en-gb`."""
+
+    measured: tuple[str, ...] = Field(min_length=1)
+    """Those of the labelled texts that it was measured on."""
+    trained: tuple[str, ...] = ()
+    """Those of the labelled texts that it was trained on."""
+
+
+class Advice(_Part):
+    """Each field but `languages` is the default of the setting of its name. None: the worker's own default applies."""
 
     max_window_tokens: int = Field(256, ge=1)
     """Special tokens included."""
@@ -35,6 +46,7 @@ class Advice(BaseModel):
     bucket_edges: tuple[int, ...] | None = Field(None, min_length=1)
     run_overhead_tokens: int | None = Field(None, ge=0)
     early_overhead: float | None = Field(None, ge=0, le=10)
+    languages: KnownLanguages | None = None
 
     @field_validator("bucket_edges")
     @classmethod
@@ -56,11 +68,11 @@ class Advice(BaseModel):
         return self.model_copy(update=measured)
 
 
-def advice_for(folder: Path, most_window_tokens: int) -> Advice:
-    """The folder's advice, else defaults; windows never exceed what the model takes. Raises ModelError if malformed."""
+def read_advice(folder: Path) -> Advice:
+    """The folder's advice, else defaults. Raises ModelError if malformed."""
     path = folder / ADVICE_FILE
     try:
-        advice = Advice.model_validate_json(path.read_bytes()) if path.is_file() else Advice()
+        return Advice.model_validate_json(path.read_bytes()) if path.is_file() else Advice()
     except ValidationError as error:
         found = (
             (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors()
@@ -69,6 +81,17 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
         raise ModelError(
             f"{path}: {mistakes}. The file is a JSON object with {', '.join(Advice.model_fields)}"
         ) from error
+
+
+def measured_languages(folder: Path) -> tuple[str, ...]:
+    """The languages that the model was measured in; none if nobody says. Raises ModelError."""
+    known = read_advice(folder).languages
+    return known.measured if known else ()
+
+
+def advice_for(folder: Path, most_window_tokens: int) -> Advice:
+    """Like `read_advice`; windows never exceed what the model takes."""
+    advice = read_advice(folder)
     longest = min(advice.max_window_tokens, most_window_tokens)
     # The default overlap would be more than half of a short window, so it shrinks with it; a chosen overlap is kept.
     is_chosen = "overlap_tokens" in advice.model_fields_set
