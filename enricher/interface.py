@@ -59,7 +59,7 @@ class Enricher:
         settings: Settings | None = None,
         **groups: Mapping[str, Any],
     ) -> Self:
-        """Load a model folder; `newswire-minilm`, the default, is built in.
+        """Load a model folder; `newswire-e5`, the default, is built in.
 
         `groups`: settings by the names of `enricher settings`, such as `articles={"fields": {"body": "/text"}}`,
         `output={"article": "whole"}`, `tasks={"topics": {"source": "models/topics"}}`; `source`, `precision` and `device`

@@ -40,7 +40,7 @@ def test_every_setting_has_a_default() -> None:
     """A worker starts without any setting."""
     settings = load_settings()
     assert settings.kafka.input_topic == "articles"
-    assert settings.model.source == "newswire-minilm"
+    assert settings.model.source == "newswire-e5"
 
 
 def test_input_topics_have_shares_and_the_only_one_has_all(monkeypatch: pytest.MonkeyPatch) -> None:

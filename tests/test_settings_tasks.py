@@ -150,7 +150,7 @@ def test_tasks_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "enricher.toml: tasks: must be an object of tasks" in mistake()
 
 
-@pytest.mark.parametrize(("field", "value"), [("source", "newswire-minilm"), ("precision", "fp32")])
+@pytest.mark.parametrize(("field", "value"), [("source", "newswire-e5"), ("precision", "fp32")])
 def test_settings_without_effect_beside_tasks_are_refused(
     monkeypatch: pytest.MonkeyPatch, field: str, value: str
 ) -> None:

@@ -46,7 +46,7 @@ def row_of(article_id: str | None, answer: Record | Refusal) -> dict[str, str | 
     return {"id": article_id, "record": None, "reason": answer.reason}
 
 
-def enrich(articles: str, records: str, *, actors: int, cores: int, source: str = "newswire-minilm") -> None:
+def enrich(articles: str, records: str, *, actors: int, cores: int, source: str = "newswire-e5") -> None:
     """Read `articles`, write `records`; both are folders, here or wherever pyarrow reads."""
     dataset = ray.data.read_parquet(articles).select_columns(COLUMNS)
     enriched = dataset.map_batches(
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("records")
     parser.add_argument("--actors", type=int, default=1)
     parser.add_argument("--cores", type=int, default=1, help="of each actor; reading needs one more in the cluster")
-    parser.add_argument("--source", default="newswire-minilm", help="folder of the model")
+    parser.add_argument("--source", default="newswire-e5", help="folder of the model")
     asked = parser.parse_args()
     enrich(asked.articles, asked.records, actors=asked.actors, cores=asked.cores, source=asked.source)
 

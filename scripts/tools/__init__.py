@@ -8,6 +8,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
 ARTICLES = ROOT / "enricher" / "models" / "articles" / "wikinews.jsonl"
 """The sample articles."""
+MINILM = ROOT / "enricher" / "models" / "newswire-minilm"
+"""The model that the references in tests/data/reference/ are of; it is not installed."""
 
 
 def python_path() -> str:

@@ -216,7 +216,7 @@ def test_windows_that_do_not_suit_the_model_are_a_finding() -> None:
 def test_a_setting_that_does_not_fit_its_task_is_a_finding_about_tasks() -> None:
     """Only the checkpoint tells what its task may be asked."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
-    tasks = '{"names": {"source": "newswire-minilm", "pooling": "max"}}'
+    tasks = '{"names": {"source": "newswire-e5", "pooling": "max"}}'
     result = run("doctor", "--json", env=environment | {"ENRICHER_TASKS": tasks})
     found = {check["check"]: check for check in json.loads(result.stdout)["checks"]}
     assert found["tasks"]["verdict"] == "FAIL", result.output

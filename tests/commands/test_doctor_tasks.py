@@ -41,7 +41,7 @@ def test_passes_are_told_with_the_reasons_and_one_article_goes_through_all(
 ) -> None:
     """Also through a task for another language."""
     tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
-    names: dict[str, object] = {"source": "newswire-minilm", "precision": "fp32", "languages": ["de"]}
+    names: dict[str, object] = {"source": "newswire-e5", "precision": "fp32", "languages": ["de"]}
     told = findings(monkeypatch, {**tasks, "names": names})
     assert {"pass 0", "pass 1", "device", "precision of pass 0", "precision of pass 1", "one sentence"} == told.keys()
     assert all(finding.verdict != "FAIL" for finding in told.values())

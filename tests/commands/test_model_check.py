@@ -18,7 +18,7 @@ from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
 from enricher.worker.inference.graph.recipe import read_recipe, write_recipe
-from enricher.worker.inference.run.model import EMBEDDED
+from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.workshop.gate.gold import DEFAULT_GOLD
 from enricher.workshop.gate.report import GateReport
 from enricher.workshop.pages.gate import gate_page
@@ -109,7 +109,7 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
     """The embedded one, for people and for machines."""
     shown = run_model("inspect", "--device", "cpu", cache_dir=tmp_path)
     assert shown.exit_code == 0, shown.output
-    assert SHIPPED.bound_to.model_digest in shown.stdout
+    assert open_model(EMBEDDED).digest in shown.stdout
     facts = json.loads(run_model("inspect", "--device", "cpu", "--json", cache_dir=tmp_path).stdout)
     assert (EMBEDDED, "bert", 6, 128, 16) == tuple(
         facts[name] for name in ("name", "family", "layers", "window_tokens", "overlap_tokens")

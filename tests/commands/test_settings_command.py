@@ -99,10 +99,10 @@ def test_a_registry_without_a_scheme_is_refused_without_repeating_it(monkeypatch
 
 def test_tasks_are_listed_by_their_names() -> None:
     """Each field of each task with its value in force."""
-    tasks = {"names": {"source": "newswire-minilm"}, "topic": {"source": "/models/topic", "languages": ["en"]}}
+    tasks = {"names": {"source": "newswire-e5"}, "topic": {"source": "/models/topic", "languages": ["en"]}}
     printed = run("settings", env={"ENRICHER_TASKS": json.dumps(tasks)}).stdout
     for line in (
-        "tasks.names.source=newswire-minilm\n",
+        "tasks.names.source=newswire-e5\n",
         "tasks.topic.source=/models/topic\n",
         'tasks.topic.languages=["en"]  (default: automatic)\n',
         "tasks.names.languages=automatic\n",

@@ -215,6 +215,7 @@ def test_every_source_that_is_copied_exists_and_is_let_through(kind: str) -> Non
         "shared/design.md",
         "deploy/chart/values.yaml",
         "enricher/core/__pycache__/batching.cpython-311.pyc",
+        "enricher/models/newswire-minilm/model.safetensors",
         "enricher.egg-info/PKG-INFO",
         "enricher.toml",
     ],
@@ -226,5 +227,5 @@ def test_what_has_no_business_in_an_image_stays_out_of_the_build(path: str) -> N
 
 def test_the_packages_data_goes_along() -> None:
     """The model in it is what an image can do by itself."""
-    assert in_context("enricher/models/newswire-minilm/model.safetensors")
+    assert in_context("enricher/models/newswire-e5/model.safetensors")
     assert in_context("enricher/py.typed")

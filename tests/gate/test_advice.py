@@ -13,6 +13,7 @@ from enricher.errors import ModelError, SettingsError
 from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for, measured_languages
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.settings import Settings
 from tools.only_task import load_model
 
@@ -46,6 +47,7 @@ def test_languages_are_those_that_the_file_names(tmp_path: Path) -> None:
     assert ("de", "en") == measured_languages(write(tmp_path, languages={"measured": ["de", "en"]}))
     with pytest.raises(ModelError, match=r"languages\.measured: Field required"):
         measured_languages(write(tmp_path, languages={"trained": ["en"]}))
+    assert ("de", "en", "zh") == measured_languages(EMBEDDED_FOLDER)
 
 
 @pytest.mark.slow

@@ -66,6 +66,17 @@ def test_without_a_report_fp32_serves_packed(checkpoint: Checkpoint, precision: 
     assert PackedCudaFloat32() == choose([checkpoint], "cuda", precision).variant
 
 
+def test_the_built_in_model_has_no_report_yet_and_runs_packed_in_fp32() -> None:
+    """It says how to make one, which needs a GPU."""
+    checkpoint = open_model(None)
+    choice = choose([checkpoint], "cuda", "auto")
+    assert PackedCudaFloat32() == choice.variant
+    command = f"enricher model check {checkpoint.folder} --precision fp16 --device cuda"
+    assert {"packed-fp16": f"there is no gate report for packed-fp16; `{command}` makes one"} == {
+        variant.name: why for variant, why in choice.rejected
+    }
+
+
 def test_with_a_passing_report_fp16_serves(checkpoint: Checkpoint) -> None:
     """A report about packed fp32 is nobody's."""
     write_report(checkpoint.folder, report(checkpoint, PackedCudaFloat32(), arithmetic=ARITHMETIC))

@@ -140,10 +140,10 @@ def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
 def test_the_built_in_model_is_there_by_name_and_by_none(cache_dir: Path) -> None:
     """The same one, whose card names it and its precision."""
     by_name, by_none = (
-        prepare(source, device="cpu", precision="fp32", cache_dir=cache_dir) for source in ("newswire-minilm", None)
+        prepare(source, device="cpu", precision="fp32", cache_dir=cache_dir) for source in ("newswire-e5", None)
     )
     assert by_name == by_none
-    assert ("newswire-minilm", "fp32") == (by_name.card.name, by_name.card.precision)
+    assert ("newswire-e5", "fp32") == (by_name.card.name, by_name.card.precision)
 
 
 def test_what_runs_a_model_is_named(minilm: PreparedModel) -> None:

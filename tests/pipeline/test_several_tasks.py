@@ -25,9 +25,10 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
+from enricher.worker.inference.run.model import EMBEDDED
+
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("shared_models")]
 
-EMBEDDED = "newswire-minilm"
 LABELS = ("economy", "politics", "sports")
 ARTICLES = [{**article, "body": article["body"][:900]} for article in sample_articles()[:8]]
 """Long enough for several windows of some of them."""

@@ -316,7 +316,7 @@ def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match=r"^batching.max_wait_ms: .*greater.*\nmodels: .*did you mean model\?"):
         Enricher.load(batching={"max_wait_ms": -1}, models={})
     with pytest.raises(TypeError, match="not both"):
-        Enricher.load("newswire-minilm", settings=given_settings({}))
+        Enricher.load("newswire-e5", settings=given_settings({}))
 
 
 def test_articles_are_mapped_as_the_settings_say() -> None:

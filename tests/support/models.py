@@ -5,11 +5,10 @@ The references in tests/data/reference/ are its answers. It does not go into the
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from tools import MINILM
 
-MINILM_FOLDER = Path(__file__).parents[2] / "enricher" / "models" / "newswire-minilm"
+MINILM_FOLDER = MINILM
 
 
 def open_minilm() -> Checkpoint:

@@ -30,7 +30,7 @@ class TaskSettings(Group):
     """One task: what it finds, with which model. Tasks with the same encoder, tokenizer and windows share its runs."""
 
     source: str = Field(
-        description="Folder of a checkpoint; `newswire-minilm` is built in. Its head says what it finds: token "
+        description="Folder of a checkpoint; `newswire-e5` is built in. Its head says what it finds: token "
         "classification, sequence classification, or sentence embeddings."
     )
     kind: Kind | None = Field(

@@ -25,9 +25,7 @@ def _device(text: str) -> str:
 class ModelSettings(Group):
     """Which model, on which device."""
 
-    source: str = Field(
-        "newswire-minilm", description="Folder of a token-classification model; `newswire-minilm` is built in."
-    )
+    source: str = Field("newswire-e5", description="Folder of a token-classification model; `newswire-e5` is built in.")
     generation: int = Field(
         0,
         ge=0,

@@ -100,7 +100,7 @@ ARRAYS = b'{"id":"m","body":"Oslo","more":[' + b"[]," * 32_600 + b"[]]}"
 def schema_attacks() -> list[Attack]:
     """Attacks that need settings of their own: tasks by language, metadata, a schema of the publisher's."""
     tag = orjson.dumps({"id": "l", "body": "Anna met Bob in Paris.", "language": "e-" * 200_000})
-    tasks = {"TASKS": '{"names": {"source": "newswire-minilm", "languages": ["en"], "default": true}}'}
+    tasks = {"TASKS": '{"names": {"source": "newswire-e5", "languages": ["en"], "default": true}}'}
     name = "n" * 300_000
     avro_names = _avro({"type": "array", "items": {"type": "record", "name": "E", "fields": [_field(name, "null")]}})
     count = 3_000

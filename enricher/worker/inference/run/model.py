@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant
     from enricher.worker.runtime.devices import GpuWait
 
-EMBEDDED = "newswire-minilm"
+EMBEDDED = "newswire-e5"
 """The model that is built in."""
 EMBEDDED_FOLDER = Path(__file__).parents[3] / "models" / EMBEDDED
 WEIGHTS_FILE = "model.weights"

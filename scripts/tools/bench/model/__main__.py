@@ -29,7 +29,7 @@ _COLUMNS = ("", "batch tokens", "windows/s", "tokens/s", "x stock", "by processo
 
 
 def main(
-    source: Annotated[str, typer.Argument(help="Model folder, or newswire-minilm.")] = "newswire-minilm",
+    source: Annotated[str, typer.Argument(help="Model folder, or newswire-e5.")] = "newswire-e5",
     repetitions: Annotated[int, typer.Option(min=1, help="Runs of each leg, alternating.")] = 5,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:

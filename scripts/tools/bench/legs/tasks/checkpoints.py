@@ -13,12 +13,11 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.advice import ADVICE_FILE
-from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.settings import Settings, TaskSettings
 from tools.heads.checkpoint import CLASSIFIER, CONFIG_FILE, POOLER, WEIGHTS_FILE, Weights, is_half, join, write_head
 from tools.heads.pooling import write_embedding
 
-EMBEDDED = "newswire-minilm"
 _OTHER_LAYERS = 3
 _SEED = 19
 
@@ -39,7 +38,7 @@ class Sources:
 
 
 def make_checkpoints(folder: Path) -> Sources:
-    """Write a folder for each task: 45 MB each, except for the smaller encoder's.
+    """Write a folder for each task: 73 MB each, except for the smaller encoder's.
 
     `topic` (8 classes) and `tone` (3 labels, any of which may hold) and `vectors` (mean, normalised) share the embedded
     encoder with `ner`; `other` classifies with its first layers only.
