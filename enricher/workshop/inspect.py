@@ -86,6 +86,8 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "most_window_tokens": most_window_tokens,
         "window_tokens": advice.max_window_tokens,
         "overlap_tokens": advice.overlap_tokens,
+        "languages_measured": list(advice.languages.measured) if advice.languages else None,
+        "languages_trained": list(advice.languages.trained) if advice.languages else None,
         "int8_recipe": _recipe(checkpoint),
         "manifest": "none" if problems is None else "differs" if problems else "every file is as recorded",
         "manifest_problems": problems or [],

@@ -43,13 +43,15 @@ def test_passes_are_told_with_the_reasons_and_one_article_goes_through_all(
     tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
     names: dict[str, object] = {"source": "newswire-e5", "precision": "fp32", "languages": ["de"]}
     told = findings(monkeypatch, {**tasks, "names": names})
-    assert {"pass 0", "pass 1", "device", "precision of pass 0", "precision of pass 1", "one sentence"} == told.keys()
+    precisions = {"precision of pass 0", "precision of pass 1"}
+    assert {"pass 0", "pass 1", "device", *precisions, "languages", "one sentence"} == told.keys()
     assert all(finding.verdict != "FAIL" for finding in told.values())
     assert "topics: topics (" in told["pass 0"].seen
     assert "vectors: vectors (" in told["pass 0"].seen
     assert told["pass 0"].seen.endswith("one run for all of them")
     assert "not with topics: precision auto there, fp32 here" in told["pass 1"].seen
     assert "fp32 was asked for" in told["precision of pass 1"].seen
+    assert told["languages"].seen.startswith("newswire-e5 was measured in de, en, zh and trained in en, pt, sv, zh; ")
     sentence = told["one sentence"].seen
     assert "Berlin LOC" in sentence
     assert any(f"topics {label} " in sentence for label in LABELS)

@@ -114,6 +114,10 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
     assert (EMBEDDED, "bert", 6, 128, 16) == tuple(
         facts[name] for name in ("name", "family", "layers", "window_tokens", "overlap_tokens")
     )
+    assert (["de", "en", "zh"], ["en", "pt", "sv", "zh"]) == (
+        facts["languages_measured"],
+        facts["languages_trained"],
+    )
     assert [variant.name for variant in catalogue.variants_for("cpu")] == [
         variant["variant"] for variant in facts["variants"]
     ]

@@ -290,15 +290,20 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
     assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == ([part.ticket for part in pool.submitted[-1]], reads)
 
 
-def english_intake() -> Intake:
-    """One whose only task is for English, with or without a language; the value of a record is its article's language."""
+def spoken_intake(*heads: Head, measured: Languages | None = None) -> Intake:
+    """With heads that were measured in some languages; the value of a record is its article's language."""
 
     def read_language(raw: RawRecord) -> Article:
         return Article("id", "", "text", language=(raw.value or b"").decode())
 
+    heads = tuple(replace(head, measured=measured or head.measured) for head in heads)
+    return replace(new_intake(heads=heads)[0], read=read_language)
+
+
+def english_intake() -> Intake:
+    """One whose only task is for English, with or without a language."""
     card = TaskCard("english", "ner", ModelCard("fake", "0", "fp32"))
-    head = EntityHead.of(LABELS, card, Languages(frozenset({"en"}), default=True))
-    return replace(new_intake(heads=(head,))[0], read=read_language)
+    return spoken_intake(EntityHead.of(LABELS, card, Languages(frozenset({"en"}), default=True)))
 
 
 def warnings_for(intake: Intake, caplog: pytest.LogCaptureFixture, *languages: str) -> list[str]:
@@ -319,6 +324,28 @@ def test_a_language_without_a_task_is_logged_once(caplog: pytest.LogCaptureFixtu
     )
     assert [] == warnings_for(intake, caplog, "por_Latn")
     assert 1 == len(warnings_for(intake, caplog, "fr"))
+
+
+def test_a_language_that_the_model_was_not_measured_in_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With what to do, and its tickets are marked; one that was measured is not, nor is an article without a language."""
+    german = Languages(frozenset({"de"}), default=True)
+    intake = spoken_intake(EntityHead.of(LABELS, languages=None), measured=german)
+    (message,) = warnings_for(intake, caplog, "fr", "deu_Latn", "de-CH", "fr", " ", "")
+    assert "articles in the language fr, in which nobody measured the model that answers them" in message
+    assert "enricher model evaluate" in message
+    tickets = [Ticket(RawRecord(Partition("t", 0), 0, None, each), 0.0) for each in (b"fr", b"de", b"")]
+    intake.take(tickets)
+    while advance(intake):
+        pass
+    assert [True, False, False] == [ticket.unmeasured for ticket in tickets]
+
+
+def test_a_task_for_other_languages_says_nothing_of_an_article(caplog: pytest.LogCaptureFixture) -> None:
+    """What answers French here was made for it; only the task for English was measured, and that in English."""
+    english = Languages(frozenset({"en"}))
+    measured = replace(EntityHead.of(LABELS, languages=english), measured=english)
+    intake = spoken_intake(measured, EntityHead.of(LABELS, languages=Languages(frozenset({"fr"}))))
+    assert [] == warnings_for(intake, caplog, "fr", "en")
 
 
 def test_no_log_has_a_language_that_may_be_any_text(caplog: pytest.LogCaptureFixture) -> None:

@@ -52,6 +52,16 @@ def test_outcomes_are_counted_for_each_task() -> None:
     assert expected == [counters.tasks[name].outcomes for name in "abc"]
 
 
+def test_articles_in_languages_that_were_not_measured_are_counted() -> None:
+    """With or without tasks in the settings."""
+    counters = Counters()
+    for unmeasured in (True, False, True):
+        ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0, ARTICLE, unmeasured=unmeasured)
+        ticket.finish(EnrichedRecord(ARTICLE, [], COVERAGE, []))
+        counters.count_published([ticket], 0.0, 1.0)
+    assert 2 == counters.unmeasured
+
+
 def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
     """One task is enough not to count; a blank language is none, and a dead letter has no record."""
     counters = Counters()

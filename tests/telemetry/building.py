@@ -43,6 +43,7 @@ def some_counters() -> Counters:
     counters.dead_letters = Counter({"decode:InvalidArticle": 3, "inference:NotFinite": 1})
     counters.windows, counters.batches, counters.real_tokens, counters.padded_tokens = 90, 30, 9_000, 9_100
     counters.without_task.update(other_language=4)
+    counters.unmeasured = 5
     counters.tasks = {
         "ner": TaskCounts(windows=60, real_tokens=6_000, busy_s=9.5, outcomes=Counter(ran=40)),
         "topics": TaskCounts(windows=30, real_tokens=3_000, busy_s=3.0, outcomes=Counter(ran=30, skipped=9, failed=1)),

@@ -43,6 +43,7 @@ def test_numbers_are_the_workers() -> None:
     without_task = "enricher_articles_without_task_total"
     assert 4 == read[without_task, (("enricher_reason", "other_language"),)]
     assert 0 == read[without_task, (("enricher_reason", "no_language"),)]
+    assert 5 == read["enricher_articles_unmeasured_total", ()]
     assert 3.0 == read["enricher_task_busy_time_seconds_total", (task,)]
     assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
     assert 1.5 == read["enricher_oldest_age_seconds", ()]

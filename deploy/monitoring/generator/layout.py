@@ -238,6 +238,7 @@ TASKS = Row(
                 "sum by (enricher_reason) (rate(enricher_articles_without_task_total{@}[~]))",
                 "no task: {{enricher_reason}}",
             ),
+            ("sum(rate(enricher_articles_unmeasured_total{@}[~]))", "in a language that was not measured"),
         ),
         lines(
             "Windows and tokens by task",

@@ -11,9 +11,10 @@ from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.reports import failing, missing_for
 from enricher.worker.build.loaded_model import Model, window_cutter
-from enricher.worker.build.loaded_tasks import Pass, load_tasks
+from enricher.worker.build.loaded_tasks import Pass, Tasks, load_tasks
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.inference.run.advice import read_advice
 from enricher.worker.inference.run.selection import lost_without_report
 from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
@@ -43,6 +44,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
     yield _device(settings, tasks.first)
     for number, each in enumerate(tasks.passes):
         yield _precision(each, f"precision of pass {number}" if tasks.named else "precision")
+    yield from _languages(tasks)
     try:
         yield _sentence(tasks.passes)
     except SettingsError as error:
@@ -102,6 +104,19 @@ def _precision(each: Pass, check: str) -> Finding:
         advice = f'With precision = "fp32", {" and ".join(names)} would have {whose}, and the others would run faster.'
         return _report.warn(check, seen, advice)
     return _report.ok(check, seen)
+
+
+def _languages(tasks: Tasks) -> Iterator[Finding]:
+    """The languages that the models were measured in, of those that say it."""
+    folders = {each.folder: each.name for of_pass in tasks.passes for each in of_pass.model.prepared.checkpoints}
+    known = [(name, languages) for folder, name in folders.items() if (languages := read_advice(folder).languages)]
+    if known:
+        seen = [
+            f"{name} was measured in {', '.join(each.measured)}"
+            + (f" and trained in {', '.join(each.trained)}" if each.trained else "")
+            for name, each in known
+        ]
+        yield _report.ok("languages", f"{'; '.join(seen)}; articles in others are enriched, counted and logged once")
 
 
 def _sentence(passes: Sequence[Pass]) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from enricher.errors import SettingsError
@@ -13,7 +13,7 @@ from enricher.worker.build.loaded_model import Model, exempt_from_collection, fi
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
-from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for
+from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for, measured_languages
 from enricher.worker.inference.run.grouping import Grouping, PassRequest, group_tasks, windows_of
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import ModelCard, TaskCard
@@ -61,8 +61,8 @@ class Tasks:
 
     @property
     def by_language(self) -> bool:
-        """Whether the language of an article decides which tasks it gets."""
-        return any(head.languages is not None for each in self.passes for head in each.heads)
+        """Whether the language of an article matters: it decides its tasks, or is one that a model was not measured in."""
+        return any(head.languages or head.measured for each in self.passes for head in each.heads)
 
 
 def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: bool = True) -> Tasks:
@@ -85,7 +85,7 @@ def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: boo
         pass_settings = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
         model = load_pass(pass_settings, [plan.checkpoints[index] for index in group], every_shape=every_shape)
         heads = tuple(
-            _head(plan, name, checkpoint.head, card, several=kinds[checkpoint.head.kind] > 1).for_records(
+            _head(plan, name, checkpoint, card, several=kinds[checkpoint.head.kind] > 1).for_records(
                 skip_addresses=settings.output.skip_addresses
             )
             for name, checkpoint, card in zip(names, model.prepared.checkpoints, model.prepared.cards, strict=True)
@@ -207,12 +207,14 @@ def _settings_of_pass(
     )
 
 
-def _head(plan: Plan, name: str, spec: HeadSpec, model: ModelCard, *, several: bool) -> Head:
-    task = plan.tasks[name]
+def _head(plan: Plan, name: str, checkpoint: Checkpoint, model: ModelCard, *, several: bool) -> Head:
+    task, spec = plan.tasks[name], checkpoint.head
     languages = None
     if task.languages is not None:
         languages = Languages(frozenset(map(canonical_tag, task.languages)), default=task.default)
     kind = KINDS[spec.kind]
     pooling = task.pooling if "pooling" in kind.settings else None
     card = TaskCard(name, spec.kind, model, pooling, task.vector, named=plan.named)
-    return kind.for_task(spec, card, languages, task.threshold, several=several)
+    head = kind.for_task(spec, card, languages, task.threshold, several=several)
+    measured = frozenset(map(canonical_tag, measured_languages(checkpoint.folder)))
+    return replace(head, measured=Languages(measured, default=True)) if measured else head

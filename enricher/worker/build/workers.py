@@ -192,7 +192,7 @@ def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> LaneQueu
 def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Read:
     """The function that reads articles, without the parts that records do not repeat.
 
-    `by_language`: it also sets the language of each article, which decides its tasks.
+    `by_language`: it also sets the language of each article, as `Tasks.by_language` asks.
     """
     output, versioning = settings.output, versioning_of(settings)
     if output.article != "none" and not output.version and not by_language:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from enricher.worker.heads.classification import ClassHead
 from enricher.worker.heads.embedding import EmbeddingHead
-from enricher.worker.heads.head import Findings, Head, is_for
+from enricher.worker.heads.head import Findings, Head, is_for, is_unmeasured
 from enricher.worker.heads.ner import NER, EntityHead
 from enricher.worker.heads.regression import RegressionHead
 from enricher.worker.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
@@ -31,6 +31,7 @@ __all__ = [
     "Reads",
     "RegressionHead",
     "is_for",
+    "is_unmeasured",
     "kind_of_field",
     "kinds_in_records",
     "principal",

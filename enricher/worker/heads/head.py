@@ -35,6 +35,8 @@ class Head(ABC):
 
     task: TaskCard
     languages: Languages | None = field(default=None, kw_only=True)
+    measured: Languages | None = field(default=None, kw_only=True)
+    """The languages that its model was measured in; None if nobody says."""
 
     kind: ClassVar[TaskKind]
     """Its name, in settings and records."""
@@ -173,6 +175,11 @@ class Head(ABC):
 def is_for(head: Head, article: Article) -> bool:
     """Whether the language of an article is one that a head is for."""
     return head.languages is None or head.languages.include(article.language)
+
+
+def is_unmeasured(head: Head, article: Article) -> bool:
+    """Whether a head is for the article, and its model was measured in other languages only."""
+    return head.measured is not None and is_for(head, article) and not head.measured.include(article.language)
 
 
 def article_row(answers: Sequence[OwnedRow], task: TaskCard) -> Float32Array | None:

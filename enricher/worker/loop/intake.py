@@ -11,7 +11,7 @@ from math import ceil
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import letter_for, serialise_findings
-from enricher.worker.heads import Head
+from enricher.worker.heads import Head, is_unmeasured
 from enricher.worker.heads.languages import loggable_tag
 from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
@@ -36,7 +36,9 @@ _DECODING_S = 0.25
 """One turn of the loop begins to decode records for so long, whatever a stranger's schema makes of a few bytes."""
 
 _MOST_TAGS = 100
-"""So many languages without a task are logged, each once. Articles could have a new one each."""
+"""So many languages are logged, each once. Articles could have a new one each."""
+_NO_TASK = "no task is for articles in the language %s, so their records are empty. %s"
+_UNMEASURED = "there are articles in the language %s, in which nobody measured the model that answers them. %s"
 
 MayDecode = Callable[[Ticket], bool]
 """Whether a record may be decoded now."""
@@ -66,7 +68,7 @@ class Intake:
     """The cards of all tasks, in the order of the settings. Default: in the order of the passes."""
     _splitter: Splitter = field(init=False)
     _logged_tags: set[str | None] = field(default_factory=set)
-    """Languages without a task that were logged; None stands for all that must not be."""
+    """Languages without a task, or that a model was not measured in; None stands for all that must not be logged."""
     _waiting: Waiting = field(init=False)
     _long: LongArticles = field(init=False)
     _tokenizer_moved_s: float = 0.0
@@ -245,23 +247,31 @@ class Intake:
         return max(1, len(parts))
 
     def _split(self, ticket: Ticket) -> list[Part]:
-        parts = self._splitter.split(ticket)
-        if not parts and ticket.article and (language := (ticket.article.language or "").strip()):
-            self._log_language(language)
+        parts, article = self._splitter.split(ticket), ticket.article
+        if article is None or not (language := (article.language or "").strip()):
+            return parts
+        if not parts:
+            what_to_do = "Add it to `languages` of a task, or add a task without `languages`"
+            self._log_language(language, _NO_TASK, what_to_do)
+        elif any(is_unmeasured(head, article) for part in parts for head in self.heads[part.pass_index]):
+            ticket.unmeasured = True
+            what_to_do = (
+                "Measure it with `enricher model evaluate`, or give the language a task with a model of its own"
+            )
+            self._log_language(language, _UNMEASURED, what_to_do)
         return parts
 
-    def _log_language(self, language: str) -> None:
+    def _log_language(self, language: str, message: str, what_to_do: str) -> None:
         tag, logged = loggable_tag(language), self._logged_tags
         if tag in logged or len(logged) >= _MOST_TAGS:
             return
         logged.add(tag)
-        what_to_do = "Add it to `languages` of a task, or add a task without `languages`"
         if tag is None:
             tag = "(not shown: it is no tag such as en, eng or en-GB)"
-            what_to_do = "Tasks know languages by such tags"
+            what_to_do = "Languages are known by such tags"
         if len(logged) == _MOST_TAGS:
             what_to_do += "; further languages are not logged"
-        log.warning("no task is for articles in the language %s, so their records are empty. %s", tag, what_to_do)
+        log.warning(message, tag, what_to_do)
 
     def _decode(self, ticket: Ticket) -> bool:
         try:

@@ -75,6 +75,8 @@ class Ticket:
     """Memory of the article beyond its record: a document in another format, text that was compressed."""
     failed_pass: int = 0
     """The pass that failed, if one of its parts has a dead letter."""
+    unmeasured: bool = False
+    """Its article is in a language that one of its models was not measured in."""
 
     def finish(self, outcome: Outcome) -> None:
         """Set the outcome, which is final."""

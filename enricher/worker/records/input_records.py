@@ -108,7 +108,7 @@ class Article:
     dropped: tuple[str, ...] = ()
     """The optional fields that were left out, because they were not text within their bounds."""
     language: str | None = None
-    """Its language, as it came; set only for a worker whose tasks are chosen by it."""
+    """Its language, as it came; set only for a worker whose tasks or warnings depend on it."""
     version: int | None = None
     """The version of its output (`records.version`), set if the record is to contain it."""
     source_map: SourceMap | None = None

@@ -78,6 +78,8 @@ class Counters:
     """Counts by the task's name; empty without tasks in the settings."""
     without_task: Counter[str] = field(default_factory=Counter)
     """Committed articles that no task was for: `other_language`, or `no_language` if they have none."""
+    unmeasured: int = 0
+    """Committed articles in languages that a model which answered them was not measured in."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
     first_read_s: float | None = None
@@ -165,6 +167,7 @@ class Counters:
         epoch_s, process_s, latency_s = self.epoch_clock(), self.process_s, self.latency_s
         for ticket in tickets:
             self._count_outcome(substitutes.get(ticket, ticket.outcome))
+            self.unmeasured += ticket.unmeasured
             if self.tasks:
                 self._count_tasks(ticket)
             process_s.add(now_s - ticket.arrived_s)

@@ -127,6 +127,9 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              "Committed articles that no task was for, so that their records are empty: those in an `other_language` than "
              "all tasks, which the log names, and those with `no_language`.",
              readings.without_task, ("enricher.reason",)),
+    _counter("enricher.articles.unmeasured", "{article}",
+             "Committed articles in a language that a model which answered them was not measured in, as `enricher.json` in "
+             "its folder says; the log names each such language.", lambda seen: one(seen.counters.unmeasured)),
     _counter("enricher.task.windows", "{window}", "Windows submitted to the model for the task.",
              lambda seen: readings.by_task(seen, lambda task: task.windows), (TASK,)),
     _counter("enricher.task.tokens", "{token}", "Tokens of the windows submitted to the model for the task.",
