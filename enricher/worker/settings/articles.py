@@ -37,7 +37,7 @@ def _pointer(pointer: str) -> str:
     return pointer
 
 
-class DeleteEventSettings(Group):
+class DeleteEventMapping(Group):
     """Which documents delete an article."""
 
     field: Annotated[str, AfterValidator(_pointer)] = Field(description="A JSON Pointer (RFC 6901).")
@@ -93,7 +93,7 @@ class ArticleSettings(Group):
         description="More of the document to repeat in the enriched record, under `metadata`: a JSON object of names and "
         'JSON Pointers, e.g. `{"section": "/desk/name"}`.',
     )
-    deleted: DeleteEventSettings | None = Field(
+    deleted: DeleteEventMapping | None = Field(
         None,
         description="Which documents delete an article instead of being one, as change data capture publishes them: a "
         'JSON object of `field`, a JSON Pointer, and `values`, e.g. `{"field": "/payload/op", "values": ["d"]}`. The output '

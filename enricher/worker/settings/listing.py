@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from enricher.worker.settings.articles import DeleteEventSettings
+from enricher.worker.settings.articles import DeleteEventMapping
 from enricher.worker.settings.files import variable_name
 from enricher.worker.settings.secrets import shown_properties, shown_text
 from enricher.worker.settings.sources import Settings
@@ -36,7 +36,7 @@ _TYPES: Mapping[Any, str] = {
     float: "number",
     Path: "path",
     bool: "true or false",
-    DeleteEventSettings: "JSON object",
+    DeleteEventMapping: "JSON object",
 }
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
@@ -96,7 +96,7 @@ def masked_text(name: str, value: object) -> str:
         return "automatic"
     if isinstance(value, Mapping):
         return json.dumps(shown_properties(value) if name == "properties" else value)
-    if isinstance(value, DeleteEventSettings):
+    if isinstance(value, DeleteEventMapping):
         return value.model_dump_json(exclude_none=True)
     if isinstance(value, Path):
         return str(value)

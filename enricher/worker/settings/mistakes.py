@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from enricher.errors import SettingsError
-from enricher.worker.settings.articles import DeleteEventSettings
+from enricher.worker.settings.articles import DeleteEventMapping
 from enricher.worker.settings.files import (
     CONFIG_VARIABLE,
     DOTENV,
@@ -101,7 +101,7 @@ def _json_variables(groups: Groups) -> Sequence[str]:
 def _is_json(annotation: object) -> bool:
     """Whether a setting is written as JSON: a table or a list, optional or not."""
     kinds = (annotation, *get_args(annotation))
-    return DeleteEventSettings in kinds or any(get_origin(each) in {dict, tuple} for each in kinds)
+    return DeleteEventMapping in kinds or any(get_origin(each) in {dict, tuple} for each in kinds)
 
 
 def explain(problem: ErrorDetails, groups: Groups) -> str:
@@ -113,7 +113,7 @@ def explain(problem: ErrorDetails, groups: Groups) -> str:
     if location[1:2] == ["properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
     if location[1:2] == ["deleted"] and len(location) > 2:
-        return f"{name}: {location[2]}: {_words_of(problem, location[2], list(DeleteEventSettings.model_fields))}"
+        return f"{name}: {location[2]}: {_words_of(problem, location[2], list(DeleteEventMapping.model_fields))}"
     known = _variable_names(groups) if name.startswith(PREFIX) else _setting_names(groups)
     return f"{name}: {_words_of(problem, '.'.join(location), known)}"
 
