@@ -39,6 +39,11 @@ TEXTS = [
     ("a<script>if (1<2) '<p>'</script>b<style>c</style>d<template><p>e</template>f<!-- g -->h<?i?>j", "abdfhj"),
     ("a<noscript><p>b</noscript>c<iframe>d</iframe>e<noembed>f</noembed>g", "ac eg"),
     ("a<svg><svg><text>b</text></svg>c<svg/></svg>d<img alt='e'>f", "a d f"),
+    (
+        "<svg><title/><defs><Style type='a' /></defs></svg>a<iframe src='b'/>c<script src=\"d\" />e<noscript/>f",
+        "a c e f",
+    ),
+    ("<xmp><title/></xmp>a<titles/>b<iframe src=http://c/>d</iframe>e<script>'<style/>'</script>f", "<title/>ab ef"),
     ("a<video>b <p>c</video>d<video>e", "a d e"),
     ("a<script>b", "a"),
     ("a<select><option>b</select>c<textarea>d</textarea>e<object><p>f</object>g", "a c e g"),
@@ -195,7 +200,7 @@ SIZE = 200_000
 HOSTILE = [
     "<div>", "</div>", "<p>a</p>", "a<b>", "<", "&", "&lt", "&#", "&#x", "&a", "<!--", "<![CDATA[", "</", "<a b=", '<a b="',
     "<script>", "<svg>", "<svg></svg>a", "</svg>", "<template>", "<select><video>", "<pre>a", "a  ", "a\n", "<br>",
-    "<textarea>", "<title>", "<?", "<!", "\0", "\ufeff", "😀<b>",
+    "<textarea>", "<title>", "<title/>", "<title '", "<?", "<!", "\0", "\ufeff", "😀<b>",
 ]  # fmt: skip
 
 

@@ -32,6 +32,8 @@ _RAW = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style"
 """Elements whose content is not read, and is no markup: it ends where their closing tag is, or with the source."""
 _SKIPPED = frozenset({"audio", "canvas", "datalist", "object", "select", "svg", "template", "video"})
 """Other elements whose content is not read. One that is never closed is read."""
+_CLOSED_AT_ONCE = re.compile(rf"""<(?:{"|".join(sorted(_RAW))})(?: (?:[^<>]*["' ])?)?/>""", re.IGNORECASE | re.ASCII)
+"""Raw elements without content, as XML has them: `<title/>` in the SVG of an icon, `<iframe src="a"/>` in XHTML."""
 
 _TEXT, _REFERENCE = TokenType.TEXT, TokenType.CHARACTER_REFERENCE
 _OPENING, _CLOSING = TokenType.START_TAG, TokenType.END_TAG
@@ -136,8 +138,10 @@ class _Reader:
         has_markup = "<" in flat or "&" in flat
         if not has_markup:
             self._read_text(0, len(flat))
+        # To HTML, `<title/>` opens an element, whose content would be the rest of the body. An image has none.
+        markup = _CLOSED_AT_ONCE.sub(_image_of_same_length, flat)
         # The tokenizer joins the texts around an empty closing tag into one, but not around an empty comment.
-        markup = flat.replace("</>", "<!>")
+        markup = markup.replace("</>", "<!>")
         tokens = tokenize(markup, resolve_references=False, capture_attributes=False)
         for token in tokens if has_markup else ():
             if skipping.name and skipping.hides(token):
@@ -185,3 +189,7 @@ class _Reader:
             self.text.put_border(_SPACE)
         if opens and (name in _RAW or (name in _SKIPPED and not token.self_closing)):
             self._skipping.begin(name, token.col)
+
+
+def _image_of_same_length(tag: re.Match[str]) -> str:
+    return f"<img{' ' * (len(tag[0]) - 5)}>"
