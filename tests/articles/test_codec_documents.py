@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections import UserDict
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from enricher.worker.articles import decode_article
 from enricher.worker.articles.documents import json_bytes
 
 CANARY = "xyzzycanary"
+Word = Enum("Word", {"ID": "id"}, type=str)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False, allow_infinity=False)
     | any_text(max_size=6) | st.sampled_from(["\ud83d", 2**1100]),
@@ -79,6 +81,10 @@ def test_a_mapping_may_have_254_levels(levels: int, *, is_written: bool) -> None
         ({np.str_("k"): 1}, {"k": 1}),
         (2**70, float(2**70)),
         (type("Stamp", (dt.datetime,), {})(2026, 3, 1), "2026-03-01T00:00:00"),
+        (type("NaT", (dt.datetime,), {"__eq__": lambda *_: False})(2026, 3, 1), None),  # as pandas has it
+        (dt.time(1, 2, tzinfo=dt.UTC), "01:02:00+00:00"),
+        (type("Share", (float,), {})(0.5), 0.5),
+        ({Word.ID: Word.ID}, {"id": "id"}),
     ],
     ids=repr,
 )

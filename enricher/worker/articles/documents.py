@@ -55,7 +55,10 @@ def _plain(value: object) -> object:
         if type(plain) is not type(value):
             return plain
     if isinstance(value, datetime | date | time):
-        return value.isoformat()
+        # The NaT of pandas is a datetime; like NaN, it is not equal to itself.
+        return value.isoformat() if value == value else None  # noqa: PLR0124
+    if isinstance(value, float):
+        return float(value)
     raise TypeError
 
 
@@ -75,7 +78,7 @@ def _slowly(document: Mapping[str, Any]) -> bytes:
             raise InvalidArticle(f"the article has more than {_MOST_LEVELS} levels at {_pointer_text(place)}")
         if isinstance(value, dict) and not all(isinstance(each, str) and is_unicode(each) for each in value):
             raise InvalidArticle(f"{_pointer_text(place)} has a name that is not text")
-        inner: Any = {str(each): value[each] for each in value} if isinstance(value, dict) else [*value]
+        inner: Any = {str.__str__(each): value[each] for each in value} if isinstance(value, dict) else [*value]
         holder[name] = inner
         names = inner if isinstance(inner, dict) else range(len(inner))
         todo += [(inner, each, f"{place[:_MOST_NAME_CHARS]}/{each}", level + 1) for each in names]
@@ -88,6 +91,8 @@ def _leaf(value: Any, place: str) -> object:  # noqa: ANN401  a caller may pass 
     try:
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             return float(value)  # as the reader reads it in JSON
+        if isinstance(value, time):
+            return value.isoformat()  # orjson writes none with a zone
         return orjson.loads(orjson.dumps(value, default=_plain))
     except OverflowError:
         reason = "is a number beyond a double"
