@@ -46,8 +46,8 @@ _WHITE_SPACE = " \t\n\f\r"  # the standard's; a no-break space is a character li
 def read_html(blocks: Sequence[str], separator: str = "") -> tuple[str, SourceMap]:
     """The text of HTML, and its map to the blocks as they are joined with `separator`. Each block is a document by itself.
 
-    White space is collapsed as browsers do, except in `pre`. Paragraphs are separated by an empty line, and `<br>` is a line
-    break. Raises InvalidArticle if the tokenizer has a text where the source has another one; none is known.
+    White space is collapsed as browsers do, except in `pre` and for empty lines, which separate paragraphs as blocks do.
+    `<br>` is a line break. Raises InvalidArticle if the tokenizer has a text where the source has another one; none is known.
     """
     reader, position = _Reader(), 0
     for block in blocks:
@@ -163,7 +163,7 @@ class _Reader:
         self.text.put_border(_PARAGRAPH)
 
     def _read_text(self, start: int, end: int) -> None:
-        add, put_border = self.text.add, self.text.put_border
+        add = self.text.add
         if self._pre:
             add(self._source[start:end], self._position + start, end - start)
             return
@@ -171,11 +171,16 @@ class _Reader:
         for words in _WORDS.finditer(self._flat, start, end):
             begin, stop = words.span()
             if begin > position:
-                put_border(_SPACE)
+                self._read_space(position, begin)
             add(words[0], self._position + begin, stop - begin)
             position = stop
         if position < end:
-            put_border(_SPACE)
+            self._read_space(position, end)
+
+    def _read_space(self, start: int, end: int) -> None:
+        """Note white space. An empty line is the only sign of a paragraph where markup is for emphasis and links alone."""
+        is_empty_line = end - start > 1 and self._source.count("\n", start, end) > 1
+        self.text.put_border(_PARAGRAPH if is_empty_line else _SPACE)
 
     def _read_tag(self, token: Token, *, opens: bool) -> None:
         name = token.tag or ""
