@@ -44,6 +44,16 @@ def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCapt
     assert 6 == len(caplog.messages)
 
 
+def test_a_replaced_producer_s_last_words_are_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    """The client logs them as critical after each outage, when the worker closes the producer that it has replaced."""
+    caplog.set_level(logging.INFO, logger="librdkafka")
+    fatal = "FATAL [w#producer-2]: Fatal error: Local: This instance has been fenced by a newer instance: %s"
+    ClientErrors().logger.critical(fatal, "Failed to end transaction")
+    ClientErrors().logger.critical("FATAL [w#producer-2]: Fatal error: something else")
+    assert ["INFO", "CRITICAL"] == [each.levelname for each in caplog.records]
+    assert caplog.messages[0].startswith("a producer that was replaced by a newer one ends; no action is needed: FATAL")
+
+
 @pytest.mark.parametrize(
     ("code", "text", "refused"),
     [

@@ -25,6 +25,9 @@ REPEAT_S = 60.0
 _VARIES = re.compile(r" \(after \d+ ?ms.*\)|#(?:producer|consumer)-\d+| \[\d+\](?= to transaction)")
 
 _OFFSETS_GONE = "offset reset"
+# Said of every producer that a newer one has replaced, nearly always ours: a recovery opens the new one first, and closing
+# the old one says this. If it was in use, the process ends and says so.
+_FENCED = "fenced by a newer instance"
 _REFUSED_TOPIC = re.compile(r'partition "([^"]+)" .*Topic authorization failed')
 # Either side refuses the other's credentials or certificate: trying again changes nothing.
 _REFUSALS = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  the client's name
@@ -91,6 +94,13 @@ class ClientErrors:
 
     def _is_logged(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
+        if _FENCED in text:  # librdkafka logs it as critical
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+            record.msg, record.args = (
+                f"a producer that was replaced by a newer one ends; no action is needed: {text}",
+                (),
+            )
+            text = record.getMessage()
         if match := _REFUSED_TOPIC.search(text):
             self.refused_topics.add(match[1])
         # That records were deleted before they were read is told by a warning, and nowhere else.
