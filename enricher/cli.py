@@ -57,7 +57,7 @@ EXIT_CODES = {
     2: "settings or usage",
     3: "the model or its device",
     4: "the broker, the schema registry or the search index refuses (a right, a topic, a password) or does not answer",
-    5: "fenced by a newer process of the same name",
+    5: "fenced: a newer producer has its transactional id; a restart goes on",
     6: "the broker, the search index, or the schema registry at the start, is not reachable, or did not come back (run)",
     7: "no progress (the watchdog ended the process)",
     8: "the exactly-once promise does not hold (verify), or the search index is not right (index verify)",

@@ -9,13 +9,13 @@
     │   ├── RefusedBatch        the same, and write smaller batches
     │   ├── RefusedSubstitutes  the same, and dead-letter the outputs that are too large for their topic
     │   ├── MissingTopic        the same; fatal at the start if the topic stays missing
-    │   └── ProducerFenced      the same, unless a newer process with our name is alive: then Fenced
+    │   └── ProducerFenced      the same in a command; a worker ends: Fenced
     └── FatalError              log the message and exit with `exit_code`; a restart begins at the committed offsets
         ├── SettingsError       2   before connecting
         ├── ModelError          3   the model or its device cannot be used
         ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password; or the schema registry
         │   └── NoAnswer            the same for most commands; a replay asks again
-        ├── Fenced              5   a newer process with our name is alive
+        ├── Fenced              5   a newer producer has our transactional id
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work was lost inside the worker
         ├── NotEnriched        10   no line of a file could be enriched (`enrich`)
@@ -136,7 +136,10 @@ class NoAnswer(BrokerError):
 
 
 class Fenced(FatalError):
-    """A newer process with our name is alive. Do not fence it in turn: the two would fence each other forever."""
+    """A newer producer has our transactional id: another process of our name, or nobody after a broker's timeout.
+
+    Do not fence it in turn: two processes would fence each other forever. A restart of the process is the recovery.
+    """
 
     exit_code = 5
 
@@ -144,7 +147,7 @@ class Fenced(FatalError):
 class RecoveryExhausted(FatalError):
     """Recovery did not succeed within its bound.
 
-    `recovers`: recoveries succeed, but no transaction after them, and no other process has fenced us.
+    `recovers`: recoveries succeed, but no transaction after them.
     """
 
     exit_code = 6

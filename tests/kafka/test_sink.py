@@ -24,8 +24,8 @@ from support.topics import Topics
 
 from enricher.errors import (
     EnricherError,
+    Fenced,
     MissingTopic,
-    ProducerFenced,
     RefusedOutput,
     TransactionTrouble,
 )
@@ -105,7 +105,7 @@ class _LosesItsReason(Producer):
         raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
 
 
-@pytest.mark.parametrize(("fenced", "error"), [(True, ProducerFenced), (False, TransactionTrouble)])
+@pytest.mark.parametrize(("fenced", "error"), [(True, Fenced), (False, TransactionTrouble)])
 def test_a_flush_that_loses_its_reason_is_asked_for_it(
     topics: Topics,
     fenced: bool,  # noqa: FBT001  a parameter of the test

@@ -11,7 +11,7 @@ from loop.fake_log import FakeLog, Producer
 from loop.fake_log import ProducerFenced as FencedByTheLog
 from loop.faults import Fault, Late, no_fault
 
-from enricher.errors import ProducerFenced, RefusedOutput, RefusedSubstitutes, TransactionTrouble
+from enricher.errors import Fenced, RefusedOutput, RefusedSubstitutes, TransactionTrouble
 from enricher.worker.records import (
     DeadLetter,
     EnrichedRecord,
@@ -91,7 +91,7 @@ class FakeSink:
         try:
             substitutes = self._transact(producer, release, TRIES)
         except FencedByTheLog as error:
-            raise ProducerFenced(str(error)) from error
+            raise Fenced(str(error)) from error
         except LogError as error:
             raise TransactionTrouble(repr(error)) from error
         self._producer = producer

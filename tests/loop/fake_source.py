@@ -12,10 +12,9 @@ from loop.fake_clock import FakeClock
 from loop.fake_log import FakeLog, Unstable
 from loop.faults import Fault, no_fault
 
-from enricher.errors import Fenced, TransactionTrouble
+from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import LetterCounts, Mark, Partition, RawRecord, Start
-from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.stats.snapshot import Connection
 
 
@@ -40,7 +39,6 @@ class FakeSource:
         self._random = random
         self.fault = fault
         self._member = ""
-        self._member_ids: set[str] = set()
         self._listener: PartitionListener | None = None
         self._next: dict[Partition, int | None] = {}
         """Where to read on in each partition of ours; None until its committed offset is known."""
@@ -134,11 +132,6 @@ class FakeSource:
             self._listener.revoked(list(self._next))
             self._log.group.leave(self._member)
 
-    def same_name(self) -> set[str]:
-        """Other members of the group with our name; our own former ones do not count."""
-        named = {member for member in self._log.group.members if member.rpartition("#")[0] == self._name}
-        return named - self._member_ids
-
     def expel(self) -> None:
         """What the group does to a member that it has not heard of for the session timeout."""
         self._log.group.leave(self._member)
@@ -147,7 +140,6 @@ class FakeSource:
 
     def _join(self) -> None:
         self._member = self._log.group.join(self._name)
-        self._member_ids.add(self._member)
 
     def _news(self) -> bool:
         return self._log.group.news_for(self._member, self._next)
@@ -235,28 +227,6 @@ class FakeSource:
                 self._positions[partition] = at
             elif partition in delivered:
                 self._positions.pop(partition, None)
-
-
-class FakeRivals:
-    """Finds newer processes of our name among the members of the fake group, as `Rivals` does in a real one."""
-
-    def __init__(self, source: FakeSource) -> None:
-        self._source = source
-        self._older: set[str] = set()
-
-    def begin(self) -> None:
-        """Note who has our name already."""
-        self._older = self._source.same_name()
-
-    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
-        """Raise Fenced where a newer process is a member."""
-        del since_s, stopping
-        self.look()
-
-    def look(self) -> None:
-        """The same, in a turn without work."""
-        if newer := self._source.same_name() - self._older:
-            raise Fenced(f"newer: {newer}")
 
 
 def _key_value(payload: object) -> tuple[bytes | None, bytes | None]:

@@ -12,7 +12,7 @@ import pytest
 from kafka.clients import finished, release_of
 from loop.ends import PARTITIONS, Ends, FakeEnds, Member, RealEnds, large
 
-from enricher.errors import ProducerFenced, TransactionTrouble
+from enricher.errors import Fenced, TransactionTrouble
 from enricher.worker.records import Mark, Partition, Release, Start
 
 
@@ -171,7 +171,7 @@ def test_a_newer_producer_fences_the_older_one(ends: Ends) -> None:
     member = Member(ends)
     member.read(3)
     newer = ends.sink(member.source)
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(Fenced):
         member.publish()
     assert ({}, {}) == (ends.outputs(), ends.committed())
     newer.publish(release_of(member.records))

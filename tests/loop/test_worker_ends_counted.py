@@ -110,7 +110,7 @@ def test_a_fenced_process_leaves_its_attempt_counted() -> None:
     """To take it back it would have to fence the newer process of its name."""
     world = World(partitions=1)
     world.put(*[SHORT] * 4)
-    fenced = Faults("produce", Fenced("rival"))
+    fenced = Faults("produce", Fenced("a newer producer"))
     ends(world, fenced, Fenced)
     assert world.log.marks[FIRST] == Mark(1)
     assert fenced.seen["recover"] == 0

@@ -1,4 +1,4 @@
-"""How a worker starts: it connects by the path that it recovers by; and what a fenced one asks before it recovers."""
+"""How a worker starts: it connects by the path that it recovers by."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from loop.fake_clock import FakeClock
 from loop.faults import Faults
 from loop.world import SHORT, World, unguarded
 
-from enricher.errors import BrokerError, EnricherError, Fenced, MissingTopic, RecoveryExhausted, TransactionTrouble
-from enricher.errors import ProducerFenced as OurProducerFenced
+from enricher.errors import BrokerError, EnricherError, MissingTopic, RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.runtime.wakeup import StopEvent
@@ -21,7 +20,7 @@ AWAY = TransactionTrouble("nobody answers")
 
 
 class Ends:
-    """Source, sink and rivals in one, which write down what is asked of them; `errors` come first, one for each attempt."""
+    """Source and sink in one, which write down what is asked of them; `errors` come first, one for each attempt."""
 
     def __init__(self, clock: FakeClock, *errors: EnricherError, takes_s: float = 1.0) -> None:
         self._clock, self._errors, self._takes_s = clock, list(errors), takes_s
@@ -32,19 +31,6 @@ class Ends:
         self.asked.append("source" if listener else "sink")
         if not listener:
             self._fail()
-
-    def begin(self) -> None:
-        """The rivals'."""
-        self.asked.append("begin")
-
-    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
-        """The rivals'."""
-        del since_s, stopping
-        self.asked.append("rule_out")
-        self._fail()
-
-    def look(self) -> None:
-        """The rivals'."""
 
     def recover(self) -> None:
         """The sink's."""
@@ -74,14 +60,14 @@ class NoPause(StopEvent):
 
 def recovery_of(ends: Ends, clock: FakeClock) -> Recovery:
     """A recovery of these ends."""
-    return Recovery(ends, ends, LIMITS, clock=clock, guard=unguarded, rivals=ends)  # type: ignore[arg-type]  # what is asked of them is there
+    return Recovery(ends, ends, LIMITS, clock=clock, guard=unguarded)  # type: ignore[arg-type]  # what is asked of them is there
 
 
-def test_rivals_are_noted_after_the_sink_and_before_the_group_is_joined() -> None:
-    """After, because then a broker answers; before, so that members seen by then are older than this process."""
+def test_the_group_is_joined_once_a_producer_has_fenced_those_before_it() -> None:
+    """Before, an open transaction of an earlier process would hide the offsets from which it reads."""
     ends = Ends(clock := FakeClock(), AWAY, AWAY)
     assert recovery_of(ends, clock).connect(World(), NoPause())  # type: ignore[arg-type]  # only handed on
-    assert ["sink", "sink", "sink", "begin", "source"] == ends.asked
+    assert ["sink", "sink", "sink", "source"] == ends.asked
 
 
 def test_a_start_that_waits_says_so_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,24 +113,3 @@ def test_connected_is_called_once_before_the_first_record_is_read() -> None:
     process.worker.run(lambda: told.append(len(process.source.polls)))
     assert [0] == told
     assert world.done()
-
-
-@pytest.mark.parametrize(
-    ("trouble", "asked"),
-    [(OurProducerFenced("x"), ["rule_out", "recover", "rewind"]), (TransactionTrouble("x"), ["recover", "rewind"])],
-)
-def test_only_a_fenced_worker_asks_for_rivals_before_it_takes_a_new_producer(
-    trouble: TransactionTrouble, asked: list[str]
-) -> None:
-    """The new producer would fence the rival."""
-    ends = Ends(clock := FakeClock())
-    assert recovery_of(ends, clock).run(trouble, NoPause())
-    assert asked == ends.asked
-
-
-def test_a_fenced_worker_keeps_its_id_to_itself_until_the_rival_is_known() -> None:
-    """Trouble is asked about again, a rival is the end."""
-    ends = Ends(clock := FakeClock(), TransactionTrouble("cannot tell"), Fenced("a rival"))
-    with pytest.raises(Fenced):
-        recovery_of(ends, clock).run(OurProducerFenced("x"), NoPause())
-    assert ["rule_out", "rule_out"] == ends.asked

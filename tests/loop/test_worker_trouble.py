@@ -213,7 +213,7 @@ def test_a_transaction_that_succeeds_starts_the_count_of_recoveries_again() -> N
     assert process.counters.recoveries > 2 * 5
 
 
-@pytest.mark.parametrize("error", [Fenced("rival"), BrokerError("no right")])
+@pytest.mark.parametrize("error", [Fenced("a newer producer"), BrokerError("no right")])
 @pytest.mark.parametrize("step", ["commit", "recover"])
 def test_fatal_errors_leave_the_loop(error: EnricherError, step: str) -> None:
     """No recovery is tried for what only a person can mend; the group is left on the way out."""
@@ -245,6 +245,36 @@ def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
         world.steps(older, until=world.done)
     older.source.expel()
     world.steps(newer, until=world.done)
+
+
+def test_a_fenced_process_that_is_started_again_does_the_work() -> None:
+    """Nobody else is there: the broker had timed its transaction out, and a newer producer is all that it needs."""
+    world = World()
+    fenced = world.start()
+    fenced.source.open(fenced.worker)
+    world.put(*[SHORT] * 10)
+    world.steps(fenced, until=lambda: fenced.engine.busy > 0)
+    world.log.init_transactions("worker-0")
+    with pytest.raises(Fenced):
+        world.steps(fenced, until=world.done)
+    fenced.close()
+    again = world.start()
+    again.source.open(again.worker)
+    world.steps(again, until=world.done)
+
+
+def test_a_worker_that_is_fenced_when_it_is_asked_to_stop_ends_in_order() -> None:
+    """What it could not publish is read again; a stop that was asked for is no failure."""
+    world = World()
+    process = world.start()
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 10)
+    world.steps(process, until=lambda: process.engine.busy > 0)
+    world.log.init_transactions("worker-0")
+    process.drain()
+    process.close()
+    assert world.violations() == []
+    assert world.log.group.members == {}
 
 
 def test_a_transaction_left_open_by_a_crash_is_ended_by_the_successor() -> None:

@@ -13,7 +13,7 @@ from loop.fake_log import FakeLog
 from loop.fake_model import DEADLY, article_value
 from loop.fake_schemas import FakeRegistry, FakeSchemas
 from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
-from loop.fake_source import FakeRivals, FakeSource
+from loop.fake_source import FakeSource
 from loop.fake_tasks import ONE_PASS, Setup
 from loop.faults import Fault, no_fault
 
@@ -182,7 +182,6 @@ class World:
             dead_letters=dead_letters,
             start_of=source.start_of,
         )
-        rivals = FakeRivals(source)
         tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)
         schemas = FakeSchemas(self.registry, self.clock, wakeup, random, forgets=forgets)
@@ -214,7 +213,7 @@ class World:
             pacing=pacing,
             isolation=Isolation(source, sink, pacing, counters),
             dead_letters=dead_letters,
-            recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
+            recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
             snapshots=SnapshotReader(source, scheduler, pool, offsets, self.clock, intake, pacing, self.clock()),
             counters=counters,
             tracing=ContextPropagation(),
@@ -224,7 +223,6 @@ class World:
             limits=limits,
         )
         sink.open()
-        rivals.begin()
         self.started.append(
             Process(worker, source, sink, tokenizer, engine, wakeup, intake, schemas, worker.tracker, counters)
         )

@@ -18,7 +18,6 @@ from enricher.worker.build.pools import engine_pool, padded_tokens_of, tokenizer
 from enricher.worker.build.record_writer import writer_of
 from enricher.worker.build.schema_registry import registry_decoders
 from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.rivals import LOOK_S, Rivals
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.isolation import Isolation
@@ -65,7 +64,6 @@ def kafka_worker(
     limits = settings.dead_letters
     dead_letters = DeadLetterLimits(Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles))
     source = KafkaSource(config, until_caught_up=until_caught_up)
-    rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
     writer, prepare = writer_of(settings)
     encoder = _encoder(settings, writer)
     sink = TransactionalSink(
@@ -83,7 +81,6 @@ def kafka_worker(
         partial(article_reader, settings),
         guard,
         settings.kafka.inputs,
-        rivals=rivals,
         counters=counters,
         dead_letters=dead_letters,
         tracing=tracing or ContextPropagation(),
@@ -116,7 +113,6 @@ class _Ends:
     guard: Guard
     shares: Mapping[str, float]
     """The share of each input topic."""
-    rivals: Rivals | None = None
     counters: Counters = field(default_factory=Counters)
     dead_letters: DeadLetterLimits = field(default_factory=lambda: DeadLetterLimits(Limits()))
     tracing: Tracing = field(default_factory=ContextPropagation)
@@ -242,13 +238,9 @@ def _recovery(settings: Settings, ends: _Ends) -> Recovery:
     registry_s = 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
-        # The schema of records, looking for rivals, a new producer's metadata and init_transactions, then the committed
-        # offsets.
-        attempt_timeout_s=registry_s
-        + LOOK_S
-        + 3 * settings.kafka.transaction_timeout_s
-        + 6 * settings.kafka.request_timeout_s,
+        # The schema of records, a new producer's metadata and init_transactions, then the committed offsets.
+        attempt_timeout_s=registry_s + 3 * settings.kafka.transaction_timeout_s + 6 * settings.kafka.request_timeout_s,
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
         missing_topic_s=settings.kafka.request_timeout_s,
     )
-    return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=ends.guard, rivals=ends.rivals)
+    return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=ends.guard)

@@ -21,7 +21,6 @@ writing/
     transaction        begin, produce, flush, send offsets, commit; which records the broker refused
     placement          the partition of each output
     limits             max.message.bytes of the output topics; batch_size: smaller batches after a refused one
-    rivals             whether a newer process with our name fenced us
 
 shared/
     client             their configuration; properties: what users may set

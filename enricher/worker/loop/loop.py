@@ -21,6 +21,7 @@ from enricher.errors import (
     BrokerError,
     EnricherError,
     FatalError,
+    Fenced,
     RecoveryExhausted,
     SettingsError,
     Stalled,
@@ -117,11 +118,9 @@ class Worker:
         except TransactionTrouble as trouble:
             self._recover(trouble)
         else:
-            if not worked:
-                self.recovery.idle()
-                if not self.pacing.waits_in_poll:
-                    with self.pacing.waiting():
-                        self.wakeup.wait(self.pacing.wait_s())
+            if not worked and not self.pacing.waits_in_poll:
+                with self.pacing.waiting():
+                    self.wakeup.wait(self.pacing.wait_s())
 
     def stop(self) -> None:
         """Ask the loop to drain and end. Safe in a signal handler."""
@@ -287,7 +286,7 @@ class Worker:
                 self.wakeup.clear()
                 self._collect()
             self._publish_now(self.tracker.partitions)
-        except TransactionTrouble as trouble:
+        except (TransactionTrouble, Fenced) as trouble:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
         self.counters.forgotten += self.tracker.forget()
 

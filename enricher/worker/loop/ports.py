@@ -19,7 +19,6 @@ from enricher.worker.records import (
     TokenizedArticle,
     Window,
 )
-from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.stats.snapshot import Connection, SchemaState
 
 Tokenized = Sequence[tuple[Part, TokenizedArticle | InvalidArticle]]
@@ -174,22 +173,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Release the client. Blocks within its bound."""
-
-
-class Rivals(Protocol):
-    """Finds out whether another live process has the name of this one."""
-
-    def begin(self) -> None:
-        """Note which members have our name, before joining the group. May block; raises no TransactionTrouble."""
-
-    def rule_out(self, since_s: float, stopping: StopEvent) -> None:
-        """After our producer was fenced at `since_s`: return if no newer live process has our name. Blocks for seconds.
-
-        Raises Fenced if one has, TransactionTrouble if that is not known yet or the worker is asked to stop.
-        """
-
-    def look(self) -> None:
-        """In a turn without work: an idle worker is fenced without noticing it. May block for a request; raises Fenced."""
 
 
 class Tracing(Protocol):

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from enricher.errors import (
     BrokerError,
     MissingTopic,
-    ProducerFenced,
     RecoveryExhausted,
     RefusedBatch,
     RefusedOutput,
     RefusedSubstitutes,
     TransactionTrouble,
 )
-from enricher.worker.loop.ports import PartitionListener, Rivals, Sink, Source
+from enricher.worker.loop.ports import PartitionListener, Sink, Source
 from enricher.worker.records import DeadLetter, Outcome, Partition, RawRecord
 from enricher.worker.rules.pauses import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
@@ -62,10 +61,7 @@ class RecoveryNote:
 
 
 class Recovery:
-    """Brings source and sink to a known state: no open transaction, reading from the committed offsets.
-
-    `rivals` is given for a sink that another process can fence.
-    """
+    """Brings source and sink to a known state: no open transaction, reading from the committed offsets."""
 
     def __init__(
         self,
@@ -75,14 +71,12 @@ class Recovery:
         *,
         clock: Callable[[], float],
         guard: Guard,
-        rivals: Rivals | None = None,
     ) -> None:
         self._source = source
         self._sink = sink
         self._limits = limits
         self._clock = clock
         self._guard = guard
-        self._rivals = rivals
         self._in_a_row = 0
         self._refusals: dict[tuple[Partition, int, str | None], DeadLetter] = {}
         """The refusals by partition, offset and the topic's id: a topic that was created again has other records."""
@@ -102,11 +96,6 @@ class Recovery:
         could be refused alternately forever.
         """
         return self._refusals.get(_identity(raw)) if self._refusals else None
-
-    def idle(self) -> None:
-        """Note a turn without work. Raises Fenced if a newer process has our name, which only transactions would show."""
-        if self._rivals:
-            self._rivals.look()
 
     def connect(self, listener: PartitionListener, stopping: StopEvent) -> bool:
         """Open sink and source and return True; return False if the worker is asked to stop meanwhile. Blocks.
@@ -130,15 +119,13 @@ class Recovery:
     def run(self, trouble: TransactionTrouble, stopping: StopEvent) -> bool:
         """Try until recovered and return True; return False if the worker is asked to stop meanwhile. Blocks.
 
-        Raises RecoveryExhausted beyond its bounds, and the FatalErrors of sink and rivals (Fenced, BrokerError).
+        Raises RecoveryExhausted beyond its bounds, and the FatalErrors of the sink (Fenced, BrokerError).
         """
         log.warning("recovering: %s", trouble)
         began_s, recovered = self._clock(), False
 
         def attempt() -> None:
             with self._guard("recovering", self._limits.attempt_timeout_s):
-                if self._rivals and isinstance(trouble, ProducerFenced):
-                    self._rivals.rule_out(began_s, stopping)
                 self._recover()
 
         try:
@@ -162,8 +149,6 @@ class Recovery:
     def _open(self, listener: PartitionListener) -> None:
         with self._guard("connecting", self._limits.attempt_timeout_s):
             self._sink.open()
-            if self._rivals:
-                self._rivals.begin()
             self._source.open(listener)
 
     def _try(self, attempt: Callable[[], None], not_yet: str, stopping: StopEvent) -> bool:
@@ -207,7 +192,7 @@ class Recovery:
             return
         if self._in_a_row >= self._limits.max_in_a_row:
             message = f"{self._in_a_row} recoveries in a row without a successful transaction, last: {trouble}"
-            raise RecoveryExhausted(message, recovers=not isinstance(trouble, ProducerFenced)) from trouble
+            raise RecoveryExhausted(message, recovers=True) from trouble
         self._in_a_row += 1
 
 

@@ -11,7 +11,7 @@ A process counts from its attempt on, whatever ends it, because what kills it le
 for a reason that no record can be takes its attempt back, as one that is stopped does: the topics do not allow what the
 settings ask for (exit code 2), the brokers refuse it (4), take none of its transactions (6), or deliver nothing (7). A
 record may be the cause of the other ends, so they count: a signal, a lack of memory, a bug, a device that fails, a model or
-a turn of the loop that hangs. A process can take nothing back while no broker answers (6), or once a newer process has its
+a turn of the loop that hangs. A process can take nothing back while no broker answers (6), or once a newer producer has its
 transactional id (5). Such an end counts, but it blames a record only if it comes twice in a row while that record is alone
 in flight.
 

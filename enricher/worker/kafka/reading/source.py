@@ -61,8 +61,6 @@ class KafkaSource:
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
             self._catching_up = CatchingUp(self._consumer, config, self.watch, self._client_errors)
-        self.member_ids: set[str] = set()
-        """Member ids of this worker so far. The group may keep an old one for a session timeout after an expulsion."""
 
     def open(self, listener: PartitionListener) -> None:
         """Check the topics and join the group. Raises TransactionTrouble, after which it may be called again.
@@ -146,7 +144,6 @@ class KafkaSource:
 
     def membership(self) -> Member:
         """This worker as a current member, for a transaction. Raises TransactionTrouble while it is not a member."""
-        self.member_ids.add(self.member_id())
         with mapping_errors("asking for the group metadata", self._client_errors):
             return proven(self._consumer)
 
@@ -174,13 +171,6 @@ class KafkaSource:
     def member_id(self) -> str:
         """This worker's member id; empty while it is not a member. For the loop's thread only."""
         return self._consumer.memberid() or ""
-
-    def generation(self) -> int | None:
-        """The group's generation that this member knows; None while it is not a member. For the loop's thread only."""
-        try:
-            return self.membership().generation
-        except TransactionTrouble:
-            return None
 
     def caught_up(self) -> bool:
         """True once the group has committed the ends that partitions had at `open`, or those of a topic created again."""

@@ -170,7 +170,7 @@ class KafkaConfig:
         prefix = f"{kind}."
         own = {name.removeprefix(prefix): value for name, value in self.properties.items() if name.startswith(prefix)}
         chosen = general | own
-        if "client.id" in chosen:  # members of the group are told apart by it (`rivals`)
+        if "client.id" in chosen:  # `kafka-consumer-groups --members` shows by it who is who
             chosen["client.id"] = f"{chosen['client.id']}-{self.instance}"
         return chosen
 

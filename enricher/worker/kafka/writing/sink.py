@@ -12,12 +12,12 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaException, Producer
 
-from enricher.errors import EnricherError, ProducerFenced, RefusedBatch, TransactionTrouble
+from enricher.errors import EnricherError, Fenced, ProducerFenced, RefusedBatch, TransactionTrouble
 from enricher.worker.articles import Encoder
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -82,7 +82,7 @@ class TransactionalSink:
         self._ended_s = -math.inf
 
     def open(self) -> None:
-        """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError."""
+        """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError, Fenced."""
         self._prepare()
         with connecting(self._client_errors):
             self.recover()
@@ -93,13 +93,14 @@ class TransactionalSink:
         Returns the dead letters that were written instead of outcomes that are too large for their topic.
 
         Raises TransactionTrouble if the transaction failed or its result is unknown. Then the sink publishes nothing more
-        until `recover` succeeds.
+        until `recover` succeeds. Raises Fenced if a newer producer has our transactional id.
         """
         producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
         if producer is None:
             raise TransactionTrouble("the producer is broken")
         try:
             with (
+                self._ending_if_fenced(),
                 self._guard("a transaction", 3 * self._config.transaction_timeout_s),
                 mapping_errors("a transaction", self._client_errors, producer),
             ):
@@ -107,7 +108,7 @@ class TransactionalSink:
                     self._placement.check(producer, release.tickets)
                     self._limits.ask_again(self._encoder, time.monotonic())
                 transaction = self._run(producer, release)
-        except ProducerFenced:  # the newer producer has ended the transaction
+        except Fenced:  # the newer producer has ended the transaction
             close_in_background(producer)
             raise
         except BaseException as error:
@@ -127,11 +128,14 @@ class TransactionalSink:
         return transaction.substitutes
 
     def recover(self) -> None:
-        """Open a new producer with the same id: it ends the old transaction and fences late requests."""
+        """Open a new producer with the same id: it ends the old transaction and fences late requests.
+
+        Raises TransactionTrouble, BrokerError, Fenced.
+        """
         producer, self._producer = self._producer, None
         if producer is not None:
             self._unfenced.put(producer)
-        with self._unfenced.fenced_by_a_new_one():
+        with self._ending_if_fenced(), self._unfenced.fenced_by_a_new_one():
             self._producer = self._connect()
 
     def serve(self) -> None:
@@ -217,6 +221,28 @@ class TransactionalSink:
         return opened_producer(
             properties, self._client_errors, timeout_s, learn=self._placement.learn, kind=self._producer_class
         )
+
+    @contextmanager
+    def _ending_if_fenced(self) -> Iterator[None]:
+        """End the process if a newer producer has our transactional id, whoever opened it.
+
+        The client has one error for a second process of our name, a late InitProducerId of our own, and a transaction that
+        the broker timed out. A new producer would be right only for the latter two: two processes would fence each other
+        in turns. A restart is right for all three.
+        """
+        try:
+            yield
+        except ProducerFenced as fenced:
+            config = self._config
+            message = (
+                f"{fenced}. A newer producer has the transactional id '{config.transactional_id}', so this process ends. "
+                "Nothing is lost or doubled, and a restart goes on at the committed offsets. After a broker's restart or "
+                f"pause this comes once. If it comes again, two workers have the name '{config.instance}': find them by "
+                f"their client id, {config.consumer()['client.id']}, with `kafka-consumer-groups --bootstrap-server "
+                f"{config.bootstrap_servers} --describe --members --group {config.group_id}`, and give each worker its own "
+                "kafka.instance"
+            )
+            raise Fenced(message) from fenced
 
     def _close(self) -> None:
         if self._unfenced:

@@ -26,7 +26,7 @@ EXIT_CODES = frozenset({0, 5, 6, 7, -signal.SIGKILL, -signal.SIGTERM})
 """Exit codes that a fault may cause: stopped, fenced, no recovery, no progress; SIGTERM if it came before the handler was
 installed. Not 4: no fault makes a broker refuse anything permanently."""
 FENCED = 5
-"""Only with a rival, or if a dead process is still a group member under the worker's name."""
+"""Only with another producer of the worker's id: a rival, a late request of its own, or a timeout of the broker's."""
 
 
 class Fault(ABC):

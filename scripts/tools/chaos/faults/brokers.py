@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
+from tools.chaos.faults.base import Fault
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ class BrokerFrozen(_BrokerKilled):
     """SIGSTOP to a broker, past its session with the controller or not; then SIGCONT."""
 
     name = "broker frozen"
-    exit_codes = EXIT_CODES - {FENCED}
 
     def apply(self) -> None:
         self.node = self.find()
@@ -110,7 +109,6 @@ class RollingRestart(Fault):
     """Restarts all brokers gracefully, one after the other."""
 
     name = "rolling restart of all brokers"
-    exit_codes = EXIT_CODES - {FENCED}
 
     def apply(self) -> None:
         for node in self.scene.cluster.nodes:
@@ -126,7 +124,6 @@ class DiskFull(_BrokerKilled):
     """
 
     name = "broker's disk full"
-    exit_codes = EXIT_CODES - {FENCED}
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:  # noqa: ARG003

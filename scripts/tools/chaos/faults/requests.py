@@ -87,14 +87,13 @@ class LateProduce(LateRequest):
 
 
 class LateInitProducerId(LateRequest):
-    """A late InitProducerId takes the transactional id from the worker's own, newer producer; there is no rival.
+    """A late InitProducerId takes the transactional id from the worker's own, newer producer: it exits and is restarted.
 
     A new producer sends it, and the worker makes one after a slow transaction: so the fault makes one slow.
     """
 
     name = "InitProducerId late"
     api = Api.INIT_PRODUCER_ID
-    exit_codes = EXIT_CODES - {FENCED}
     _slow_s = 0.3
 
     def choose(self) -> None:
