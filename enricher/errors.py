@@ -160,7 +160,7 @@ class RecoveryExhausted(FatalError):
 class Stalled(FatalError):
     """No progress within a bound, or work was lost inside the worker.
 
-    `undelivered`: a partition has records and delivers none of them, not even to a new client.
+    `undelivered`: a partition has records and delivers none of them.
     """
 
     exit_code = 7

@@ -15,7 +15,7 @@ from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.records import Partition
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
-CONFIG = config_for(TOPICS)
+CONFIG = config_for(TOPICS, partition_timeout_s=60)
 CLIENT_ERRORS = ClientErrors(CONFIG)
 PLACE, OTHER = Partition(TOPICS.input, 3), Partition(TOPICS.input, 4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -12,15 +13,24 @@ from enricher.errors import Stalled, TransactionTrouble
 from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
-from enricher.worker.records import Start
+from enricher.worker.records import Partition, Start
 
 
-def silent_for(assignment: Assignment, seconds: int, *, after_s: float = 0.0) -> None:
-    """The loop polls, and no records come. It begins so long after the present."""
-    began_s = time.monotonic() + after_s
+def silent_for(
+    assignment: Assignment, seconds: int, *, after_s: float = 0.0, held: Collection[Partition] = (), busy: bool = False
+) -> None:
+    """The loop polls, and no records come. It begins so long after the present.
+
+    `held`: what the loop wants nothing of. `busy`: another partition delivers a record a second while it is read.
+    """
+    began_s, partitions = time.monotonic() + after_s, assignment.partitions
     for second in range(seconds):
+        assignment.hold(held, began_s + second)
         assignment.tend(began_s + second)
-        assignment.partitions.note_drain(began_s + second)
+        if busy and partitions[OTHER].state is State.READING:
+            partitions[OTHER].deliver(partitions[OTHER].position or 0, None, began_s + second)
+        else:
+            partitions.note_drain(began_s + second)
 
 
 @pytest.fixture
@@ -50,7 +60,7 @@ def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> 
     assignment.fetching.pause()
     assignment.add([TopicPartition(*PLACE)])
     assignment.fetching.resume()
-    with pytest.raises(TransactionTrouble, match="it has more records"):
+    with pytest.raises(Stalled, match="it has more records"):
         silent_for(assignment, 200)
 
 
@@ -86,27 +96,26 @@ def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, qu
 def test_a_held_partition_is_not_expected_to_deliver_until_its_hold_ends(assignment: Assignment) -> None:
     """However long it waits for a schema. Afterwards a client that delivers nothing of it has lost it."""
     assignment.add([TopicPartition(*PLACE)])
-    assignment.hold([PLACE])
-    silent_for(assignment, 200)
+    silent_for(assignment, 200, held=[PLACE])
     assignment.fetching.pause()
     assignment.fetching.resume()
-    silent_for(assignment, 200)
+    silent_for(assignment, 200, held=[PLACE])
     assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
-    assignment.hold([])
-    with pytest.raises(TransactionTrouble, match="it has more records"):
+    assignment.hold([], time.monotonic())
+    with pytest.raises(Stalled, match="it has more records"):
         silent_for(assignment, 200, after_s=300.0)
 
 
 def test_the_end_of_a_held_partition_is_known(assignment: Assignment) -> None:
     """The client reports no ends of what it does not fetch, and lag counts from it. Afterwards the client's counts."""
     assignment.add([TopicPartition(*PLACE)])
-    assignment.hold([PLACE])
+    assignment.hold([PLACE], time.monotonic())
     assert {} == assignment.partitions.held_ends()
-    silent_for(assignment, 10)
+    silent_for(assignment, 10, held=[PLACE])
     assert {PLACE: 10} == assignment.partitions.held_ends()
-    assignment.hold([])
+    assignment.hold([], time.monotonic())
     assert {} == assignment.partitions.held_ends()
-    assignment.hold([PLACE])
+    assignment.hold([PLACE], time.monotonic())
     assert {} == assignment.partitions.held_ends(), "it may have grown meanwhile"
 
 
@@ -114,20 +123,20 @@ def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(assignment: Assign
     """A client that refuses to seek must not leave it paused for ever."""
     assignment.add([TopicPartition(*PLACE)])
     assignment.partitions[PLACE].reach_end(7, 0.0)
-    assignment.hold([PLACE])
-    assignment.hold([])
+    assignment.hold([PLACE], time.monotonic())
+    assignment.hold([], time.monotonic())
     assert [TopicPartition(*PLACE, 7)] == quiet.sought
     assert [PLACE] == assignment.partitions.of(State.READING)
-    assignment.hold([PLACE])
+    assignment.hold([PLACE], time.monotonic())
     quiet.refuses_to_seek = True
     with pytest.raises(TransactionTrouble, match="articles 3"):
-        assignment.hold([])
+        assignment.hold([], time.monotonic())
 
 
 def test_one_that_was_held_and_comes_back_is_not_held(assignment: Assignment) -> None:
     """The loop has said it of another time."""
     assignment.add([TopicPartition(*PLACE)])
-    assignment.hold([PLACE])
+    assignment.hold([PLACE], time.monotonic())
     assignment.remove([PLACE])
     assignment.add([TopicPartition(*PLACE)])
     assert [PLACE] == assignment.partitions.of(State.READING)
@@ -137,31 +146,54 @@ def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None
     """The loop says in each turn what it wants nothing of, and a start that is found late must not undo that."""
     assignment.add([TopicPartition(*PLACE)])
     assignment.partitions.rewind([PLACE], 0.0)
-    assignment.hold([PLACE])
+    assignment.hold([PLACE], time.monotonic())
     assert [PLACE] == assignment.partitions.of(State.SEARCHING)
     assignment.tend(time.monotonic() + 1)
-    assignment.hold([PLACE])
+    assignment.hold([PLACE], time.monotonic())
     assert [PLACE] == assignment.partitions.of(State.HELD)
 
 
-def test_what_is_aside_stays_there_until_the_turn_of_the_others_is_over(assignment: Assignment) -> None:
-    """Whether the loop holds something meanwhile, or resumes without a pause."""
+def test_one_that_delivers_nothing_beside_a_backlog_is_read_alone_and_then_ends_the_process(
+    assignment: Assignment, quiet: Quiet
+) -> None:
+    """What the client has fetched of the others is no excuse any more."""
     assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
-    assignment.partitions[OTHER].set_aside()
-    assignment.fetching.resume()
-    assert [OTHER] == assignment.partitions.of(State.ASIDE)
-    assignment.hold([OTHER])
-    assignment.hold([])
-    assert [PLACE, OTHER] == assignment.partitions.of(State.READING)
-    assignment.partitions[OTHER].set_aside()
-    assignment.tend(time.monotonic())
-    assert [PLACE, OTHER] == assignment.partitions.of(State.READING)
+    silent_for(assignment, 60, busy=True)
+    assert set() == quiet.paused
+    silent_for(assignment, 10, after_s=60.0, busy=True)
+    assert {OTHER} == quiet.paused
+    with pytest.raises(
+        Stalled, match=r"articles 3 delivered nothing for 60 s: it has more records.*--describe --group"
+    ):
+        silent_for(assignment, 10, after_s=70.0, busy=True)
+
+
+def test_the_others_go_on_where_they_were_when_it_delivers(assignment: Assignment, quiet: Quiet) -> None:
+    """The client has dropped what it had fetched of them. A healthy partition ends no process, however long the backlog."""
+    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    for after_s in (0.0, 65.0, 130.0):
+        silent_for(assignment, 65, after_s=after_s, busy=True)
+        assert {OTHER} == quiet.paused
+        position = assignment.partitions[OTHER].position or 0
+        assignment.partitions[PLACE].deliver(int(after_s), None, now_s := time.monotonic() + after_s + 65.0)
+        assignment.hold([], now_s)
+        assert TopicPartition(*OTHER, position) == quiet.sought[-1]
+        assert (set(), [PLACE, OTHER]) == (quiet.paused, assignment.partitions.of(State.READING))
+
+
+def test_one_that_the_loop_holds_meanwhile_stays_held(assignment: Assignment, quiet: Quiet) -> None:
+    """The loop wants nothing of it, whoever is read alone."""
+    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    silent_for(assignment, 65, busy=True)
+    now_s = time.monotonic() + 65.0
+    assignment.hold([OTHER], now_s)
+    assignment.partitions[PLACE].deliver(0, None, now_s)
+    assignment.hold([OTHER], now_s)
+    assert ({OTHER}, [OTHER]) == (quiet.paused, assignment.partitions.of(State.HELD))
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_start_that_stays_unknown_needs_a_new_client_and_then_a_new_process(
-    assignment: Assignment, quiet: Quiet, *, paused: bool
-) -> None:
+def test_a_start_that_stays_unknown_ends_the_process(assignment: Assignment, quiet: Quiet, *, paused: bool) -> None:
     """Although the partition's leader answers, and also if nothing is read for now."""
     quiet.trouble = no_answer()
     if paused:
@@ -169,13 +201,8 @@ def test_a_start_that_stays_unknown_needs_a_new_client_and_then_a_new_process(
     before_s = time.monotonic()
     assignment.add([TopicPartition(*PLACE)])
     reason = r"articles 3 delivered nothing for 80 s: its committed offset is unknown \(.*_TIMED_OUT"
-    with pytest.raises(TransactionTrouble, match=reason):
+    with pytest.raises(Stalled, match=reason) as end:
         silent_for(assignment, 200)
-    assert assignment.needs_new_client
+    assert end.value.undelivered
     now_s = time.monotonic()
     assert 200 <= assignment.partitions.silent_s(now_s + 200) <= 200 + now_s - before_s
-    assignment.abandon()
-    assignment.renew(quiet.consumer)
-    assignment.add([TopicPartition(*PLACE)])
-    with pytest.raises(Stalled, match="a new client has not helped"):
-        silent_for(assignment, 200)

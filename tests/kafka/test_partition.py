@@ -21,8 +21,6 @@ EVENTS: dict[Event, Callable[[AssignedPartition], None]] = {
     Event.BEGIN: lambda at: at.begin(Start(7, until=UNTIL), 2),
     Event.HOLD: AssignedPartition.hold,
     Event.RELEASE: AssignedPartition.release,
-    Event.SET_ASIDE: AssignedPartition.set_aside,
-    Event.TAKE_BACK: AssignedPartition.take_back,
     Event.FINISH: AssignedPartition.finish,
 }
 WAYS: dict[State, list[Event]] = {
@@ -31,7 +29,6 @@ WAYS: dict[State, list[Event]] = {
     State.UNCOMMITTED: [Event.FIND],
     State.READING: [Event.BEGIN],
     State.HELD: [Event.BEGIN, Event.HOLD],
-    State.ASIDE: [Event.BEGIN, Event.SET_ASIDE],
     State.FINISHED: [Event.BEGIN, Event.FINISH],
 }
 """From an assignment to each state."""
@@ -74,7 +71,7 @@ def test_the_table_says_what_each_event_makes_of_each_state(state: State, event:
 
 def test_every_state_is_left_and_none_is_a_trap() -> None:
     """A partition is read again from wherever it is, by events that only this worker decides on, until it is finished."""
-    ways_back, elsewhere = {Event.BEGIN, Event.RELEASE, Event.TAKE_BACK}, {*State} - {State.READING, State.FINISHED}
+    ways_back, elsewhere = {Event.BEGIN, Event.RELEASE}, {*State} - {State.READING, State.FINISHED}
     assert all(State.READING in AFTER[state].values() for state in elsewhere)
     assert all(ways_back & AFTER[state].keys() for state in elsewhere)
     assert all(Event.REWIND in AFTER[state] for state in State)
@@ -82,12 +79,12 @@ def test_every_state_is_left_and_none_is_a_trap() -> None:
 
 @given(st.lists(st.sampled_from(Event), max_size=30))
 def test_whatever_happens_what_it_knows_fits_its_state(events: list[Event]) -> None:
-    """A start where it is read, held or aside, else a time since when; a start to be committed in the one state for it."""
+    """A start where it is read or held, else a time since when; a start to be committed in the one state for it."""
     partition = new()
     for event in events:
         if event in AFTER[partition.state]:
             EVENTS[event](partition)
-        begun = {State.READING, State.HELD, State.ASIDE}
+        begun = {State.READING, State.HELD}
         assert (partition.start is not None) == (partition.state in begun | {State.FINISHED})
         assert (partition.uncommitted is not None) == (partition.state is State.UNCOMMITTED)
         assert (partition.unknown_since_s is None) == (partition.start is not None)

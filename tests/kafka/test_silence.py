@@ -79,9 +79,9 @@ def test_one_beside_a_backlog_is_left_alone_until_it_has_had_its_turn(partitions
     hear(partitions, OTHER, 400.0)
     assert ([ONE], []) == (partitions.overdue(400.0), partitions.stalled)
     partitions.give_turn([ONE], 400.0, renewed=True)
-    partitions.note_drain(401.0)
+    partitions.note_drain(409.0)
     assert [] == partitions.stalled, "the client may just be fetching"
-    partitions.note_drain(402.0)
+    partitions.note_drain(410.0)
     assert [ONE] == partitions.stalled
 
 
@@ -102,7 +102,7 @@ def test_a_turn_that_others_shared_begins_again(partitions: Partitions) -> None:
     """One that has delivered is held, and what it has in the queue is no opportunity for the other one."""
     behind(partitions, 30.0)
     partitions.give_turn([ONE], 60.0, renewed=True)
-    partitions.give_turn([ONE], 70.0, renewed=True)
+    partitions.give_turn([ONE], 69.0, renewed=True)
     partitions.note_drain(71.0)
     assert [] == partitions.stalled
 

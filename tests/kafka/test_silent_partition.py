@@ -1,4 +1,4 @@
-"""A partition that the client lost is detected, read by a new client, and then the process ends."""
+"""A partition that the client lost is detected and ends the process; a healthy one beside a backlog does not."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ from threading import Event
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka.clients import client_of, config_for, joined, opened, poll_until, records_of
-from kafka.harness import Sent, publish, transaction
+from kafka.clients import (
+    begun,
+    client_of,
+    config_for,
+    ends_for,
+    inputs,
+    joined,
+    opened,
+    poll_until,
+    records_of,
+    release_of,
+)
+from kafka.harness import Sent, assert_all_is_there_once, publish, transaction
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.errors import Stalled, TransactionTrouble
+from enricher.errors import Stalled
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord
 
 pytestmark = pytest.mark.broker
 
 BOUND_S = 2
-"""Enough for a partition that is read: one that is late because the machine is busy gets a turn, and delivers."""
+"""Enough for a partition that is read: one that is late because the machine is busy is read alone, and delivers."""
 
 
 def lose(source: KafkaSource, topics: Topics) -> None:
@@ -32,17 +43,36 @@ def lose(source: KafkaSource, topics: Topics) -> None:
     client_of(source).pause([TopicPartition(topics.input, number) for number in range(4)])
 
 
-def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) -> None:
+def read_on(source: KafkaSource) -> None:
+    """Poll for ever, as the loop does."""
+
+    def hold_nothing() -> bool:
+        source.hold(())
+        return False
+
+    poll_until(source, hold_nothing)
+
+
+def test_a_lost_partition_ends_the_process_and_a_restart_reads_it(topics: Topics) -> None:
     """No other sign exists: it is assigned, the group is stable, and the client logs nothing."""
-    source, _ = opened(config_for(topics, partition_timeout_s=BOUND_S))
+    config = config_for(topics, partition_timeout_s=BOUND_S)
+    source, sink, diary = begun(config)
+    places = publish(topics.bootstrap_servers, topics.input, inputs(20))
+    sink.publish(release_of(records_of(source, 20)))
     lose(source, topics)
-    publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
-    with pytest.raises(TransactionTrouble, match="it has more records"):
-        poll_until(source, lambda: False)
+    places |= publish(topics.bootstrap_servers, topics.input, inputs(20))
+    diary.events.clear()
+    with pytest.raises(Stalled, match=r"it has more records.*a restart reads") as end:
+        read_on(source)
+    assert end.value.undelivered
     assert source.connection().silent_s > 0
-    source.rewind()
-    assert 20 == len(records_of(source, 20))
-    assert 0.0 == source.connection().silent_s
+    assert [] == diary.events, "attempts can be taken back: nothing was given up"
+    source.close()
+    sink.close()
+    restarted, again = ends_for(config)
+    again.publish(release_of(records_of(restarted, 20)))
+    assert 0.0 == restarted.connection().silent_s
+    assert_all_is_there_once(topics, places)
 
 
 def backlog(topics: Topics, count: int) -> None:
@@ -59,52 +89,37 @@ def read_slowly(source: KafkaSource, count: int, per_poll: int) -> list[RawRecor
     pace = Event()
     while len(records) < count:
         pace.wait(0.02)
+        source.hold(())
         records += source.poll(per_poll, 0.0)
     return records
 
 
 def test_a_lost_partition_beside_a_backlog_is_noticed(topics: Topics) -> None:
-    """The client's queue is never empty, but in its turn the partition has nothing before it."""
+    """The client's queue is never empty, but once it is read alone the partition has nothing before it."""
     count = 40_000
     source, _ = opened(config_for(topics, partition_timeout_s=BOUND_S))
     lose(source, topics)
     client_of(source).resume([TopicPartition(topics.input, number) for number in range(1, 4)])
     backlog(topics, count)
-    with pytest.raises(TransactionTrouble, match=r"articles 0 delivered nothing for 2 s: it has more records"):
+    with pytest.raises(Stalled, match=r"articles 0 delivered nothing for 2 s: it has more records"):
         read_slowly(source, 3 * count // 4, 20)
 
 
-def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
+def test_partitions_that_a_backlog_keeps_waiting_end_no_process(
     topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
     """None is taken for lost, and each delivers all its records once and in order, whatever was dropped from the queue."""
     source, count = opened(config_for(topics, partition_timeout_s=BOUND_S))[0], 24_000
     backlog(topics, count)
-    caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.turns")
+    caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.assignment")
     records = read_slowly(source, count, 40)
     assert "for a moment: nothing came of it" in caplog.text
     for number in range(4):
         assert list(range(count // 4)) == [record.offset for record in records if record.partition.number == number]
 
 
-def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topics: Topics) -> None:
-    """A new process has a client that knows nothing of it. Before that, attempts can be taken back: nothing was given up."""
-    source, diary = opened(config_for(topics, partition_timeout_s=BOUND_S))
-    lose(source, topics)
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
-    with pytest.raises(TransactionTrouble):
-        poll_until(source, lambda: False)
-    source.rewind()
-    lose(source, topics)
-    with pytest.raises(Stalled, match="a new client has not helped"):
-        poll_until(source, lambda: False)
-    diary.events.clear()
-    source.rewind()
-    assert [] == diary.events
-
-
 def test_a_committed_offset_that_stays_unknown_ends_the_process_too(topics: Topics) -> None:
-    """An open transaction hides it, while the leader of the partition answers. A new client is tried first."""
+    """An open transaction hides it, while the leader of the partition answers."""
     config = config_for(topics, partition_timeout_s=1, transaction_timeout_s=1)
     with (
         closing(Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})) as nobody,
@@ -113,12 +128,9 @@ def test_a_committed_offset_that_stays_unknown_ends_the_process_too(topics: Topi
         offsets = [TopicPartition(topics.input, 0, 0)]
         producer.send_offsets_to_transaction(offsets, nobody.consumer_group_metadata(), PATIENCE_S)
         source, _ = joined(config)
-        with pytest.raises(TransactionTrouble, match="its committed offset is unknown"):
+        with pytest.raises(Stalled, match="its committed offset is unknown"):
             poll_until(source, lambda: False)
         assert source.connection().silent_s > 0
-        source.rewind()
-        with pytest.raises(Stalled, match="a new client has not helped"):
-            poll_until(source, lambda: False)
 
 
 def test_idle_partitions_are_no_trouble(topics: Topics) -> None:

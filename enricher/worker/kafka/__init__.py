@@ -6,9 +6,8 @@ reading/
     source             the consumer: poll, pause, positions, rewind, group membership
     partition          the states of an assigned partition, as a table; partitions: all of them
     silence            whether one delivers nothing although it has records; damage: whether its next batch is damaged
-    assignment         which partitions come, go and are wanted; what happens if one stops delivering
+    assignment         which partitions come, go and are wanted; the end if one stops delivering
     lookups            asks where they begin, until it is known; fetching: what the client is told about them
-    turns              reads one alone that delivers nothing beside others
     rebalances         the consumer's callbacks
     start_offsets      where reading begins
     tails              where the newest outputs say to resume, if committed offsets are missing

@@ -81,13 +81,12 @@ class KafkaSettings(Group):
         "missing partitions are placed by key, and `start=resume` is impossible for them.",
     )
     partition_timeout_s: float = Field(
-        60.0,
+        300.0,
         ge=4,
         le=3600,
         description="Seconds for which a partition may deliver nothing although there is more to read. Then it is read "
-        "alone for a moment; if it still delivers nothing, a new client reads it from its committed offset; if that does "
-        "not help, the process ends (exit code 7). The same happens if its committed offset stays unknown for this "
-        "time plus `transaction_timeout_s`.",
+        "alone for 10 s; if it still delivers nothing, the process ends (exit code 7), because a restart has a new client. "
+        "The same happens if its committed offset stays unknown for this time plus `transaction_timeout_s`.",
     )
     properties: Properties = Field(
         default_factory=dict,

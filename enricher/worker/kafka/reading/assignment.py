@@ -1,7 +1,7 @@
-"""The assigned partitions: which come and go, which the loop wants, and what to do if one stops delivering.
+"""The assigned partitions: which come and go, which are wanted, and whether one stops delivering.
 
-`lookups` finds where they begin, `fetching` tells the client, `turns` notices one that delivers nothing. Runs in the loop's
-thread, like the whole source.
+`lookups` finds where they begin, `fetching` tells the client, `silence` has the rule for one that delivers nothing. Runs in
+the loop's thread, like the whole source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from enricher.worker.kafka.reading.lookups import Lookups
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
-from enricher.worker.kafka.reading.turns import Turns
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.metadata import ours
@@ -27,6 +26,9 @@ from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of
 
 log = logging.getLogger(__name__)
+
+_ENDS_PER_TIMEOUT = 16
+"""How often the end of a silent partition is requested within the timeout."""
 
 
 class Assignment:
@@ -41,17 +43,15 @@ class Assignment:
         self.fetching = Fetching(consumer, self.partitions, client_errors)
         self._starts = StartFinders(consumer, config, watch, client_errors)
         self._lookups = Lookups(self.partitions, self._starts, watch)
-        self._turns = Turns(self.partitions, self.fetching, watch, config.partition_timeout_s)
         self._watch = watch
         self._config = config
+        self._next_ends_s = 0.0
         self._trouble: TransactionTrouble | None = None
         """Trouble that was noticed where it cannot be raised, as in a callback."""
         self.needs_new_client = False
         """True if only a new client helps: `renew`."""
         self.leaving = False
         """True once the client is being closed: callbacks still come, and may only give up partitions."""
-        self._silent: set[Partition] = set()
-        """Partitions that were given up on and have delivered nothing since, with whichever client."""
 
     def began_with(self, topic: str) -> int | None:
         """How many partitions the topic had when the group began, to be committed beside offsets."""
@@ -81,15 +81,11 @@ class Assignment:
         """These are no longer assigned; the client unassigns them itself."""
         self.partitions.remove(partitions)
         self._starts.stop_searching()
-        self._silent.difference_update(partitions)
 
     # ---- in the loop
 
     def tend(self, now_s: float) -> None:
-        """Find out where waiting partitions begin, and whether one delivers nothing although it should.
-
-        Raises TransactionTrouble for such a partition, and Stalled if a new client has not helped.
-        """
+        """Find out where waiting partitions begin. Raises Stalled if that stays unknown, or if one delivers nothing."""
         if self._trouble:
             trouble, self._trouble = self._trouble, None
             raise trouble
@@ -97,26 +93,32 @@ class Assignment:
         if late := self.partitions.late(now_s):
             failure = f" ({self._lookups.failure})" if self._lookups.failure else ""
             self._give_up_on(late, self._config.start_timeout_s, f"its committed offset is unknown{failure}")
-        self._turns.learn_ends(now_s)
+        asked = self.partitions.to_ask(now_s) if now_s >= self._next_ends_s else []
+        if asked and (ends := self._watch.ends(asked)) is not None:  # the answer to an earlier turn's question
+            self.partitions.learn(ends, asked, now_s)
+            self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
         if stalled := self.partitions.stalled:
             self._give_up_on(stalled, self._config.partition_timeout_s, "it has more records")
-        self._turns.take(now_s)
 
-    def note_delivery(self, partition: Partition) -> None:
-        """The partition delivered a record, or its end."""
-        if self._silent:
-            self._silent.discard(partition)
-
-    def hold(self, partitions: Collection[Partition]) -> None:
+    def hold(self, partitions: Collection[Partition], now_s: float) -> None:
         """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
 
-        Those that are not read yet are held once they are. The client drops what it prefetched of a partition that it
-        pauses. Raises TransactionTrouble if it cannot go back.
+        While some are overdue, all others are held too: with a backlog of their own they would hide that one of those
+        delivers nothing. Those that are not read yet are held once they are. The client drops what it prefetched of a
+        partition that it pauses. Raises TransactionTrouble if it cannot go back.
         """
+        if overdue := self.partitions.overdue(now_s):
+            partitions = {*partitions, *(each for each in self.partitions if each not in overdue)}
         released = [each for each in self.partitions.of(State.HELD) if each not in partitions]
-        may_stop = {State.READING, State.ASIDE}
-        stopped = [each for each in partitions if (at := self.partitions.get(each)) and at.state in may_stop]
+        stopped = [each for each in self.partitions.of(State.READING) if each in partitions]
+        if overdue:
+            self.partitions.give_turn(overdue, now_s, renewed=bool(stopped))
         if stopped:
+            if overdue:
+                log.info(
+                    "reading only %s for a moment: nothing came of it while other partitions had a backlog",
+                    names_of(sorted(overdue)),
+                )
             for partition in stopped:
                 self.partitions[partition].hold()
             self.fetching.stop(stopped)
@@ -176,12 +178,12 @@ class Assignment:
             self.fetching.begin(begun)
 
     def _give_up_on(self, partitions: Sequence[Partition], after_s: float, why: str) -> None:
-        """Ask for a new client; if that has not helped before, end the process."""
-        again = self._silent.intersection(partitions)
-        self._silent.update(partitions)
-        message = f"{names_of(partitions)} delivered nothing for {after_s:g} s: {why}"
-        if again:
-            message += "; a new client has not helped"
-            raise Stalled(message, undelivered=True)  # the partitions stay: attempts at them are taken back
-        self.needs_new_client = True
-        raise TransactionTrouble(message)
+        """End the process, whose client may have lost these. They stay assigned: attempts at them are taken back."""
+        config = self._config
+        message = (
+            f"{names_of(partitions)} delivered nothing for {after_s:g} s: {why}. This process ends, and a restart reads "
+            "from the committed offsets with a new client; nothing is lost. If it comes again, look at the group and its "
+            f"offsets with `kafka-consumer-groups --bootstrap-server {config.bootstrap_servers} --describe --group "
+            f"{config.group_id}`, and for open transactions with `kafka-transactions`"
+        )
+        raise Stalled(message, undelivered=True)

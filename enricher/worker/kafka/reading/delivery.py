@@ -62,15 +62,14 @@ class Delivery:
                     message, self._watch.topic_ids[partition.topic], max_headers=self._config.max_headers
                 )
                 if at and at.deliver(record.offset, record.leader_epoch, now_s):
-                    self._assignment.note_delivery(partition)
                     records.append(record)
             elif at and error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001  the client's name
                 out_of_range.add(partition)
             elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  as above
                 doing = f"reading {partition.topic or ', '.join(self._config.inputs)}"
                 log.warning("%s", transient_error(error, doing, self._client_errors))
-            elif at and at.reach_end(message.offset() or 0, now_s):
-                self._assignment.note_delivery(partition)
+            elif at:
+                at.reach_end(message.offset() or 0, now_s)
         self._fetching.go_back(damaged)
         if self._config.replay:
             self._pass_over(out_of_range)
@@ -103,6 +102,5 @@ class Delivery:
         span = self._unreadable.span(at.name, at.position, error, message.offset() or 0)
         stand_ins = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_ids[at.name.topic])
         records = [record for record in stand_ins if at.deliver(record.offset, record.leader_epoch, now_s)]
-        self._assignment.note_delivery(at.name)
         damage.give_up(at.position, more=len(span) > len(records))
         return records

@@ -1,6 +1,6 @@
 """Tells the client to assign, seek, pause and resume partitions, and notes since when it should deliver their records.
 
-Decides nothing: `lookups` finds where a partition begins, `assignment` and `turns` decide which ones are read.
+Decides nothing: `lookups` finds where a partition begins, `assignment` decides which ones are read.
 """
 
 from __future__ import annotations
@@ -127,8 +127,6 @@ class Fetching:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
         if not self._paused:
             self._paused = True
-            for partition in self._partitions.of(State.ASIDE):
-                self._partitions[partition].take_back()
             self._partitions.expect_nothing()
             with mapping_errors("pausing", self._client_errors):
                 self._consumer.pause(self._consumer.assignment())

@@ -29,8 +29,7 @@ class State(Enum):
     HIDDEN = "the same, and an open transaction hides outputs that would tell"
     UNCOMMITTED = "its start must be committed before anything is read"
     READING = "its records are expected"
-    HELD = "the loop wants nothing more of it for now"
-    ASIDE = "others that delivered nothing are read alone"
+    HELD = "nothing more of it is wanted for now"
     FINISHED = "the range that the group replays ends here"
 
 
@@ -41,10 +40,8 @@ class Event(Enum):
     HIDE = "its outputs turned out to be hidden"
     FIND = "its start is known, but not committed"
     BEGIN = "its start is known"
-    HOLD = "the loop has enough of it"
-    RELEASE = "the loop wants it again"
-    SET_ASIDE = "others get their turn"
-    TAKE_BACK = "the turn of the others is over"
+    HOLD = "the loop has enough of it, or another one delivers nothing beside it"
+    RELEASE = "it is wanted again"
     FINISH = "it has been read to the end of the range"
 
 
@@ -69,18 +66,11 @@ AFTER: Final[Mapping[State, Mapping[Event, State]]] = {
     State.READING: {
         Event.REWIND: State.SEARCHING,
         Event.HOLD: State.HELD,
-        Event.SET_ASIDE: State.ASIDE,
         Event.FINISH: State.FINISHED,
     },
     State.HELD: {
         Event.REWIND: State.SEARCHING,
         Event.RELEASE: State.READING,
-        Event.FINISH: State.FINISHED,
-    },
-    State.ASIDE: {
-        Event.REWIND: State.SEARCHING,
-        Event.HOLD: State.HELD,
-        Event.TAKE_BACK: State.READING,
         Event.FINISH: State.FINISHED,
     },
     State.FINISHED: {
@@ -170,15 +160,6 @@ class AssignedPartition:
         """Go on at the position."""
         self._become(Event.RELEASE)
         self.held_end = None
-
-    def set_aside(self) -> None:
-        """Deliver nothing until `take_back`."""
-        self._become(Event.SET_ASIDE)
-        self.silence = None
-
-    def take_back(self) -> None:
-        """Go on at the position."""
-        self._become(Event.TAKE_BACK)
 
     def finish(self) -> None:
         """The partition was read to the end of its range, which is committed whatever lies behind."""

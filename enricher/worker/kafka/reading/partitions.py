@@ -140,7 +140,7 @@ class Partitions:
         ]
 
     def give_turn(self, names: Iterable[Partition], now_s: float, *, renewed: bool) -> None:
-        """The client fetches only these, which are overdue. `renewed`: only from now on, else since before."""
+        """All but these, which are overdue, are held. `renewed`: only from now on, else since before."""
         for name in names:
             if silence := self._partitions[name].silence:
                 silence.give_turn(now_s, renewed=renewed)

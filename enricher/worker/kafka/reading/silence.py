@@ -2,22 +2,23 @@
 
 A client can lose a partition: it stays assigned, the group is stable, but no record arrives (librdkafka 5586, 5591, 2190)
 and no error is reported. The only proof comes from the broker: the partition's end is beyond what was delivered, and stays
-beyond it although the client has had every opportunity to deliver.
-
-Beside a backlog a healthy partition may be silent for long: its records stand in the client's queue behind those of others,
-or the client does not fetch it (seen: with large batches it fetched one of four partitions for half a minute, and the others
-not at all). So a partition that is overdue is given a turn, in which the client fetches no others.
+beyond it although the client has had every opportunity to deliver. Then the process ends: a restart has a new client.
 
 After the first half of the bound a silent partition's end is requested; one that is behind its end has the second half to
-deliver a record. After that it is overdue.
+deliver a record. After that it is overdue, which proves nothing yet. Beside a backlog a healthy partition may be silent for
+long: its records stand in the client's queue behind those of others, or the client does not fetch it (seen: with large
+batches it fetched one of four partitions for half a minute, and the others not at all). So an overdue partition is given a
+turn, in which all others are held. It is stalled only if the client has had nothing at all to deliver `TURN_S` after that; a
+healthy one delivers in its turn, which ends with that, so that a long turn costs nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_FETCH_S = 2.0
-"""Within this time after its queue was empty, a client has fetched again: it waits at a broker for 0.5 s at most."""
+TURN_S = 10.0
+"""How long an overdue partition may deliver nothing while the others are held. A client waits at a broker for 0.5 s at most
+before it fetches again, and a broker that throttles clients makes them wait for one or two seconds more."""
 
 
 @dataclass(slots=True)
@@ -62,4 +63,4 @@ class Silence:
 
     def is_stalled(self, drained_s: float) -> bool:
         """Whether it lasted through the turn. `drained_s`: when the client last had no more records of any partition."""
-        return self.turn_s is not None and drained_s >= self.turn_s + _FETCH_S
+        return self.turn_s is not None and drained_s >= self.turn_s + TURN_S

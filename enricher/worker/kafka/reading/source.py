@@ -84,7 +84,7 @@ class KafkaSource:
         """At most `limit` records; usually only one if it may wait, for at most `timeout_s`. Calls the listener.
 
         Calls the client once: a rebalance in a second call would meet records that the loop has not seen yet. Raises
-        TransactionTrouble if a partition left and came back or delivers nothing, Stalled if a new client did not help.
+        TransactionTrouble if a partition left and came back, Stalled if one delivers nothing although it has records.
         """
         self._rebalances.begin_turn()
         self._assignment.tend(began_s := time.monotonic())
@@ -110,7 +110,7 @@ class KafkaSource:
 
     def hold(self, partitions: Collection[Partition]) -> None:
         """Deliver nothing of these partitions, and what was not delivered of those that were held before."""
-        self._assignment.hold(partitions)
+        self._assignment.hold(partitions, time.monotonic())
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, behind transaction markers. Partitions that have more to deliver are left out.
@@ -133,8 +133,8 @@ class KafkaSource:
     def rewind(self) -> None:
         """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble.
 
-        If the topic was recreated, it is read from its beginning. Then, and after a partition fell silent, with a new
-        client: the old one may keep the leaders of the old topic for ever (librdkafka 4898).
+        If the topic was recreated, it is read from its beginning, with a new client: the old one may keep the leaders of
+        the old topic for ever (librdkafka 4898).
         """
         self._assignment.check_topic()
         if self._assignment.needs_new_client:

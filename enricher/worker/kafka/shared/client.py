@@ -41,7 +41,7 @@ class KafkaConfig:
     """The start of a partition without a committed offset."""
     allow_fewer_partitions: bool = False
     """Whether an output topic may have fewer partitions than the input."""
-    partition_timeout_s: float = 60.0
+    partition_timeout_s: float = 300.0
     """How long a partition that has records may deliver none."""
     max_headers: int = 300
     """A record with more headers keeps none of them."""
