@@ -6,7 +6,7 @@
     ├── SearchUnavailable       send the same to the search index again later; some of it may be written already
     ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
-    │   ├── RefusedBatch        the same, and write smaller batches
+    │   ├── RefusedBatch        the same, and write each record alone once; then BrokerError
     │   ├── RefusedSubstitutes  the same, and dead-letter the outputs that are too large for their topic
     │   ├── MissingTopic        the same; fatal at the start if the topic stays missing
     │   └── ProducerFenced      the same in a command; a worker ends: Fenced
@@ -75,14 +75,7 @@ class RefusedOutput(TransactionTrouble):
 
 
 class RefusedBatch(TransactionTrouble):
-    """The broker refused a batch of several records for its size, which says nothing about any one of them.
-
-    `size_bytes`: upper bound of the batch's size.
-    """
-
-    def __init__(self, message: str, size_bytes: int) -> None:
-        super().__init__(message)
-        self.size_bytes = size_bytes
+    """The broker refused a batch of several records for its size, which says nothing about any one of them."""
 
 
 class RefusedSubstitutes(TransactionTrouble):

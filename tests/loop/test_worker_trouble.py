@@ -8,9 +8,9 @@ import pytest
 from loop.fake_clock import TICK_S
 from loop.fake_sink import DEAD_LETTERS, Output
 from loop.faults import Faults, Late
-from loop.world import INPUT, INVALID, LONG, RECOVERY, SHORT, World
+from loop.world import INPUT, INVALID, LONG, SHORT, World
 
-from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, RefusedBatch, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.recovery import RecoveryLimits
 from enricher.worker.records import LetterForm, Partition, RawRecord
 from enricher.worker.runtime.wakeup import StopEvent
@@ -119,18 +119,6 @@ def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_lette
     assert world.violations(refuses_every_list) == []
     assert len(world.outputs(DEAD_LETTERS)) == 20
     assert {None} == {process.worker.recovery.refusal_of(raw) for raw in records}, "nothing is remembered for ever"
-
-
-def test_refused_batches_are_no_recoveries_in_a_row() -> None:
-    """Each makes the next batches smaller, so more of them than the bound of other trouble dead-letter nothing."""
-    world = World()
-    refused = RefusedBatch("a batch is too large", size_bytes=10_000)
-    process = world.start(fault=Faults("produce", refused, *range(1, 3 * RECOVERY.max_in_a_row)))
-    process.source.open(process.worker)
-    world.put(*[SHORT] * 3)
-    world.steps(process, until=world.done)
-    assert 3 * RECOVERY.max_in_a_row - 1 == process.counters.recoveries
-    assert world.outputs(DEAD_LETTERS) == []
 
 
 def test_a_record_of_a_topic_that_was_made_again_inherits_no_refusal() -> None:

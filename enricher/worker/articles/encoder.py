@@ -109,11 +109,6 @@ class Encoder:
             min(allowed.dead_letter_bytes, dead_letter_bytes or allowed.dead_letter_bytes),
         )
 
-    @property
-    def limited_by_topics(self) -> bool:
-        """True if the limit of a topic is below the setting."""
-        return self.limits != self._allowed
-
     def outgoing(self, ticket: Ticket) -> Outgoing:
         """The message of a finished ticket. Never raises because of an article's content.
 

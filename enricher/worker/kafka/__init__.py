@@ -19,7 +19,7 @@ writing/
     sink               one transaction per release, a new producer after any trouble
     transaction        begin, produce, flush, send offsets, commit; which records the broker refused
     placement          the partition of each output
-    limits             max.message.bytes of the output topics; batch_size: smaller batches after a refused one
+    limits             max.message.bytes of the output topics, asked for at the start
 
 shared/
     client             their configuration; properties: what users may set

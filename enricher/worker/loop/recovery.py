@@ -15,7 +15,6 @@ from enricher.errors import (
     BrokerError,
     MissingTopic,
     RecoveryExhausted,
-    RefusedBatch,
     RefusedOutput,
     RefusedSubstitutes,
     TransactionTrouble,
@@ -177,18 +176,13 @@ class Recovery:
         return False
 
     def _count(self, trouble: TransactionTrouble) -> None:
-        """Remember refusals, and count all other trouble.
-
-        A refusal is progress: the record gets another outcome, or the next batches are smaller, down to one record each.
-        """
+        """Remember refusals, and count all other trouble. A refusal is progress: the record gets another outcome."""
         if isinstance(trouble, RefusedOutput):
             for ticket, outcome in trouble.outcomes.items():
                 self._refusals[_identity(ticket.raw)] = _refusal(ticket.raw, outcome, trouble)
             return
         if isinstance(trouble, RefusedSubstitutes):
             self._refusals.update((_identity(ticket.raw), letter) for ticket, letter in trouble.letters.items())
-            return
-        if isinstance(trouble, RefusedBatch):
             return
         if self._in_a_row >= self._limits.max_in_a_row:
             message = f"{self._in_a_row} recoveries in a row without a successful transaction, last: {trouble}"

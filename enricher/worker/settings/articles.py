@@ -155,13 +155,13 @@ class ArticleSettings(Group):
         1_000_000,
         ge=1_000,
         description="Bytes of an enriched record; a larger one becomes a dead letter. The topic's `max.message.bytes` "
-        "counts if it is smaller and the worker may read it (DESCRIBE_CONFIGS).",
+        "counts if it is smaller and the worker may read it when it starts (DESCRIBE_CONFIGS).",
     )
     max_dead_letter_bytes: int = Field(
         16_000_000,
         ge=10_000,
         description="Bytes of a dead letter; a larger one leaves out its value. The topic's `max.message.bytes` counts "
-        "if it is smaller and the worker may read it (DESCRIBE_CONFIGS).",
+        "if it is smaller and the worker may read it when it starts (DESCRIBE_CONFIGS).",
     )
 
 

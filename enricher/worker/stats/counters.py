@@ -66,8 +66,6 @@ class Counters:
     recoveries: int = 0
     forgotten: int = 0
     producers_renewed: int = 0
-    producers_resized: int = 0
-    """Replaced to try larger batches: topics accept more, or the broker last refused one some time ago."""
     transactions_repeated: int = 0
     """Aborted because the group's generation had changed, and made again."""
     rebalances: Counter[str] = field(default_factory=Counter)

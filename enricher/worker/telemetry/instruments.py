@@ -205,10 +205,8 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              "Transactions that a rebalance met: aborted and made once more. They are not counted as failed.",
              lambda seen: one(seen.counters.transactions_repeated)),
     _counter("enricher.producers.recreated", "{producer}",
-             "Producers replaced: in a recovery, after a transaction that was suspiciously slow, or to try larger batches "
-             "(`batch_size`), when the topics accept more or some time after the broker refused one.",
-             lambda seen: by({"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries,
-                              "batch_size": seen.counters.producers_resized}),
+             "Producers replaced: in a recovery, or after a transaction that was suspiciously slow.",
+             lambda seen: by({"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries}),
              ("enricher.reason",)),
     _counter("enricher.recoveries", "{recovery}",
              "Recoveries begun: everything in flight is dropped and read again.",

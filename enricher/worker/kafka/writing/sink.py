@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaException, Producer
 
-from enricher.errors import EnricherError, Fenced, ProducerFenced, RefusedBatch, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, Fenced, ProducerFenced, RefusedBatch, TransactionTrouble
 from enricher.worker.articles import Encoder
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -26,7 +26,7 @@ from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer,
 from enricher.worker.kafka.shared.errors import connecting, mapping_errors
 from enricher.worker.kafka.shared.membership import StaleGeneration
 from enricher.worker.kafka.shared.producers import opened_producer
-from enricher.worker.kafka.writing.limits import TopicLimits
+from enricher.worker.kafka.writing.limits import message_limits
 from enricher.worker.kafka.writing.placement import Placement
 from enricher.worker.kafka.writing.transaction import Transaction
 from enricher.worker.records import DeadLetter, Release, Ticket
@@ -74,17 +74,25 @@ class TransactionalSink:
         self._dead_letters = dead_letters
         self._prepare = prepare
         self._producer_class = producer_class
-        self._limits = TopicLimits(config, lambda: source.watch.client)
         self._placement = Placement(config, lambda: source.watch)
         self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None
         self._unfenced = UnfencedProducer()
         self._ended_s = -math.inf
+        self._refused_batch: RefusedBatch | None = None
+        """A batch that was too large. From then on each batch holds one record."""
+        self._tried_alone = False
+        """True once a release went through like this."""
 
     def open(self) -> None:
         """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError, Fenced."""
         self._prepare()
         with connecting(self._client_errors):
+            limits = message_limits(self._source.watch.client, self._config)
+            self._encoder.limit_to(
+                record_bytes=limits.get(self._config.output_topic),
+                dead_letter_bytes=limits.get(self._config.dead_letter_topic),
+            )
             self.recover()
 
     def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
@@ -93,8 +101,11 @@ class TransactionalSink:
         Returns the dead letters that were written instead of outcomes that are too large for their topic.
 
         Raises TransactionTrouble if the transaction failed or its result is unknown. Then the sink publishes nothing more
-        until `recover` succeeds. Raises Fenced if a newer producer has our transactional id.
+        until `recover` succeeds. Raises Fenced if a newer producer has our transactional id, and BrokerError once records
+        were written alone because a batch was refused for its size.
         """
+        if self._tried_alone and release.tickets:
+            raise BrokerError(self._lower_limit())
         producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
         if producer is None:
             raise TransactionTrouble("the producer is broken")
@@ -106,25 +117,21 @@ class TransactionalSink:
             ):
                 with self._guard("asking for partitions", 4 * self._config.request_timeout_s):
                     self._placement.check(producer, release.tickets)
-                    self._limits.ask_again(self._encoder, time.monotonic())
                 transaction = self._run(producer, release)
         except Fenced:  # the newer producer has ended the transaction
             close_in_background(producer)
             raise
         except BaseException as error:
             if isinstance(error, RefusedBatch):
-                self._limits.batches.note_refusal(error.size_bytes, time.monotonic())
+                self._refused_batch = error
             self._unfenced.put(producer)
             raise
         self._producer = producer
+        self._tried_alone = bool(self._refused_batch and release.tickets)
         self._source.note_commit(release)
         log_dead_letters(release.tickets, transaction.substitutes)
-        # Asked for in any case: while every batch holds one record, all transactions may be slow.
-        larger_batches = self._limits.larger_batches(self._encoder, time.monotonic())
         if transaction.slow:
             self._renew(transaction.slow)
-        elif larger_batches:
-            self._grow_batches()
         return transaction.substitutes
 
     def recover(self) -> None:
@@ -140,7 +147,7 @@ class TransactionalSink:
 
     def serve(self) -> None:
         """Let the clients deliver their events, which they queue until they are polled. Does not block."""
-        self._limits.serve()
+        self._source.watch.client.poll(0)
         self._unfenced.serve()
         if self._producer is not None:
             with suppress(KafkaException):  # the next transaction raises it again
@@ -179,7 +186,7 @@ class TransactionalSink:
             producer,
             self._client_errors,
             self._dead_letters,
-            one_by_one=self._limits.batches.one_record,
+            one_by_one=self._refused_batch is not None,
         )
         if not release.tickets:
             time.sleep(max(0.0, self._ended_s + _MARKERS_S - time.monotonic()))
@@ -200,15 +207,6 @@ class TransactionalSink:
         """
         log.info("%s: continuing with a new producer, which fences a late repeat; no action is needed", slow)
         self._counters.producers_renewed += 1
-        self._replace_producer()
-
-    def _grow_batches(self) -> None:
-        """Take a producer with larger batches; the limits of the topics are asked for again."""
-        log.info("writing larger batches again: the topics accept more, or it is a while since a batch was refused")
-        self._counters.producers_resized += 1
-        self._replace_producer()
-
-    def _replace_producer(self) -> None:
         try:
             self.recover()
         except TransactionTrouble as trouble:
@@ -216,10 +214,25 @@ class TransactionalSink:
             log.warning("no new producer yet: %s", trouble)
 
     def _connect(self) -> Producer:
-        properties = self._limits.apply(self._config.producer(), self._encoder, time.monotonic())
+        properties, limits = self._config.producer(), self._encoder.limits
+        # The broker compares max.message.bytes with a whole batch. The client sends a record that is larger than this alone.
+        allowed_bytes = min(properties["batch.size"], limits.record_bytes, limits.dead_letter_bytes)
+        properties["batch.size"] = 1 if self._refused_batch else allowed_bytes
         timeout_s = 2 * self._config.transaction_timeout_s
         return opened_producer(
             properties, self._client_errors, timeout_s, learn=self._placement.learn, kind=self._producer_class
+        )
+
+    def _lower_limit(self) -> str:
+        """The message for a topic that accepts less than this worker knows: what happened, and what to do."""
+        config = self._config
+        return (
+            f"{self._refused_batch}. Each record was written alone since, and one that was refused alone is a dead letter; "
+            "nothing is lost or doubled. Set articles.max_record_bytes and articles.max_dead_letter_bytes to "
+            f"max.message.bytes of '{config.output_topic}' and '{config.dead_letter_topic}' (`kafka-configs "
+            f"--bootstrap-server {config.bootstrap_servers} --describe --all --entity-type topics --entity-name TOPIC`), or "
+            "allow the worker DESCRIBE_CONFIGS on them: it asks when it starts. If the limits were lowered while it ran, a "
+            "restart is enough"
         )
 
     @contextmanager

@@ -187,16 +187,9 @@ class Transaction:
         alone = [failure for failures in too_large if self._one_by_one or len(failures) == 1 for failure in failures]
         if alone:
             return self._refusal(alone)
-        sizes_bytes = [
-            sum(self._encoder.outgoing(each.ticket).size_bytes for each in failures) for failures in too_large
-        ]
         topic, _ = too_large[0][0].place
-        message = (
-            f"the broker refuses a batch of several records of the topic '{topic}', which is larger than its "
-            "max.message.bytes; writing smaller batches for a while. If this repeats, allow the worker DESCRIBE_CONFIGS on "
-            "the topic, or set articles.max_record_bytes and articles.max_dead_letter_bytes to the limits of their topics"
-        )
-        return RefusedBatch(message, min(sizes_bytes))
+        message = f"the broker refuses a batch of several records, which is larger than max.message.bytes of '{topic}'"
+        return RefusedBatch(message)
 
     def _refusal(self, failures: Sequence[Failure]) -> RefusedOutput:
         reason = self._client_errors.explain(failures[0].error)

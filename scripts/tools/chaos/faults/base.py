@@ -24,7 +24,9 @@ CATCH_S = 6.0
 
 EXIT_CODES = frozenset({0, 5, 6, 7, -signal.SIGKILL, -signal.SIGTERM})
 """Exit codes that a fault may cause: stopped, fenced, no recovery, no progress; SIGTERM if it came before the handler was
-installed. Not 4: no fault makes a broker refuse anything permanently."""
+installed."""
+REFUSED = 4
+"""Only where a fault lowers what a broker accepts, or takes a topic away."""
 FENCED = 5
 """Only with another producer of the worker's id: a rival, a late request of its own, or a timeout of the broker's."""
 

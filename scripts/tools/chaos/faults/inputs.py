@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tools.chaos.articles import Articles
-from tools.chaos.faults.base import Fault
+from tools.chaos.faults.base import EXIT_CODES, REFUSED, Fault
 from tools.chaos.frames import Api
 from tools.chaos.incarnations import LARGE_BYTES
 from tools.chaos.rules import Delay, Match
@@ -83,7 +83,24 @@ class OutputPartitionsAdded(Fault):
         self.scene.topics.add_input_partition()
 
 
-class RefusedLetter(Fault):
+class _LimitLowered(Fault):
+    """A topic accepts less than the workers know. They may end, and ask for the limit only when they start."""
+
+    exit_codes = EXIT_CODES | {REFUSED}
+
+    def limit(self, topic: str, size_bytes: int) -> None:
+        """Limit the message size of a topic until `heal`."""
+        self.topic = topic
+        configure(self.scene.names.bootstrap_servers, topic, {"max.message.bytes": str(size_bytes)})
+
+    def heal(self) -> None:
+        """Restore the broker's default, and restart the workers, as an operator does."""
+        configure(self.scene.names.bootstrap_servers, self.topic, {"max.message.bytes": None})
+        self.scene.crew.rest()
+        self.scene.crew.wake()
+
+
+class RefusedLetter(_LimitLowered):
     """Invalid inputs about as large as the dead-letter topic accepts, and larger."""
 
     name = "dead letters refused for their size"
@@ -98,19 +115,11 @@ class RefusedLetter(Fault):
         self.about = f"{len(self.sizes_bytes)} around {_LETTER_LIMIT_BYTES} bytes, {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        _limit_size(self.scene, self.scene.names.dead_letters, _LETTER_LIMIT_BYTES)
+        self.limit(self.scene.names.dead_letters, _LETTER_LIMIT_BYTES)
         self.scene.workload.large_poison(self.sizes_bytes)
 
-    def heal(self) -> None:
-        _limit_size(self.scene, self.scene.names.dead_letters, None)
 
-
-def _limit_size(scene: Scene, topic: str, size_bytes: int | None) -> None:
-    """Limit the message size of a topic; None restores the broker's default."""
-    configure(scene.names.bootstrap_servers, topic, {"max.message.bytes": str(size_bytes) if size_bytes else None})
-
-
-class OutputLimitLowered(Fault):
+class OutputLimitLowered(_LimitLowered):
     """The output topic accepts less while articles arrive: each output fits, and many in one batch do not.
 
     So no article may become a dead letter.
@@ -130,11 +139,8 @@ class OutputLimitLowered(Fault):
 
     def apply(self) -> None:
         """Limit the topic's message size and publish many articles at once."""
-        _limit_size(self.scene, self.scene.names.output, self.limit_bytes)
+        self.limit(self.scene.names.output, self.limit_bytes)
         self.scene.workload.burst(self._burst, self.filled)
-
-    def heal(self) -> None:
-        _limit_size(self.scene, self.scene.names.output, None)
 
 
 class PoisonMessages(Fault):

@@ -6,12 +6,9 @@ import time
 
 from confluent_kafka import Producer
 
-from tools.chaos.faults.base import EXIT_CODES, Fault
+from tools.chaos.faults.base import EXIT_CODES, REFUSED, Fault
 from tools.chaos.frames import Api
 from tools.chaos.rules import Watch
-
-_REFUSED = 4
-"""Exit code 4: a worker that starts while there is no input topic may report that and exit."""
 
 
 class TopicMadeAgain(Fault):
@@ -22,7 +19,7 @@ class TopicMadeAgain(Fault):
     """
 
     name = "topic made again"
-    exit_codes = EXIT_CODES | {_REFUSED}
+    exit_codes = EXIT_CODES | {REFUSED}
     _burst, _beyond = 600, 100
 
     def choose(self) -> None:
