@@ -32,7 +32,10 @@ TEXTS = [
     ("<ul>\n <li>a</li>\n <li>b\n</ul><table><tr><td>c<td>d</table>", "a\n\nb\n\nc\n\nd"),
     ("By Emma Brown<br>London (Reuters)<br/> <br>Text", "By Emma Brown\nLondon (Reuters)\n\nText"),
     ("<h1>\n\tA  B\r\n C </h1>", "A B C"),
-    ("By Emma Brown\r\n \n<b>London</b>\n(Reuters)\n\nText\n<i>\nText", "By Emma Brown\n\nLondon (Reuters)\n\nText Text"),
+    (
+        "By Emma Brown\r\n \n<b>London</b>\n(Reuters)\n\nText\n<i>\nText",
+        "By Emma Brown\n\nLondon (Reuters)\n\nText Text",
+    ),
     ("a <b> b</b> <i>c</i>", "a b c"),
     ("<pre>\n a\n\tb</pre>c", "\n a\n\tb\n\nc"),
     ("a<pre><b>x  y</b></pre></pre>z  z", "a\n\nx  y\n\nz z"),
