@@ -22,6 +22,7 @@ from support.circles import Import, circles, imports_when_loaded, when_loaded
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SHARING, SLOW
 
+from tools.structure.ceilings import ceilings, code_tokens, tokens_by_part
 from tools.structure.report import accepted, offenders
 from tools.structure.smells import statements
 
@@ -207,6 +208,26 @@ def test_smells_become_fewer() -> None:
     assert_none(
         f"{len(places)} {name}, {before[name]} before" for name, places in found.items() if len(places) > before[name]
     )
+
+
+def test_no_part_of_the_package_grows() -> None:
+    """A new promise names the promise that it replaces; `scripts/structure --accept` lowers the ceilings."""
+    most = ceilings()
+    assert_none(
+        f"{part} has {tokens:,} tokens of code, at most {most[part]:,} are allowed"
+        for part, tokens in tokens_by_part().items()
+        if tokens > most[part]
+    )
+
+
+def test_explanations_and_layout_are_no_code() -> None:
+    """Or the ceilings would reward leaving them out, and packing lines."""
+    packed = "def double(x: int) -> int: return 2 * x"
+    explained = (
+        '"""Arithmetic."""\n\n\ndef double(x: int) -> int:\n    """Twice x."""\n    # as asked\n    return 2 * x\n'
+    )
+    assert 14 == code_tokens(packed) == code_tokens(explained)
+    assert 3 == code_tokens('name = "text"\n')
 
 
 def test_functions_are_short() -> None:

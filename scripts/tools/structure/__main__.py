@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tools.structure.ceilings import lower, tokens_by_part
 from tools.structure.report import accept, offenders, page
 
 
@@ -19,6 +20,7 @@ def main() -> None:
     found = offenders()
     if arguments.accept:
         accept(found)
+        lower(tokens_by_part())
     print(page(found, with_places=arguments.places))
 
 

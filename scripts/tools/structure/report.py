@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools import ROOT
-from tools.structure import smells
+from tools.structure import ceilings, smells
 
 FIGURES = Path(__file__).with_name("figures.json")
 _PARTS = ("enricher/worker", "enricher/workshop", "enricher/operate", "enricher", "scripts", "tests")
@@ -49,6 +49,9 @@ def page(found: dict[str, list[str]], *, with_places: bool) -> str:
     """The report as Markdown. `with_places`: every offender by name."""
     lines = ["| part | lines | files |", "|---|---|---|"]
     lines += [f"| `{part}` | {lines_of:,} | {files} |" for part, (lines_of, files) in sizes().items()]
+    most = ceilings.ceilings() if ceilings.CEILINGS.is_file() else {}
+    lines += ["", "| part of the package | tokens of code | ceiling |", "|---|---|---|"]
+    lines += [f"| {part} | {tokens:,} | {most.get(part, 0):,} |" for part, tokens in ceilings.tokens_by_part().items()]
     lines += ["", "| smell | today | committed |", "|---|---|---|"]
     committed = accepted() if FIGURES.is_file() else {}
     lines += [f"| {name} | {len(places)} | {committed.get(name, '')} |" for name, places in found.items()]
