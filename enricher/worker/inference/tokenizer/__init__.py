@@ -2,6 +2,7 @@
 
 article_tokenizer.py  tokenizes articles, field by field
 loading.py            a checkpoint's files -> its tokenizer, checked against the model
+probe.py              refuses a tokenizer that loses characters of a text, or corrects it
 special_tokens.py     makes special tokens in an article ordinary text
 beginnings.py         tokenizes only the beginning of a very long text
 """

@@ -14,6 +14,7 @@ import numpy as np
 from enricher.errors import InvalidArticle
 from enricher.worker.inference.tokenizer.beginnings import encode_beginning, is_long
 from enricher.worker.inference.tokenizer.loading import load_tokenizer, pad_id_of, specials_of
+from enricher.worker.inference.tokenizer.probe import SPACES, require_characters
 from enricher.worker.inference.tokenizer.special_tokens import text_only
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
 from enricher.worker.rules.deciding import anchor
@@ -22,6 +23,7 @@ from enricher.worker.rules.words import Words
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
     from tokenizers import Encoding
 
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
 NO_LIMIT_TOKENS = 1_000_000
 """More than any article of a gold set or a benchmark has."""
-_SPACES = ("\u2581", "\u0120")
-"""How SentencePiece and byte-level BPE write a token that is one space."""
 
 
 class EncodingSpans:
@@ -44,26 +44,30 @@ class EncodingSpans:
 
 
 class SpacedSpans:
-    """The same of an encoding whose first token is only the space that the tokenizer put before the text.
+    """The same of an encoding with tokens that are only a space.
 
-    The library says that it has the first character, and so it would decide the label of the first word.
+    The library says that a space which the tokenizer itself put before a word has the first character of the word, and so it
+    would decide the word's label.
     """
 
-    __slots__ = ("_chars_of",)
+    __slots__ = ("_chars_of", "_is_space", "_text")
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: Encoding, text: str, is_space: npt.NDArray[np.bool]) -> None:
         self._chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
+        self._text = text
+        self._is_space = is_space
 
     def chars_of(self, token: int) -> tuple[int, int]:
-        """Nothing for the first token, else what the library says."""
-        return self._chars_of(token) if token else (0, 0)
+        """No character for a space, unless the text has the sign that stands for it; else what the library says."""
+        start, end = self._chars_of(token)
+        return (start, start) if self._is_space[token] and self._text[start:end] not in SPACES else (start, end)
 
 
 class ArticleTokenizer:
     """Tokenizes articles. Several threads may call it at once; the library releases the GIL.
 
     Title and body are separate texts, so spans count within their field. Raises ModelError if the checkpoint has no fast
-    tokenizer, or one that does not belong to the model.
+    tokenizer, or one that does not belong to the model or loses characters.
     """
 
     def __init__(
@@ -85,7 +89,9 @@ class ArticleTokenizer:
         self._backend = text_only(tokenizer.backend_tokenizer, tokenizer.all_special_tokens)
         self._backend.no_padding()
         self._backend.no_truncation()
-        self._spaces = {self._backend.token_to_id(piece) for piece in _SPACES}
+        require_characters(self._backend, checkpoint.folder)
+        spaces = [self._backend.token_to_id(piece) for piece in SPACES]
+        self._spaces = [each for each in spaces if each is not None]
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; InvalidArticle for one that can never be tokenized. Blocks."""
@@ -137,8 +143,12 @@ class ArticleTokenizer:
 
     def _field(self, name: FieldName, encoding: Encoding, text: str) -> TokenizedField:
         ids = np.array(encoding.ids, np.int32)
-        is_spaced = len(ids) > 0 and ids[0] in self._spaces and text[0] not in _SPACES
-        return TokenizedField(name, ids, SpacedSpans(encoding) if is_spaced else EncodingSpans(encoding))
+        is_space = np.zeros(len(ids), np.bool)
+        for each in self._spaces:
+            is_space |= ids == each
+        return TokenizedField(
+            name, ids, SpacedSpans(encoding, text, is_space) if is_space.any() else EncodingSpans(encoding)
+        )
 
 
 def _word_end(text: str, part: TokenizedField, limit: int) -> int:
