@@ -34,7 +34,7 @@ _SEEN = frozenset("LNPS")
 def require_characters(backend: Tokenizer, folder: Path) -> None:
     """Raise ModelError if the tokenizer loses characters, and taking another post-processor does not help.
 
-    If it helps, the tokenizer is changed. `backend` must be one that encodes without special tokens, which are then all that a post-processor is needed for.
+    If it helps, the tokenizer is changed: its post-processor must not be needed for special tokens.
     """
     try:
         text, lost = _TEXT, _lost_chars(backend, _TEXT)
