@@ -88,6 +88,7 @@ SLOW = (
     "commands/test_run.py",
     "deploy/test_alerts.py",
     "deploy/test_image_steps.py",
+    "fuzz/test_fuzz_chains.py",
     "fuzz/test_fuzz_spans.py",
     "gate/test_gate_check.py",
     "gate/test_gate_rows.py",
