@@ -130,7 +130,9 @@ def differ(ours: list[tuple[str, Found]], expected: list[tuple[str, Found]]) -> 
 def test_the_worker_decodes_as_the_rule_says(family: str, tmp_path: Path) -> None:
     """From config.json and tokenizer.json to entities, for every scheme: ids, spans, texts, labels and scores are equal."""
     read = {name: Checkpoint.open(folder_of(family, tmp_path / name, labels)) for name, labels in SCHEMES.items()}
-    schemes = {name: EntityHead.of(checkpoint.labels) for name, checkpoint in read.items()}
+    schemes = {
+        name: EntityHead.of(checkpoint.labels).for_records(skip_addresses=False) for name, checkpoint in read.items()
+    }
     tokenizer = ArticleTokenizer(read["IOB2"], max_article_tokens=100_000, too_long="truncate")
     plain, dice = tokenizer_of(family, special=False), np.random.default_rng(len(family))
     compared, different = 0, []
