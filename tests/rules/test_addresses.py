@@ -29,6 +29,8 @@ def inside(text: str) -> bool:
         "见https://www.[berlin].de。",
         "ftp://x.y/?a=[Paris]&b",
         "<https://[berlin].de>",
+        "https://a.org/wiki/Paris_([Texas])",
+        "https://a.org/?q=a,[Rome],b",
     ],
 )
 def test_a_part_of_an_address_is_in_it(text: str) -> None:

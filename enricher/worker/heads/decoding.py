@@ -26,7 +26,7 @@ from enricher.worker.records import (
     TokenizedArticle,
     TokenSpans,
 )
-from enricher.worker.rules.addresses import Addresses, may_have_address
+from enricher.worker.rules.addresses import Addresses
 from enricher.worker.rules.borders import joins
 from enricher.worker.rules.deciding import decided_words
 
@@ -60,8 +60,7 @@ def decode_entities(
             marked = [place - first for place in places[begin:end]], labels[begin:end], scores[begin:end]
             text = article.text(field.name)
             runs = _runs(text, field.spans, marked, scheme)
-            if skip_addresses and may_have_address(text):
-                addresses = Addresses(text)
+            if skip_addresses and (addresses := Addresses(text)):
                 runs = (run for run in runs if not addresses.contain(run[0], run[1]))
             # Rounding to decimals goes through a string and takes five times as long as rounding to an integer. Float16 can
             # give probabilities a little above 1; they become 1 here.
@@ -108,7 +107,7 @@ def _runs(text: str, spans: TokenSpans, marked: Marked, scheme: LabelScheme) -> 
     kind, total, pending, closed = "", 0.0, 0.0, False
     for place, word_start, word_end in decided_words(text, spans.chars_of, tokens):
         its_kind, opens, closes = scheme.meanings[labels[place]]
-        if opens or closed or its_kind != kind or not joins(text[last:word_start]):
+        if opens or closed or its_kind != kind or ((gap := text[last:word_start]) != " " and not joins(gap)):
             if count:
                 yield start, end, kind, total / count
             kind, total, count, pending, skipped = its_kind, 0.0, 0, 0.0, 0
@@ -117,7 +116,8 @@ def _runs(text: str, spans: TokenSpans, marked: Marked, scheme: LabelScheme) -> 
             if not count:
                 start = word_start
             end, total, count = word_end, total + pending + scores[place], count + skipped + 1
-            pending, skipped = 0.0, 0
+            if skipped:
+                pending, skipped = 0.0, 0
         elif count:
             pending, skipped = pending + scores[place], skipped + 1
     if count:

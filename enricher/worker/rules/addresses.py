@@ -11,8 +11,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from enricher.worker.rules.words import chunk_around
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _REST = (
     "[^\\s\"'<>\u201c\u201d\u00ab\u00bb\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -27,40 +32,40 @@ _ADDRESS = re.compile(
     """,
     re.VERBOSE,
 )
-_AROUND = frozenset(["", *' \n\t,;!?()"\u201c\u201d'])
-"""Characters around most names, and beside no part of an address that is a word without a dot."""
+_SIGNS = ("@", "/", "www.", "mailto:")
+"""Each address has one of these, and most news has none."""
 
 
 class Addresses:
-    """The addresses in one text. Positions that increase cost least: a chunk between white space is then read once."""
+    """The addresses in one text."""
 
-    __slots__ = ("_chunk", "_ends", "_starts", "_text")
+    __slots__ = ("_ranges",)
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._chunk = 0, 0
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        chunks = {chunk for sign in _SIGNS if sign in text for chunk in _chunks_with(sign, text)}
+        self._ranges = [
+            (start + found.start(), start + found.end())
+            for start, end in sorted(chunks)
+            for found in _ADDRESS.finditer(text[start:end])
+        ]
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._ranges)
 
     def contain(self, start: int, end: int) -> bool:
         """Whether the characters `[start, end)` are all of one address, or a part of one."""
-        text = self._text
-        name = text[start:end]
-        if (
-            text[end : end + 1] in _AROUND
-            and text[start - 1 : start] in _AROUND
-            and "." not in name
-            and "@" not in name
-        ):
-            return False
-        if not self._chunk[0] <= start < self._chunk[1]:
-            self._chunk = first, last = chunk_around(text, start)
-            found = [each.span() for each in _ADDRESS.finditer(text[first:last])]
-            self._starts, self._ends = [first + start for start, _ in found], [first + end for _, end in found]
-        place = bisect_right(self._starts, start) - 1
-        return place >= 0 and end <= self._ends[place]
+        place = bisect_right(self._ranges, start, key=_by_start) - 1
+        return place >= 0 and end <= self._ranges[place][1]
 
 
-def may_have_address(text: str) -> bool:
-    """Whether a text has the signs of one. Most news has none."""
-    return "@" in text or "/" in text or "www." in text or "mailto:" in text
+_by_start = itemgetter(0)
+
+
+def _chunks_with(sign: str, text: str) -> Iterator[tuple[int, int]]:
+    """The ranges between white space that have a sign, each once."""
+    at = text.find(sign)
+    while at >= 0:
+        chunk = chunk_around(text, at)
+        yield chunk
+        at = text.find(sign, chunk[1])
