@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.worker.rules.words import ENDS, STARTS, Words, is_in_word, is_word
+from enricher.worker.rules.words import ENDS, STARTS, Words, is_in_word, is_word, match_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,24 +22,15 @@ def decided_words(text: str, chars_of: CharsOf, tokens: Iterable[int]) -> Iterat
 
     `tokens` increase. Ranges do too and do not overlap, whatever the tokenizer says.
     """
-    words, length, read = Words(text), len(text), 0
+    words, read = Words(text), 0
     for place, token in enumerate(tokens):
         start, end = chars_of(token)
-        piece = text[start:end]
-        # Most tokens of names are whole words of plain letters.
-        if (
-            piece.isalpha()
-            and piece.isascii()
-            and read < start
-            and text[start - 1] in STARTS
-            and end < length
-            and text[end] in ENDS
-        ):
-            read = end
-            yield place, start, end
+        plain = end > read and _plain_word(text, chars_of, token, read)
+        if plain:
+            word_start, read = plain
+            yield place, word_start, read
             continue
-        at = start if piece[:1].isalnum() else anchor(text, start, end)
-        if at is None:
+        if end <= read or (at := anchor(text, start, end)) is None:
             continue
         word_start, word_end = read, read
         if at >= read:
@@ -58,6 +49,28 @@ def decided_words(text: str, chars_of: CharsOf, tokens: Iterable[int]) -> Iterat
                 break
             word_start, read = words.at(following)
             word_end = read
+
+
+def _plain_word(text: str, chars_of: CharsOf, token: int, read: int) -> tuple[int, int] | None:
+    """The word of a token that is one of plain letters, or the first piece of one, as most tokens of names are."""
+    start, end = chars_of(token)
+    piece = text[start:end]
+    if (
+        piece.isalpha()
+        and piece.isascii()
+        and read < start
+        and text[start - 1] in STARTS
+        and end < len(text)
+        and text[end] in ENDS
+    ):
+        return start, end
+    if plain := match_plain(text, start):
+        word_start, word_end = plain.span(1)
+        if read <= word_start < end <= word_end and (
+            start < word_start or not _is_later_piece(text, chars_of, token, start)
+        ):
+            return word_start, word_end
+    return None
 
 
 def _following(text: str, start: int, end: int) -> int | None:

@@ -89,12 +89,19 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 """The rule, over classes."""
-STARTS = frozenset(' \n\t\u00a0(["\u201c\u201e\u00ab/\u2013\u2014')
+STARTS = ' \n\t\u00a0(["\u201c\u201e\u00ab/\u2013\u2014'
 """Some characters after which a word begins, whatever follows."""
-ENDS = frozenset(' \n\t\u00a0,;:!?)]"\u201d\u00bb/\u2013\u2014')
+ENDS = ' \n\t\u00a0,;:!?)]"\u201d\u00bb/\u2013\u2014'
 """Some characters before which a word of letters ends, whatever follows."""
-_PLAIN_CHARS = 32
-_LONGEST_ABBREVIATION_CHARS = 4
+_LETTERS = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0391-\u03a1\u03a3-\u03ce\u0400-\u0481\uac00-\ud7a3"
+"""Some letters, as the ranges of a pattern."""
+_START, _END = f"[{re.escape(STARTS)}]", f"(?:[{re.escape(ENDS)}]|\\Z)"
+match_plain = re.compile(
+    rf"{_START}{{0,2}}+ (?:(?<={_START}) | \A) ([{_LETTERS}]{{1,40}}+)"
+    rf"(?={_END} | (?<=[{_LETTERS}]{{5}})\.(?:\s|\Z) | ['\u2019]s{_END})",
+    re.VERBOSE,
+).match
+"""Nine of ten names in English: words of letters, behind white space or a bracket. A dot may belong to a shorter one."""
 _CHUNK = re.compile(r"\S+")
 _LOOK_BACK_CHARS = 32
 """Most chunks between white space are shorter; then four times as many, and so on."""
@@ -113,8 +120,9 @@ class Words:
     def at(self, char: int) -> tuple[int, int]:
         """The word at `char` as a range `[start, end)`. `is_in_word` must hold of the character."""
         text = self._text
-        if (not char or text[char - 1] in STARTS) and (end := self._end_of_plain(char)):
-            return char, end
+        plain = match_plain(text, char)
+        if plain and plain.start(1) == char:
+            return plain.span(1)
         if is_word(text[char]):
             end = char + 1
             while end < len(text) and _CLASSES[ord(text[end])] == "M":
@@ -137,17 +145,6 @@ class Words:
         while end < until and text[end].isalnum() and _CLASSES[ord(text[end - 1])] != "'":
             _, end = self.at(end)
         return end
-
-    def _end_of_plain(self, char: int) -> int | None:
-        """The end of a word of letters, before white space and maybe punctuation: nine of ten names in English."""
-        found = self._text[char : char + _PLAIN_CHARS].partition(" ")[0]
-        if not found.isalpha():
-            word = found.split(None, 1)[0].rstrip(".,;:!?)")
-            # A dot may belong to a shorter one.
-            found = word if len(word) > _LONGEST_ABBREVIATION_CHARS else found.rstrip(",;:!?)")
-        if found.isalpha() and len(found) < _PLAIN_CHARS and (found.isascii() or max(found) < _FIRST_WITHOUT_SPACES):
-            return char + len(found)
-        return None
 
     def _enter_chunk(self, char: int) -> None:
         self._base, self._chunk_end = chunk_around(self._text, char)
