@@ -83,11 +83,13 @@ class Tokens:
 
 
 def tokens_of(tokenizer: Tokenizer, text: str) -> Tokens:
-    """What the tokenizer makes of the text. A first token that is only a space before the text has no character."""
+    """What the tokenizer makes of the text. A token that is only a space has no character."""
     encoding = tokenizer.encode(text, add_special_tokens=False)
-    chars = list(encoding.offsets)
-    if encoding.tokens and encoding.tokens[0] in {"▁", "Ġ"} and text[0] not in {"▁", "Ġ"}:
-        chars[0] = (0, 0)
+    spaces = {"▁", "Ġ"}
+    chars = [
+        (start, start) if token in spaces and text[start:end] not in spaces else (start, end)
+        for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True)
+    ]
     return Tokens(text, encoding.ids, chars)
 
 
