@@ -10,7 +10,7 @@ from enricher.worker.rules.addresses import Addresses
 def inside(text: str) -> bool:
     """Whether the part between brackets `[...]` is in an address."""
     start, end = text.index("["), text.index("]") - 1
-    return Addresses(text.replace("[", "", 1).replace("]", "", 1)).contain(start, end)
+    return Addresses(text.replace("[", "", 1).replace("]", "", 1), end).contain(start, end)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_text_without_white_space_is_read_once(unit: str) -> None:
     """Asking for every place in it takes each of its characters out a bounded number of times."""
     text = Counting(unit * (10_000 // len(unit)))
     Counting.taken = 0
-    addresses = Addresses(text)
+    addresses = Addresses(text, len(text))
     for place in range(len(text)):
         addresses.contain(place, place + 1)
     assert Counting.taken < 10 * len(text)

@@ -59,9 +59,9 @@ def decode_entities(
         if begin < end:
             marked = [place - first for place in places[begin:end]], labels[begin:end], scores[begin:end]
             text = article.text(field.name)
-            runs = _runs(text, field.spans, marked, scheme)
-            if skip_addresses and (addresses := Addresses(text)):
-                runs = (run for run in runs if not addresses.contain(run[0], run[1]))
+            runs = [*_runs(text, field.spans, marked, scheme)]
+            if skip_addresses and runs and (addresses := Addresses(text, runs[-1][1])):
+                runs = [run for run in runs if not addresses.contain(run[0], run[1])]
             # Rounding to decimals goes through a string and takes five times as long as rounding to an integer. Float16 can
             # give probabilities a little above 1; they become 1 here.
             entities += [

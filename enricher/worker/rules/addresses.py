@@ -37,12 +37,13 @@ _SIGNS = ("@", "/", "www.", "mailto:")
 
 
 class Addresses:
-    """The addresses in one text."""
+    """The addresses in one text that begin before `end`, the end of its last name: a text may be much longer."""
 
     __slots__ = ("_ranges",)
 
-    def __init__(self, text: str) -> None:
-        chunks = {chunk for sign in _SIGNS if sign in text for chunk in _chunks_with(sign, text)}
+    def __init__(self, text: str, end: int) -> None:
+        _, until = chunk_around(text, end - 1)
+        chunks = {chunk for sign in _SIGNS if sign in text for chunk in _chunks_with(sign, text, until)}
         self._ranges = [
             (start + found.start(), start + found.end())
             for start, end in sorted(chunks)
@@ -62,10 +63,10 @@ class Addresses:
 _by_start = itemgetter(0)
 
 
-def _chunks_with(sign: str, text: str) -> Iterator[tuple[int, int]]:
-    """The ranges between white space that have a sign, each once."""
-    at = text.find(sign)
+def _chunks_with(sign: str, text: str, until: int) -> Iterator[tuple[int, int]]:
+    """The ranges between white space that have a sign before `until`, each once."""
+    at = text.find(sign, 0, until)
     while at >= 0:
         chunk = chunk_around(text, at)
         yield chunk
-        at = text.find(sign, chunk[1])
+        at = text.find(sign, chunk[1], until)
