@@ -157,7 +157,8 @@ class Encoder:
         """A message without a value, which deletes the key in compacted topics. It is never an event, as it has no data."""
         raw = ticket.raw
         headers = record_headers(raw, version=self._versioning.version_of(raw), tombstone=True)
-        return Outgoing("tombstone", raw.key or outcome.key, None, [*headers, *ticket.trace], ticket)
+        key = raw.key if outcome.key is None else outcome.key
+        return Outgoing("tombstone", key, None, [*headers, *ticket.trace], ticket)
 
     def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
         raw, version = ticket.raw, self._versioning.version_of(ticket.raw)
