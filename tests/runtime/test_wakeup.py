@@ -77,3 +77,19 @@ def test_a_signal_handler_may_ring_at_any_moment() -> None:
         [sys.executable, "-c", HAMMERED], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert "came through\n" == ran.stdout, ran.stderr
+
+
+def test_a_short_wait_ends_although_earlier_sets_were_cleared() -> None:
+    """The library's queue alone would wait forever at one of some thousand times."""
+    wakeup = Wakeup()
+
+    def wait_often() -> None:
+        for number in range(20_000):
+            wakeup.set()
+            wakeup.clear()
+            wakeup.wait(1e-6 * (number % 20))
+
+    waiting = threading.Thread(target=wait_often, daemon=True)
+    waiting.start()
+    waiting.join(PATIENCE_S)
+    assert not waiting.is_alive()

@@ -6,6 +6,7 @@ in the same thread deadlocks. `SimpleQueue.put` is reentrant, and waiting on it 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 
@@ -31,10 +32,13 @@ class Wakeup:
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Return once `set` was called, or after `timeout_s` seconds; None waits without a limit."""
-        try:
-            self._sets.get(timeout=timeout_s)
-        except Empty:
+        # CPython 3.11's `get` may wait forever if its time is over when it finds that a `set` was consumed by `clear`. A
+        # try that does not wait makes it forget that one.
+        with suppress(Empty):
+            self._sets.get_nowait()
             return
+        with suppress(Empty):
+            self._sets.get(timeout=timeout_s)
 
 
 class StopEvent:
