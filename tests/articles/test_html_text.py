@@ -112,7 +112,7 @@ def test_each_block_is_a_document_of_its_own() -> None:
 
 
 def test_a_range_of_another_source_is_answered_too() -> None:
-    """`tail` asks about records of articles that are no longer the same."""
+    """A range that this source never gave is answered with some of its text, and raises nothing."""
     for blocks in ([], ["<p>"], ["<p>a&amp;b"]):
         text, source_map = read_html(blocks)
         for start, end in ((0, 1), (5, 6), (100, 200), (-5, 3)):

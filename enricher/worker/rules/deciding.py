@@ -24,8 +24,8 @@ def decided_words(text: str, chars_of: CharsOf, tokens: Iterable[int]) -> Iterat
     """
     words, read = Words(text), 0
     for place, token in enumerate(tokens):
-        start, end = chars_of(token)
-        plain = end > read and _plain_word(text, chars_of, token, read)
+        start, end = chars = chars_of(token)
+        plain = end > read and _plain_word(text, chars_of, token, chars, read)
         if plain:
             word_start, read = plain
             yield place, word_start, read
@@ -51,9 +51,9 @@ def decided_words(text: str, chars_of: CharsOf, tokens: Iterable[int]) -> Iterat
             word_end = read
 
 
-def _plain_word(text: str, chars_of: CharsOf, token: int, read: int) -> tuple[int, int] | None:
+def _plain_word(text: str, chars_of: CharsOf, token: int, chars: tuple[int, int], read: int) -> tuple[int, int] | None:
     """The word of a token that is one of plain letters, or the first piece of one, as most tokens of names are."""
-    start, end = chars_of(token)
+    start, end = chars
     piece = text[start:end]
     if (
         piece.isalpha()
