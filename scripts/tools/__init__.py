@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
 ARTICLES = ROOT / "enricher" / "models" / "articles" / "wikinews.jsonl"
 """The sample articles."""
-MINILM = ROOT / "enricher" / "models" / "newswire-minilm"
+MINILM = ROOT / "tests" / "data" / "newswire-minilm"
 """The model that the references in tests/data/reference/ are of; it is not installed."""
 
 

@@ -215,7 +215,7 @@ def test_every_source_that_is_copied_exists_and_is_let_through(kind: str) -> Non
         "shared/design.md",
         "deploy/chart/values.yaml",
         "enricher/core/__pycache__/batching.cpython-311.pyc",
-        "enricher/models/newswire-minilm/model.safetensors",
+        "tests/data/newswire-minilm/model.safetensors",
         "enricher.egg-info/PKG-INFO",
         "enricher.toml",
     ],

@@ -26,6 +26,7 @@ from enricher.worker.inference.graph.recipe import Recipe, read_recipe, write_re
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
 from enricher.workshop.gate.report import GateReport, write_report
+from tools import ROOT
 from tools.head_references.folders import REFERENCE
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def test_where_nothing_runs_every_reason_is_told(checkpoint: Checkpoint, monkeyp
 def test_the_schema_that_ships_is_the_reports() -> None:
     """It is the schema that pydantic derives; and a report that a model has is valid by it."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **GateReport.model_json_schema()}
-    written = json.loads((MINILM_FOLDER.parent / "gate-report.schema.json").read_text())
+    written = json.loads((ROOT / "enricher" / "models" / "gate-report.schema.json").read_text())
     assert schema == written
     Draft202012Validator(written).validate(SHIPPED)
 
