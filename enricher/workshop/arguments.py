@@ -29,6 +29,3 @@ UndoOption = Annotated[
     bool, typer.Option("--undo", help="Measure nothing: remove what this command has written to the cache.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PageOption = Annotated[
-    Path | None, typer.Option(help="Write the result as a page to this file: HTML that loads nothing.")
-]

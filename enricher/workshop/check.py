@@ -165,6 +165,6 @@ def _lines(checked: Checked) -> Iterator[str]:
     if checked.path is None:
         yield "  not written (--dry-run)"
         return
-    yield f"  report: {escape(str(checked.path))}, and as a page: {escape(checked.path.with_suffix('.html').name)}"
+    yield f"  report: {escape(str(checked.path))}"
     then = "serve this precision" if checked.report.passed else "do not serve this precision"
     yield f"  Workers that find the report {then} from their next start on. To withdraw it: --undo, or remove the file."

@@ -22,7 +22,7 @@ from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
-from enricher.workshop.arguments import JsonOption, ModelArgument, PageOption
+from enricher.workshop.arguments import JsonOption, ModelArgument
 from enricher.workshop.comparison.figures import (
     CHANGE_COLUMNS,
     COLUMNS,
@@ -42,8 +42,7 @@ from enricher.workshop.comparison.sampling import (
     topic_sample,
     written_records,
 )
-from enricher.workshop.evaluate import measure, write_page
-from enricher.workshop.pages.comparison import comparison_page
+from enricher.workshop.evaluate import measure
 from enricher.workshop.scores import gold_of, require_labels
 from enricher.workshop.tables import text_table
 
@@ -117,7 +116,6 @@ def model_compare(  # noqa: PLR0913  one for each option
     max_lost: _MaxLost = None,
     max_relabelled: _MaxRelabelled = None,
     examples: _Examples = False,
-    page: PageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what changes when model B replaces model A: findings lost, gained, relabelled and moved, with intervals.
@@ -149,8 +147,6 @@ def model_compare(  # noqa: PLR0913  one for each option
     comparison = compare(*answers, renamed, examples=examples)
     verdict = judge(comparison, max_lost, max_relabelled)
     result = Result(comparison, verdict, scores, (*remarks, *comparison.remarks))
-    if page is not None:
-        write_page(page, comparison_page(comparison, verdict, scores, result.remarks))
     if as_json:
         sys.stdout.write(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:

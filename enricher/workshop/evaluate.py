@@ -12,13 +12,11 @@ import typer
 from rich.markup import escape
 
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.files import whole_file
 from enricher.worker.inference.run.model import open_model, prepare_pass
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
-from enricher.workshop.arguments import DeviceOption, JsonOption, ModelArgument, PageOption
-from enricher.workshop.pages.evaluation import evaluation_page
+from enricher.workshop.arguments import DeviceOption, JsonOption, ModelArgument
 from enricher.workshop.scores import SCORE_COLUMNS, evaluate, gold_of, score_cells
 from enricher.workshop.tables import text_table
 
@@ -34,7 +32,6 @@ def model_evaluate(
     gold: Annotated[Path, typer.Option(help="Labelled texts as JSON lines; deploy/models.md has the format.")],
     device: DeviceOption = "auto",
     precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: the worker's choice.")] = "auto",
-    page: PageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure precision, recall and F1 of a model on labelled texts, by label and by length.
@@ -44,8 +41,6 @@ def model_evaluate(
     """
     checkpoint = open_model(model)
     evaluation = measure(checkpoint, gold_of([checkpoint.head], gold), device, precision)
-    if page is not None:
-        write_page(page, evaluation_page(evaluation))
     if as_json:
         sys.stdout.write(orjson.dumps(asdict(evaluation), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
@@ -64,13 +59,6 @@ def measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Preci
             ticker.tick(lambda: f"{checkpoint.name}, {stage}: {done:,} of {windows:,} windows")
 
         return evaluate(prepared, gold, progress)
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write a page as a whole, and say where it is. Raises FatalError."""
-    with whole_file(path) as stream:
-        stream.write(page.encode("utf-8", "replace"))
-    remark_console().print(escape(f"page: {path}"))
 
 
 def _print(evaluation: Evaluation) -> None:

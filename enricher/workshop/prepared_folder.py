@@ -18,7 +18,7 @@ from enricher.workshop.manifest import MANIFEST_FILE
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
 
-_OPTIONAL_FILES = ("enricher.json", RECIPE_FILE, "README.md", "LICENSE*", "gate-*.json", "gate-*.html")
+_OPTIONAL_FILES = ("enricher.json", RECIPE_FILE, "README.md", "LICENSE*", "gate-*.json")
 """Files that are copied if they exist: advice on windows, the recipe of int8, origin and licence, reports."""
 
 

@@ -15,18 +15,16 @@ from enricher.errors import ModelError
 from enricher.worker.commands.console import remark_console
 
 
-def write_result(folder: Path, write: Callable[[Path], Path], page: str, what: str) -> Path:
-    """Let `write` write into `folder`, and the page beside it. Returns what `write` returns. Raises ModelError.
+def write_result(folder: Path, write: Callable[[Path], Path], what: str) -> Path:
+    """Let `write` write into `folder`. Returns what `write` returns. Raises ModelError.
 
     `what` is for messages, such as "the report".
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = write(folder)
-        path.with_suffix(".html").write_text(page, encoding="utf-8")
+        return write(folder)
     except OSError as error:
         raise ModelError(f"{what} cannot be written: {error}. Choose another cache (model.cache_dir).") from error
-    return path
 
 
 def remove_results(folder: Path, pattern: str) -> None:

@@ -32,11 +32,11 @@ from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.workshop.freshness import early_overhead
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.workshop.pages.tuning_page import COLUMNS, cells_of, early_batches, settings_of, tuning_page
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.result_files import remove_results, write_result
 from enricher.workshop.simulator import EngineModel
 from enricher.workshop.sweep import Cell, Sweep
+from enricher.workshop.sweep_plot import draw_sweep, require_matplotlib
 from enricher.workshop.targets import Target, targets
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ _BATCH_TOKENS: dict[str, tuple[int, ...]] = {
     "cuda": (1024, 2048, 4096, 8192, 16384, 32768),
 }
 _LENGTHS_TOKENS = (32, 64, 128, 256, 512)
+_COLUMNS = ("window, tokens", "concurrency", "batch, tokens", "windows", "tokens per second", "batch, ms")
 
 
 def model_tune(  # noqa: PLR0913  the options of the command
@@ -75,6 +76,9 @@ def model_tune(  # noqa: PLR0913  the options of the command
     force: Annotated[
         bool, typer.Option("--force", help="Write the result although other work kept the machine busy.")
     ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the throughput to this PNG; needs kafka-enricher[reports].")
+    ] = None,
     dry_run: DryRunOption = False,
     undo: UndoOption = False,
 ) -> None:
@@ -83,6 +87,8 @@ def model_tune(  # noqa: PLR0913  the options of the command
     The recommendation is written to the cache, and workers with the same cache use it as default from their next start on;
     --undo removes it.
     """
+    if plot is not None:
+        require_matplotlib()
     settings = load_settings()
     chosen = targets(folder, task, precision, settings)
     for each in chosen:
@@ -93,6 +99,8 @@ def model_tune(  # noqa: PLR0913  the options of the command
             remark_console().print(escape(f"the pass of {each.name}:"))
         tuning = _measure(each, settings, device, _Asked(concurrency, batch_tokens, seconds, rounds))
         _print(tuning)
+        if plot is not None:
+            draw_sweep(tuning.rows, f"{tuning.model_name}: {tuning.variant} on {tuning.processor}", plot)
         _write(tuning, cache_folder(each.checkpoints[0], settings.model.cache_dir), dry_run=dry_run, force=force)
 
 
@@ -131,8 +139,8 @@ def _write(tuning: Tuning, in_cache: Path, *, dry_run: bool, force: bool) -> Non
     if dry_run or (busy and not force):
         console.print(f"not written ({'--dry-run' if dry_run else 'to write it anyway: --force'})")
         return
-    path = write_result(in_cache, lambda folder: write_tuning(folder, tuning), tuning_page(tuning), "the tuning")
-    console.print(f"written, also as a page: {escape(str(path))}")
+    path = write_result(in_cache, lambda folder: write_tuning(folder, tuning), "the tuning")
+    console.print(f"written: {escape(str(path))}")
     console.print(
         "On machines like this one, workers with this cache use it from their next start on. To remove it: --undo"
     )
@@ -210,14 +218,14 @@ def _engine_model(model: PreparedModel, best: TuningRow, overhead: int) -> Engin
 
 def _print(tuning: Tuning) -> None:
     console = data_console()
-    table = Table(*COLUMNS)
+    table = Table(*_COLUMNS)
     for row in tuning.rows:
-        table.add_row(*cells_of(row))
+        table.add_row(*_cells_of(row))
     console.print(table)
     for name, value in settings_of(tuning).items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)
     best = recommend(tuning.rows, tuning.window_tokens)
-    for sentence in (why_not_fastest(tuning.rows, best), early_batches(tuning)):
+    for sentence in (why_not_fastest(tuning.rows, best), _early_batches(tuning)):
         if sentence:
             remark_console().print(sentence)
 
@@ -231,3 +239,43 @@ def _load_average() -> float | None:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
         return None
+
+
+def settings_of(tuning: Tuning) -> dict[str, str]:
+    """The recommendation as environment variables."""
+    settings = {
+        "ENRICHER_MODEL__CONCURRENCY": str(tuning.concurrency),
+        "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(tuning.max_batch_tokens),
+        "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(tuning.run_overhead_tokens),
+        "ENRICHER_BATCHING__BUCKET_EDGES": str(list(tuning.bucket_edges)),
+    }
+    if tuning.early_overhead is not None:
+        settings["ENRICHER_BATCHING__EARLY_OVERHEAD"] = f"{tuning.early_overhead:g}"
+    return settings
+
+
+def _early_batches(tuning: Tuning) -> str:
+    """Whether early batches pay, in sentences; empty for files of older versions."""
+    if not tuning.freshness:
+        return ""
+    low, new_low, half, new_half = tuning.freshness
+    cost = new_half.thread_ms / half.thread_ms - 1
+    verdict = "Early batches pay here" if tuning.early_overhead else "Early batches do not pay here"
+    return (
+        f"{verdict} (simulated with these costs of a run, headlines that come at random). With early_overhead="
+        f"{new_low.early_overhead:g} instead of 0, half of them are done within {new_low.p50_ms:.1f} ms instead of "
+        f"{low.p50_ms:.1f} at {low.load:.0%} load, and within {new_half.p50_ms:.1f} ms instead of {half.p50_ms:.1f} at "
+        f"{half.load:.0%}, where each takes {cost:+.1%} of thread time."
+    )
+
+
+def _cells_of(row: TuningRow) -> list[str]:
+    """A measurement as text, a cell for each of `_COLUMNS`."""
+    return [
+        f"{row.length_tokens}",
+        f"{row.concurrency}",
+        f"{row.batch_tokens:,}",
+        f"{row.windows:,}",
+        f"{row.tokens_per_s:,.0f}",
+        f"{row.batch_ms:.1f}",
+    ]

@@ -1,4 +1,4 @@
-"""Runs the quality gate for commands: shows the progress, and writes the report as JSON and as a page."""
+"""Runs the quality gate for commands: shows the progress, and writes the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from enricher.worker.inference.run.selection import recipe_for
 from enricher.workshop.calibration import refuse_calibration_texts
 from enricher.workshop.gate.quality_gate import Gate
 from enricher.workshop.gate.report import write_report
-from enricher.workshop.pages.gate import gate_page
 from enricher.workshop.result_files import write_result
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def check_variant(
         report = Gate(gold, limit_points, cache_dir, progress, device_id).check(checkpoint, variant, device)
     if report_folder is None:
         return Checked(report, None)
-    page = gate_page(report, recipe)
-    return Checked(report, write_result(report_folder, lambda folder: write_report(folder, report), page, "the report"))
+    return Checked(report, write_result(report_folder, lambda folder: write_report(folder, report), "the report"))
 
 
 def reasons_of(report: GateReport) -> Iterator[str]:

@@ -6,12 +6,6 @@ import pytest
 
 
 @pytest.fixture
-def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are written without their plots, which take half a second of processor time: for tests of something else."""
-    monkeypatch.setattr("enricher.workshop.pages.drawing._svg", lambda *_: "")
-
-
-@pytest.fixture
 def brief_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     """`model tune` simulates seconds of traffic, which is much on a model as small as those of the tests."""
     for name in ("_WINDOWS", "_SHORTEST_S", "_WARM_UP_S"):

@@ -1,15 +1,13 @@
-"""`enricher model check` and `inspect`: verdict, exit code, report and page."""
+"""`enricher model check` and `inspect`: verdict, exit code and report."""
 
 from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from commands.model_app import run_model, tiny_model
-from support.models import MINILM_FOLDER
 from support.recipes import empty_recipe
 
 from enricher.errors import FatalError, ModelError, SettingsError
@@ -17,13 +15,10 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.openvino import OpenVinoInt8
-from enricher.worker.inference.graph.recipe import read_recipe, write_recipe
+from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.workshop.gate.gold import DEFAULT_GOLD
 from enricher.workshop.gate.report import GateReport
-from enricher.workshop.pages.gate import gate_page
-
-SHIPPED = GateReport.model_validate_json((MINILM_FOLDER / "gate-openvino-bf16.json").read_bytes())
 
 
 @pytest.fixture
@@ -48,9 +43,9 @@ def runs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
 
 
-@pytest.mark.usefixtures("runs_anywhere", "without_plots")
+@pytest.mark.usefixtures("runs_anywhere")
 def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold: Path, tmp_path: Path) -> None:
-    """The reasons are told; the report and its page lie in the cache, never beside the model, and can be taken back."""
+    """The reasons are told; the report lies in the cache, never beside the model, and can be taken back."""
     cache, before = tmp_path / "cache", sorted(model.iterdir())
     check = ("check", model, "--gold", gold, "--precision", "int8")
     result = run_model(*check, "--dry-run", cache_dir=cache)
@@ -63,7 +58,6 @@ def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold
     report = GateReport.model_validate_json(path.read_bytes())
     assert not report.passed
     assert (6, "gold") == (report.comparisons[0].texts, report.bound_to.gold_name)
-    assert path.with_suffix(".html").read_text().startswith("<!doctype html>")
     assert before == sorted(model.iterdir())
     assert 0 == run_model("check", model, "--undo", cache_dir=cache).exit_code
     assert [] == list(cache.rglob("gate-*"))
@@ -71,7 +65,7 @@ def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold
     assert (model / path.name).is_file()
 
 
-@pytest.mark.usefixtures("runs_anywhere", "without_plots")
+@pytest.mark.usefixtures("runs_anywhere")
 def test_a_passed_check_ends_with_code_0_and_inspect_then_says_that_it_may_serve(
     model: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,58 +116,3 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
         variant["variant"] for variant in facts["variants"]
     ]
     assert sum(variant["chosen_by_auto"] for variant in facts["variants"]) == 1
-
-
-LOADING = {"src", "href", "xlink:href", "srcset"}
-
-
-class _Assets(HTMLParser):
-    """Collects what a page would load, and whether its tags are balanced."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loads: list[str] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what it names."""
-        self.loads += [
-            f"{tag} {name}" for name, value in attrs if name in LOADING and not (value or "").startswith("#")
-        ]
-        self.loads += [tag] if tag in {"script", "link", "iframe", "img"} else []
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        """Close it, if it was the last one opened."""
-        if self.open and self.open[-1] == tag:
-            self.open.pop()
-
-
-def assert_self_contained(page: str) -> None:
-    """Nothing is loaded, from nowhere; every tag is closed; there are plots; light and dark."""
-    parser = _Assets()
-    parser.feed(page)
-    assert [] == parser.loads
-    assert [] == parser.open
-    assert page.count("<svg") >= 2
-    assert "prefers-color-scheme:dark" in page
-    assert not re.search(r"@import|url\(|https?://", page)
-
-
-def test_the_page_is_self_contained_and_says_the_verdict() -> None:
-    """One file, to be mailed or kept beside the model."""
-    page = gate_page(SHIPPED)
-    assert_self_contained(page)
-    assert '<span class="badge good">passed</span>' in page
-    failed = gate_page(SHIPPED.model_copy(update={"passed": False, "reasons": ("F1 <b>less</b>",)}))
-    assert '<span class="badge bad">failed</span>' in failed
-    assert "F1 &lt;b&gt;less&lt;/b&gt;" in failed
-
-
-def test_every_page_that_ships_is_of_the_report_beside_it() -> None:
-    """Made by the same command."""
-    for path in MINILM_FOLDER.glob("gate-*.json"):
-        report = GateReport.model_validate_json(path.read_bytes())
-        recipe = read_recipe(MINILM_FOLDER) if report.bound_to.recipe_digest else None
-        assert gate_page(report, recipe) == path.with_suffix(".html").read_text("utf-8")

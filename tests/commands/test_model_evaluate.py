@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from commands.model_app import run_model, tiny_model
-from commands.test_model_check import assert_self_contained
 from support.heads import class_model, vector_model
 
 from enricher.errors import FatalError, ModelError, SettingsError
@@ -26,13 +25,10 @@ def gold_file(folder: Path, *lines: object) -> Path:
 
 
 def test_figures_are_those_of_the_gold_set(tmp_path: Path) -> None:
-    """Counts by label add up, F1 follows from them, shares lie in their intervals; the page has plots of them."""
+    """Counts by label add up, F1 follows from them, shares lie in their intervals."""
     gold = tmp_path / "gold.jsonl"
     gold.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:80]))
-    page = tmp_path / "page.html"
-    result = run_model(
-        "evaluate", EMBEDDED, "--gold", gold, *FP32, "--json", "--page", page, cache_dir=tmp_path / "cache"
-    )
+    result = run_model("evaluate", EMBEDDED, "--gold", gold, *FP32, "--json", cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     overall, by_label = found["overall"], found["by_label"]
@@ -43,21 +39,17 @@ def test_figures_are_those_of_the_gold_set(tmp_path: Path) -> None:
         )
     assert 2 * overall["right"] / (overall["predicted"] + overall["expected"]) == pytest.approx(overall["f1"]["value"])
     assert 0.5 < overall["f1"]["low"] < overall["f1"]["value"] < overall["f1"]["high"] < 1
-    assert_self_contained(page.read_text("utf-8"))
 
 
 def test_classes_are_measured_too(tmp_path: Path) -> None:
     """Each text has one, so as many are found as expected, and each error counts for two classes."""
     model = class_model(tiny_model(tmp_path / "ner"), tmp_path / "topics", ("<b>", "\u202ex", "c"))
     gold = gold_file(tmp_path, *({"text": f"Story {number}", "label": "<b>"} for number in range(10)))
-    page = tmp_path / "page.html"
-    arguments = ("--gold", gold, *FP32, "--json", "--page", page)
+    arguments = ("--gold", gold, *FP32, "--json")
     result = run_model("evaluate", model, *arguments, cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, result.output
     overall = json.loads(result.stdout)["overall"]
     assert 10 == overall["expected"] == overall["predicted"]
-    assert_self_contained(page.read_text("utf-8"))
-    assert "<b> (" not in page.read_text("utf-8")
 
 
 def test_long_texts_and_a_model_that_finds_nothing_are_measured(tmp_path: Path) -> None:

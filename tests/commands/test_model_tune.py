@@ -9,8 +9,8 @@ from typing import cast
 import numpy as np
 import pytest
 from commands.model_app import run_model, tiny_model
-from commands.test_model_check import assert_self_contained
 
+from enricher.errors import SettingsError
 from enricher.worker.build.loaded_model import batch_rules
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.tuning import Tuning, TuningRow
@@ -18,7 +18,6 @@ from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
 from enricher.workshop import tune
 from enricher.workshop.freshness import CANDIDATES
-from enricher.workshop.pages.tuning_page import settings_of
 from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
 from enricher.workshop.sweep import Cell, Sweep, batch_of
 from tools.only_task import load_model
@@ -113,26 +112,25 @@ def test_the_median_over_rounds_counts_and_cells_take_turns() -> None:
     assert [(2.0, 1000.0), (4.0, 1000.0)] == [(each.tokens_per_s, each.batch_ms) for each in result]
 
 
-def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
+def test_the_command_writes_measurements_plot_and_settings_that_can_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it prints is what a worker reads."""
     folder = tiny_model(tmp_path / "tiny")
     arguments = ("--device", "cpu", "--precision", "fp32", "--concurrency", "1", "--concurrency", "2", "--seconds", "0")
     batches = ("--batch-tokens", "64", "--batch-tokens", "256", "--rounds", "1", "--force")
-    result = run_model("tune", folder, *arguments, *batches, cache_dir=tmp_path / "cache")
+    plot = tmp_path / "plot.png"
+    result = run_model("tune", folder, *arguments, *batches, "--plot", plot, cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, (result.output, result.exception)
     (path,) = (tmp_path / "cache").glob("*-reports/tuning-cpu-*.json")
     assert str(path) in result.stderr.replace("\n", "")
     tuning = Tuning.model_validate_json(path.read_bytes())
     assert {1, 2} == {row.concurrency for row in tuning.rows}
     assert all(row.tokens_per_s > 0 and row.batch_ms > 0 for row in tuning.rows)
-    page = path.with_suffix(".html").read_text("utf-8")
-    assert_self_contained(page)
-    assert "Early batches" in page
+    assert b"\x89PNG" == plot.read_bytes()[:4]
     assert "Early batches" in result.stderr
     assert tuning.early_overhead in {0.0, *CANDIDATES}
-    for name, value in settings_of(tuning).items():
+    for name, value in tune.settings_of(tuning).items():
         assert f"{name}={value}" in result.stdout
         monkeypatch.setenv(name, value)
     settings = Settings()
@@ -144,7 +142,6 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
     )
 
 
-@pytest.mark.usefixtures("without_plots")
 def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a setting said by hand; one that is said wins."""
     folder = tiny_model(tmp_path / "tiny")
@@ -180,7 +177,6 @@ QUICK = (
 )
 
 
-@pytest.mark.usefixtures("without_plots")
 @pytest.mark.parametrize(
     ("load", "option", "written"),
     [(0.0, None, True), (1e3, None, False), (1e3, "--force", True), (0.0, "--dry-run", False)],
@@ -199,7 +195,6 @@ def test_what_was_measured_on_a_busy_machine_is_not_put_in_force(
     assert before == sorted(folder.rglob("*"))
 
 
-@pytest.mark.usefixtures("without_plots")
 def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beside the model counts again then; a report in the same place stays."""
     monkeypatch.setattr(tune, "_load_average", lambda: 0.0)
@@ -212,3 +207,11 @@ def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 0, (result.output, result.exception)
     assert [report] == list(path.parent.iterdir())
     assert "nothing to remove" in run_model("tune", folder, "--undo", cache_dir=cache).stderr
+
+
+def test_a_plot_without_matplotlib_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal names the extra, before anything is measured."""
+    monkeypatch.setattr("enricher.workshop.sweep_plot.find_spec", lambda _name: None)
+    error = run_model("tune", tmp_path, "--plot", tmp_path / "plot.png", cache_dir=tmp_path).exception
+    assert isinstance(error, SettingsError)
+    assert "kafka-enricher[reports]" in str(error)

@@ -130,7 +130,7 @@ def test_a_report_that_cannot_be_written_is_a_model_error(twin: GateReport, tmp_
     """As in a container whose file system is read-only."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ModelError, match=r"the report cannot be written: .*model\.cache_dir"):
-        write_result(tmp_path / "file" / "reports", lambda folder: write_report(folder, twin), "", "the report")
+        write_result(tmp_path / "file" / "reports", lambda folder: write_report(folder, twin), "the report")
 
 
 def judged(report: GateReport, limit_points: float) -> GateVerdict:

@@ -17,7 +17,8 @@ from enricher.worker.inference.run import tuning as tuning_module
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.run.tuning import Tuning, tuning_for, write_tuning
-from enricher.workshop.pages.tuning_page import early_batches, settings_of
+from enricher.workshop.tune import _early_batches as early_batches
+from enricher.workshop.tune import settings_of
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,6 @@ SLOW = (
     "commands/test_model_evaluate.py",
     "commands/test_model_freshness.py",
     "commands/test_model_int8.py",
-    "commands/test_model_pages.py",
     "commands/test_model_prepare.py",
     "commands/test_model_tasks.py",
     "commands/test_model_tune.py",

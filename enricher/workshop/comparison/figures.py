@@ -1,6 +1,6 @@
 """Counts how many findings of two models are lost, gained, relabelled and moved, with intervals, and judges.
 
-The figures are also written as cells of tables, for the terminal and for the page.
+The figures are also written as cells of tables, for the terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the benchmark legs one after the other, prints their tables, and writes PNG, HTML and JSON."""
+"""Runs the benchmark legs one after the other, prints their tables, and writes PNG and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.machine import describe
 from tools.bench.outcome import Outcome
-from tools.bench.page import html
 from tools.bench.policy import Policy
 from tools.bench.printing import print_tables, write_figures
 
@@ -36,7 +35,7 @@ LEGS = (
     "search_index",
     "lanes",
 )
-"""Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
+"""Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 _FILE_WIDTH = 160
 """Characters of a line where the output is no terminal, so that tables keep their words whole."""
@@ -45,9 +44,7 @@ _FILE_WIDTH = 160
 def main(
     legs: Annotated[list[str] | None, typer.Argument(help=f"Legs to run, of {', '.join(LEGS)}; default: all.")] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs; contenders take turns.")] = 5,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for page.html, one JSON file per leg, and the plots as PNG.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for one JSON file per leg, and the plots as PNG.")] = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -81,39 +78,38 @@ def main(
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
     bench = Bench(1 if quick else repetitions, quick, print, against=policy, before=before)
-    outcomes, about = _measure_legs([name for name in LEGS if name in chosen], bench)
+    outcomes = _measure_legs([name for name in LEGS if name in chosen], bench)
     console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():
         print_tables(console, outcome.tables)
         for claim in outcome.claims:
             console.print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
     if out:
-        _write(out, outcomes, about)
+        _write(out, outcomes)
 
 
-def _measure_legs(names: list[str], bench: Bench) -> tuple[dict[str, Outcome], dict[str, str]]:
-    outcomes, about = {}, {}
+def _measure_legs(names: list[str], bench: Bench) -> dict[str, Outcome]:
+    outcomes = {}
     # Plain lines instead of a spinner, whose thread would take CPU time from what is measured.
     console = Console(stderr=True, highlight=False)
     with bench.closing:
         for name in names:
             module = importlib.import_module(f"tools.bench.legs.{name}")
-            about[name] = module.ABOUT
             bench.say = lambda text, name=name: console.print(f"{name}: {text}")  # type: ignore[misc]
+            bench.say(module.ABOUT)
             outcomes[name] = module.measure(bench)
-    return outcomes, about
+    return outcomes
 
 
-def _write(folder: Path, outcomes: dict[str, Outcome], about: dict[str, str]) -> None:
+def _write(folder: Path, outcomes: dict[str, Outcome]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     machine, command = describe(), shlex.join(["scripts/bench", *sys.argv[1:]])
     for name, outcome in outcomes.items():
         write_figures(folder / f"{name}.json", {"machine": machine, "command": command, name: outcome.figures})
-    (folder / "page.html").write_text(html(outcomes, about, machine, command), encoding="utf-8")
     for outcome in outcomes.values():
         for plot in outcome.plots:
             save_png(plot, folder)
-    Console(stderr=True).print(f"written: {folder / 'page.html'}", highlight=False)
+    Console(stderr=True).print(f"written: {folder}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Draws plots as PNG and SVG with matplotlib. Knows plots, not what they show."""
+"""Draws plots as PNG with matplotlib. Knows plots, not what they show."""
 
 from __future__ import annotations
 
-import io
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,24 +32,12 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "grid.color": "#e9edf2",
     "legend.frameon": False,
-    "svg.hashsalt": "enricher",
 }
 
 
 def save_png(plot: Plot, folder: Path) -> Path:
     """Write `folder/<name>.png`, 160 dots per inch."""
     path = folder / f"{plot.name}.png"
-    path.write_bytes(_drawn(plot, "png"))
-    return path
-
-
-def svg(plot: Plot) -> str:
-    """The plot as an `<svg>` element for the HTML page."""
-    text = _drawn(plot, "svg").decode()
-    return text[text.index("<svg") :]
-
-
-def _drawn(plot: Plot, file_format: str) -> bytes:
     with mpl.rc_context({**STYLE, "axes.prop_cycle": cycler(color=COLOURS)}):
         figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
         _KINDS[plot.kind](axes, plot.series)
@@ -66,10 +53,9 @@ def _drawn(plot: Plot, file_format: str) -> bytes:
             axes.set_yscale("log")
         if len(plot.series) > 1 or plot.limit:
             figure.legend(loc="outside lower center", ncols=4)  # outside, where it covers no data
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=file_format, dpi=160, metadata={"Date": None} if file_format == "svg" else None)
+        figure.savefig(path, dpi=160)
         plt.close(figure)
-    return buffer.getvalue()
+    return path
 
 
 def _bars(axes: Axes, series: Sequence[Series], *, across: bool = False) -> None:

@@ -68,7 +68,7 @@ def chaos(  # noqa: PLR0913  one for each option
         shutil.rmtree(folder)
     write_report(run, out)
     print(run.verdict)
-    print(f"report: {out / 'chaos.html'}")
+    print(f"report: {out / 'chaos.md'}")
     sys.exit(0 if run.good else 1)
 
 

@@ -35,7 +35,7 @@ def lossy() -> Findings:
 
 
 def test_run_with_losses_is_written_with_their_counts_and_places(lossy: Findings, tmp_path: Path) -> None:
-    """JSON, Markdown and HTML all show the losses."""
+    """JSON and Markdown both show the losses."""
     run = run_of(lossy, outcome_of({}))
     assert not run.good
     write_report(run, tmp_path)
@@ -43,7 +43,7 @@ def test_run_with_losses_is_written_with_their_counts_and_places(lossy: Findings
     assert {"lost": 2} == document["findings"]["counts"]
     assert ["('id', 0, 3)", "('id', 0, 4)"] == document["findings"]["wrong"]["lost"]
     assert "2 lost, 0 doubled" in (tmp_path / "chaos.md").read_text("utf-8")
-    assert "lost: 2, such as" in (tmp_path / "chaos.html").read_text("utf-8")
+    assert "lost: 2, such as" in (tmp_path / "chaos.md").read_text("utf-8")
 
 
 def test_worker_that_ends_without_a_reason_makes_a_run_bad(tmp_path: Path) -> None:
@@ -54,4 +54,4 @@ def test_worker_that_ends_without_a_reason_makes_a_run_bad(tmp_path: Path) -> No
     assert not run.good
     write_report(run, tmp_path)
     assert "worker-0 5 (unexpected)" in (tmp_path / "chaos.md").read_text("utf-8")
-    assert "exit codes" in (tmp_path / "chaos.html").read_text("utf-8")
+    assert "exit codes" in (tmp_path / "chaos.md").read_text("utf-8")
