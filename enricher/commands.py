@@ -35,11 +35,12 @@ GROUPS = {
     ),
     "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics.command:topics_create"}),
     "dead-letters": Group(
-        "Count dead letters, show one, send them back to the input topic exactly once.",
+        "Count dead letters, show one, send them back to the input topic exactly once, go on after a limit of them.",
         {
             "list": "operate.dead_letters.counting:dead_letters_list",
             "show": "operate.dead_letters.single:dead_letters_show",
             "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
+            "accept": "operate.dead_letters.accepting:dead_letters_accept",
         },
     ),
     "index": Group(

@@ -29,7 +29,6 @@ from enricher.worker.commands.signals import Signals, stopped_by_signals
 from enricher.worker.health.routes import probe_routes
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.precheck import check_start
-from enricher.worker.rules.dead_letter_limits import most_taken_over
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.observed import WorkerFacts
@@ -126,7 +125,8 @@ def _work(
         health.note_step("connecting with the brokers")
         letters = RefusedRecords(config, config.dead_letter_topic, index.name, give_up_s=limit_s)
         stack.enter_context(closing(letters))
-        most_row = most_taken_over(settings.dead_letters.max_in_a_row)
+        limit = settings.dead_letters.max_in_a_row
+        most_row = limit - max(1, limit // 20) if limit else 0  # a repaired indexer gets over a few bad records
         reader = OutputReader(config, give_up_s=limit_s, most_row=most_row, until_caught_up=until_caught_up)
         indexer = Indexer(settings, index, reader, letters, watchdog.guard)
         seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)

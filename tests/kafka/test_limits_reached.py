@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
 import pytest
+from commands.cli_runner import run
+from confluent_kafka import Consumer
 from kafka.harness import as_sent, assert_exactly_once, headers_of, is_all_committed, publish, short_articles, worker
 from kafka.test_exactly_once import QUICK_FAILOVER, WORK_S, has_partitions
+from support.operating import client
 from support.patience import wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
+from typer.testing import Result
 
 pytestmark = pytest.mark.broker
 
-WORKERS, ARTICLES, LIMIT, SPARE = 3, 3_000, 100, 5
+WORKERS, ARTICLES, LIMIT = 3, 3_000, 100
 MAX_IN_A_ROW = "ENRICHER_DEAD_LETTERS__MAX_IN_A_ROW"
 BROKEN = {"ENRICHER_ARTICLES__FIELDS": '{"id": "/uuid"}', MAX_IN_A_ROW: str(LIMIT)}
 UNLIMITED = {MAX_IN_A_ROW: "0", "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0"}
@@ -35,8 +38,8 @@ def letters_in(topics: Topics) -> int:
     return letters
 
 
-def test_three_workers_with_a_broken_mapping_end_at_their_limits(topics: Topics, tmp_path: Path) -> None:
-    """Then they are started and killed again and again; once the mapping is repaired, all the rest is enriched."""
+def test_a_broken_mapping_ends_all_workers_until_it_is_accepted(topics: Topics, tmp_path: Path) -> None:
+    """Further starts add nothing; once it is repaired and accepted, all the rest is enriched, exactly once."""
     environment = topics.environment | QUICK_FAILOVER | BROKEN
     logs = [tmp_path / f"{index}.log" for index in range(WORKERS)]
     with ExitStack() as workers:
@@ -50,25 +53,50 @@ def test_three_workers_with_a_broken_mapping_end_at_their_limits(topics: Topics,
         assert [12] * WORKERS == [process.wait(WORK_S) for process in running]
     stopped = letters_in(topics)
     assert LIMIT <= stopped <= WORKERS * LIMIT
-    said = logs[0].read_text("utf-8")
+    said = "".join(log.read_text("utf-8") for log in logs)
     assert "id is missing at /uuid" in said
     assert "decode:InvalidArticle" in said
     assert short_articles(1)[0]["body"] not in said
 
-    for start in range(4):
-        log = tmp_path / f"again-{start}.log"
-        with worker(environment | named(start % 2), log=log, stub=True) as process:
-            if start % 2:
-                wait_until(partial(has_partitions, log), WORK_S, "it has partitions")
-                process.send_signal(signal.SIGKILL)
-            assert process.wait(WORK_S) in {12, -signal.SIGKILL}
-    # A start that does not know the counts of all partitions yet may fill the row of one of those that it knows.
-    assert stopped <= letters_in(topics) <= WORKERS * LIMIT + 4 * SPARE
+    repaired = topics.environment | QUICK_FAILOVER | named(0)
+    for again in (environment | named(0), environment | named(1), repaired | {MAX_IN_A_ROW: str(LIMIT)}):
+        log = tmp_path / "again.log"
+        with worker(again, log=log, stub=True) as process:
+            assert process.wait(WORK_S) == 12
+        assert f"enricher dead-letters accept {topics.group}" in log.read_text("utf-8")
+    assert stopped == letters_in(topics)
 
-    with worker(topics.environment | QUICK_FAILOVER | named(0), "--until-caught-up", stub=True) as repaired:
-        assert repaired.wait(WORK_S) == 0
+    with closing(Consumer(client(topics.bootstrap_servers, group_id=topics.group))) as member:
+        member.subscribe([topics.output])
+        wait_until(lambda: bool(member.poll(0.1) or member.assignment()), WORK_S, "the group has a member")
+        refused = accept(topics)
+        assert (1, True) == (refused.exit_code, "has members" in str(refused.exception))
+    accepted = accept(topics)
+    assert 0 == accepted.exit_code, accepted.exception
+    assert "accepted (decode:InvalidArticle)" in accepted.stdout
+    assert "no worker" in accept(topics).stdout
+
+    with worker(repaired, "--until-caught-up", stub=True) as process:
+        assert process.wait(WORK_S) == 0
     letters = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert stopped == len(letters)
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
+    assert is_all_committed(topics)
+
+
+def accept(topics: Topics) -> Result:
+    """Let the workers go on."""
+    return run("dead-letters", "accept", topics.group, env=topics.environment)
+
+
+def test_a_higher_limit_reads_on_as_well(topics: Topics) -> None:
+    """Without the command, and with what is beyond the old limit as dead letters."""
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(LIMIT + 50)))
+    for limit, code in ((LIMIT, 12), (LIMIT, 12), (LIMIT + 1, 0)):
+        environment = topics.environment | BROKEN | {MAX_IN_A_ROW: str(limit)}
+        with worker(environment, "--until-caught-up", stub=True) as process:
+            assert code == process.wait(WORK_S)
+    assert_exactly_once(read_all(topics.bootstrap_servers, topics.dead_letters), places)
     assert is_all_committed(topics)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from loop.fake_group import Group, LogError
 
-from enricher.worker.records import LetterCounts, Mark, Partition
+from enricher.worker.records import Mark, Partition, ReachedLimit
 
 
 class ProducerFenced(LogError):
@@ -38,7 +38,7 @@ class Transaction:
     first_offsets: dict[Partition, int] = field(default_factory=dict)
     group_offsets: dict[Partition, int] = field(default_factory=dict)
     marks: dict[Partition, Mark] = field(default_factory=dict)
-    letter_counts: dict[Partition, LetterCounts] = field(default_factory=dict)
+    reached_limits: dict[Partition, ReachedLimit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,15 @@ class Producer:
         member: str,
         generation: int,
         marks: Mapping[Partition, Mark] = MappingProxyType({}),
-        letter_counts: Mapping[Partition, LetterCounts] = MappingProxyType({}),
+        reached_limits: Mapping[Partition, ReachedLimit] = MappingProxyType({}),
     ) -> None:
         """Make the group's offsets, with their metadata, part of the transaction. Raises NoMember or StaleGeneration."""
         transaction = self._open()
         self._log.group.check(member, generation)
         transaction.group_offsets.update(offsets)
         transaction.marks.update({partition: marks.get(partition, Mark()) for partition in offsets})
-        transaction.letter_counts.update(
-            {partition: letter_counts.get(partition, LetterCounts()) for partition in offsets}
+        transaction.reached_limits.update(
+            {partition: reached_limits.get(partition, ReachedLimit()) for partition in offsets}
         )
 
     def commit(self) -> None:
@@ -154,7 +154,7 @@ class FakeLog:
         self.group = Group(self.input)
         self.committed: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
-        self.letter_counts: dict[Partition, LetterCounts] = {}
+        self.reached_limits: dict[Partition, ReachedLimit] = {}
         """What stands beside the committed offsets."""
         self.commits: list[Transaction] = []
         """The transactions that were committed, in this order."""
@@ -197,7 +197,7 @@ class FakeLog:
         if state == "committed":
             self.committed.update(transaction.group_offsets)
             self.marks.update(transaction.marks)
-            self.letter_counts.update(transaction.letter_counts)
+            self.reached_limits.update(transaction.reached_limits)
             self.commits.append(transaction)
 
     def time_out(self, transaction: Transaction) -> None:

@@ -20,7 +20,6 @@ from enricher.worker.records import (
     Partition,
     RawRecord,
     Release,
-    Start,
     Ticket,
     hot_record,
 )
@@ -45,7 +44,6 @@ class Output:
 class FakeSink:
     """Publishes to the fake log as `TransactionalSink` does to a real one.
 
-    `start_of`: that of the source.
     `refuses`: outputs that the broker will never take. `too_large`: outcomes that become dead letters instead.
     """
 
@@ -60,7 +58,6 @@ class FakeSink:
         refuses: Callable[[Output], bool] = lambda _output: False,
         too_large: Callable[[Outcome], bool] = lambda _outcome: False,
         dead_letters: DeadLetterLimits | None = None,
-        start_of: Callable[[Partition], Start | None] = lambda _partition: None,
         transaction_timeout_s: float = 15.0,
     ) -> None:
         self._log = log
@@ -71,7 +68,6 @@ class FakeSink:
         self.refuses = refuses
         self.too_large = too_large
         self._dead_letters = dead_letters or DeadLetterLimits(Limits())
-        self._start_of = start_of
         self._timeout_s = transaction_timeout_s
         self._producer: Producer | None = None
         self.published_s: list[float] = []
@@ -130,15 +126,14 @@ class FakeSink:
             for ticket, outcome in outcomes.items()
             if isinstance(outcome, DeadLetter) and outcome is not ticket.outcome
         }
-        self._dead_letters.learn(self._start_of)
         if not self._dead_letters.allows(release.tickets, substitutes):
             raise RefusedSubstitutes(substitutes)
-        letter_counts = self._dead_letters.seal(release, substitutes).letter_counts
         self._fault("send_offsets")
         member, generation = self._membership()
         self._fault("offsets_under_way")
         try:
-            producer.send_offsets(release.committable, member, generation, release.marks, letter_counts)
+            beside = release.marks, release.reached_limits
+            producer.send_offsets(release.committable, member, generation, *beside)
         except StaleGeneration:
             self._fault("abort")
             producer.abort()

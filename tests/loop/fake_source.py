@@ -14,7 +14,7 @@ from loop.faults import Fault, no_fault
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
-from enricher.worker.records import LetterCounts, Mark, Partition, RawRecord, Start
+from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Start
 from enricher.worker.stats.snapshot import Connection
 
 
@@ -177,7 +177,7 @@ class FakeSource:
 
     def _begin(self, partition: Partition, offset: int) -> int:
         self._starts[partition] = Start(
-            offset, self._log.marks.get(partition, Mark()), self._log.letter_counts.get(partition, LetterCounts())
+            offset, self._log.marks.get(partition, Mark()), self._log.reached_limits.get(partition, ReachedLimit())
         )
         return offset
 

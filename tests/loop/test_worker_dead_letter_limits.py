@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from loop.fake_sink import DEAD_LETTERS
@@ -13,11 +13,12 @@ from loop.world import INPUT, INVALID, SHORT, UNTOKENIZABLE, Process, World
 from support.seeds import seeds
 
 from enricher.errors import TooManyDeadLetters, TransactionTrouble
-from enricher.worker.records import EnrichedRecord, LetterCounts, Mark, Outcome, Partition, Release
-from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
+from enricher.worker.records import EnrichedRecord, Mark, Outcome, Partition, ReachedLimit, Release, Start
+from enricher.worker.rules.dead_letter_limits import Cut, DeadLetterLimits, Limits
 
 LIMIT = 20
 IN_A_ROW = Limits(LIMIT, 0, 100)
+REACHED = ReachedLimit(LIMIT, reason="decode:InvalidArticle")
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 PAUSES = 0.95
 """How seldom a process is started in a turn, as it is in a crash loop."""
@@ -66,8 +67,46 @@ def test_it_commits_what_is_within_the_limit_and_ends_with_a_code_of_its_own() -
     assert INVALID.decode() not in str(end.value)
     assert (LIMIT, 5) == (letters_in(world), len(world.outputs()))
     assert {FIRST: 25} == world.log.committed
-    assert ({FIRST: Mark()}, {FIRST: LetterCounts(LIMIT, LIMIT)}) == (world.log.marks, world.log.letter_counts)
+    assert ({FIRST: Mark()}, {FIRST: REACHED}) == (world.log.marks, world.log.reached_limits)
     assert world.violations() == []
+
+
+def test_no_worker_reads_on_where_one_ended() -> None:
+    """Not by its partition's next owner, which has enriched others; nothing is committed over the mark."""
+    world = World()
+    world.put(*[INVALID] * 60, partition=0)
+    world.put(*[SHORT] * 10, partition=1)
+    ended(world, started(world))
+    left = world.log.committed.copy()
+    for _ in range(3):
+        assert "accept" in str(ended(world, started(world)))
+    assert (left[FIRST], REACHED) == (world.log.committed[FIRST], world.log.reached_limits[FIRST])
+    assert letters_in(world) == LIMIT
+
+
+@pytest.mark.parametrize("limits", [IN_A_ROW, Limits(LIMIT + 1, 0, 100)])
+def test_workers_read_on_once_it_is_accepted_or_their_limit_is_higher(limits: Limits) -> None:
+    """From where the one that reached it stopped: nothing is lost, doubled or misordered."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 5, *[INVALID] * (LIMIT + 15), *[SHORT] * 5)
+    ended(world, started(world))
+    if limits == IN_A_ROW:
+        world.log.reached_limits.clear()  # as `dead-letters accept` does
+    world.steps(started(world, limits), until=world.done)
+    assert (LIMIT + 15, 10) == (letters_in(world), len(world.outputs()))
+    assert ReachedLimit() == world.log.reached_limits[FIRST]
+
+
+def test_a_partition_that_begins_with_the_one_beyond_is_marked_too() -> None:
+    """Nothing of it is committed before; the attempt that was counted there is taken back."""
+    world = World()
+    process = started(world)
+    world.put(*[INVALID] * LIMIT, partition=0)
+    world.steps(process, until=world.done)
+    world.put(INVALID, partition=1)
+    ended(world, process)
+    assert {SECOND: REACHED} == {at: mark for at, mark in world.log.reached_limits.items() if mark != ReachedLimit()}
+    assert (0, Mark()) == (world.log.committed[SECOND], world.log.marks[SECOND])
 
 
 def test_it_counts_over_its_partitions_and_no_tombstones() -> None:
@@ -104,15 +143,16 @@ def test_a_ratio_of_the_window_ends_it() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("visit", [1, 2])
-def test_a_transaction_that_fails_or_whose_outcome_is_unknown_counts_once(step: str, visit: int) -> None:
-    """What counts is what the committed offset says."""
+def test_a_transaction_that_fails_or_whose_outcome_is_unknown_counts_at_most_once(step: str, visit: int) -> None:
+    """One that took effect although the worker did not learn it is not counted."""
     world = World(partitions=1)
     process = started(world, fault=Faults(step, TransactionTrouble(step), visit))
     world.put(*[INVALID] * 12)
     world.steps(process, until=world.done)
     world.put(*[INVALID] * 60)
     ended(world, process)
-    assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
+    assert letters_in(world) == world.log.committed[FIRST]
+    assert LIMIT <= letters_in(world) <= LIMIT + 12
 
 
 def test_recoveries_leave_no_more_to_a_worker_than_it_had() -> None:
@@ -131,7 +171,7 @@ def test_recoveries_leave_no_more_to_a_worker_than_it_had() -> None:
 
 
 def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> None:
-    """The last transaction before a rebalance is cut as well, and the next owner knows what was counted."""
+    """The last transaction before a rebalance is cut as well, and the next owner does not read on there."""
     world = World()
     process = started(world)
     world.put(*[INVALID] * 15, partition=0)
@@ -143,9 +183,8 @@ def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> No
     other.source.open(other.worker)
     ended(world, process)
     assert letters_in(world) == LIMIT
-    world.put(*[INVALID] * 60, partition=1)
-    ended(world, other)
-    assert letters_in(world) <= 2 * LIMIT
+    assert "accept" in str(ended(world, other))
+    assert letters_in(world) == LIMIT
     assert world.violations() == []
 
 
@@ -178,13 +217,12 @@ class Broken(Simulation):
 
     values = BAD
     limits = IN_A_ROW
+    rule = DeadLetterLimits
 
     def _start(self, name: str) -> None:
         if self.world.started and self.random.random() < PAUSES:
             return
-        process = self.world.start(
-            name, fault=self._fault, limits=self._limits, dead_letters=DeadLetterLimits(self.limits)
-        )
+        process = self.world.start(name, fault=self._fault, limits=self._limits, dead_letters=self.rule(self.limits))
         process.source.open(process.worker)
         self._running[name].append(process)
 
@@ -201,9 +239,16 @@ class Broken(Simulation):
         for partition in self.world.log.input:
             self.world.put(*[INVALID] * 150, partition=partition.number)
         for _ in range(800):
+            left = self._left_at_a_limit()
             self._turn()
+            self.found.update(f"{at} was read on" for at in left.keys() - self._left_at_a_limit().keys())
         self.found.update(self.world.violations())
         return self
+
+    def _left_at_a_limit(self) -> dict[tuple[Partition, int], ReachedLimit]:
+        """Where workers ended at a limit, with the offset that is committed there."""
+        log = self.world.log
+        return {(at, log.committed[at]): mark for at, mark in log.reached_limits.items() if mark != ReachedLimit()}
 
 
 class BrokenWithoutLimits(Broken):
@@ -215,14 +260,27 @@ class BrokenWithoutLimits(Broken):
 class CommitsBeyond(DeadLetterLimits):
     """A bug for the negative control: the check comes after the commit."""
 
-    def cut(self, release: Release) -> tuple[Release, str | None]:
+    def cut(self, release: Release) -> tuple[Release, Cut | None]:
         """All of it."""
         return release, super().cut(release)[1]
 
 
+class LooksNowhere(DeadLetterLimits):
+    """A bug for the negative control: a worker begins wherever it is assigned."""
+
+    def check_starts(self, start_of: Callable[[Partition], Start | None]) -> None:
+        """Look at none."""
+
+
+class BrokenAndBlind(Broken):
+    """The negative control."""
+
+    rule = LooksNowhere
+
+
 def most_allowed(broken: Broken) -> int:
-    """A row for each partition, and of each start a twentieth, which is one."""
-    return LIMIT * len(broken.world.log.input) + len(broken.world.started)
+    """A row for each process, killed ones too, and one more for transactions of unknown outcome."""
+    return 2 * LIMIT * len(broken.world.started)
 
 
 @pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=300))
@@ -239,6 +297,12 @@ def test_without_limits_the_same_workers_dead_letter_everything() -> None:
     runs = [BrokenWithoutLimits(seed).run() for seed in range(6)]
     beyond = [letters_in(run.world) - most_allowed(run) for run in runs]
     assert sum(count > 0 for count in beyond) >= 4, beyond
+
+
+def test_a_worker_that_reads_on_where_one_ended_is_caught() -> None:
+    """The negative control: a crash loop adds the limit again with each start."""
+    runs = [BrokenAndBlind(seed).run() for seed in range(6)]
+    assert all(any("was read on" in wrong for wrong in run.found) for run in runs)
 
 
 def test_a_check_after_the_commit_is_caught() -> None:

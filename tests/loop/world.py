@@ -180,7 +180,6 @@ class World:
             fault=fault,
             refuses=refuses,
             dead_letters=dead_letters,
-            start_of=source.start_of,
         )
         tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from enricher.worker.records import LetterCounts, Mark
+from enricher.worker.records import Mark, ReachedLimit
 from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_the_start
 
 
@@ -18,8 +18,11 @@ from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_
         (CommitMetadata("id", Mark(attempts=3, alone=1)), "enricher/1 topic-id=id attempts=3 alone=1"),
         (CommitMetadata("id", Mark(attempts=3), began_with=4), "enricher/1 topic-id=id began-with=4 attempts=3"),
         (CommitMetadata("id", began_with=0), "enricher/1 topic-id=id began-with=0"),
-        (CommitMetadata("id", letter_counts=LetterCounts(in_window=9)), "enricher/1 topic-id=id dead-letters=9"),
-        (CommitMetadata(letter_counts=LetterCounts(3, 9)), "enricher/1 dead-letters=9 dead-letters-in-a-row=3"),
+        (CommitMetadata("id", reached_limit=ReachedLimit(in_window=9)), "enricher/1 topic-id=id limit-in-window=9"),
+        (
+            CommitMetadata(reached_limit=ReachedLimit(3, reason="decode:InvalidArticle")),
+            "enricher/1 limit-in-a-row=3 limit-reason=decode:InvalidArticle",
+        ),
     ],
 )
 def test_what_is_written_is_read_back(metadata: CommitMetadata, text: str) -> None:
@@ -42,6 +45,7 @@ def test_what_somebody_else_wrote_says_nothing(text: str | None) -> None:
         "enricher/1 attempts=²",
         "enricher/1 began-with=-1",
         f"enricher/1 attempts={'9' * 5_000}",
+        "enricher/1 dead-letters=9 dead-letters-in-a-row=3",  # counts of earlier versions
     ],
 )
 def test_a_count_that_is_none_counts_as_zero(text: str) -> None:
@@ -91,3 +95,12 @@ def test_versions_before_read_what_this_one_writes() -> None:
     version, *fields = CommitMetadata("id", Mark(attempts=2), began_with=4).encode().split(" ")
     values = dict(field.split("=", 1) for field in fields if "=" in field)
     assert ("enricher/1", "id", "2") == (version, values["topic-id"], values["attempts"])
+
+
+def test_a_reason_of_any_length_and_form_fits() -> None:
+    """A type of error may have any name: it cannot add fields, or fill the room for metadata."""
+    text = CommitMetadata(reached_limit=ReachedLimit(3, reason="a b=c attempts=9 " + "x" * 5_000)).encode()
+    assert (
+        ReachedLimit(3, reason=("a-b=c-attempts=9-" + "x" * 5_000)[:100]) == CommitMetadata.decode(text).reached_limit
+    )
+    assert Mark() == CommitMetadata.decode(text).mark

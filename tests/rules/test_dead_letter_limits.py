@@ -1,8 +1,8 @@
-"""The limits on dead letters: what is committed within them, what a restart adds, and that a healthy feed goes on."""
+"""The limits on dead letters: what is committed within them, what a restart refuses, and that a healthy feed goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, groupby
 from math import exp, log, log1p
 
@@ -11,20 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
 
+from enricher.errors import TooManyDeadLetters
 from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
-    LetterCounts,
     Outcome,
     Partition,
     RawRecord,
+    ReachedLimit,
     Release,
     Start,
     Ticket,
     Tombstone,
 )
-from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits, most_taken_over
+from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.settings.worker import DeadLetterSettings
 
 PLACES = [Partition("articles", number) for number in range(3)]
@@ -49,11 +50,11 @@ class Offsets:
 
     def __init__(self) -> None:
         self.next = dict.fromkeys(PLACES, 0)
-        self.letter_counts: dict[Partition, LetterCounts] = {}
+        self.reached: dict[Partition, ReachedLimit] = {}
 
     def start_of(self, partition: Partition) -> Start:
         """Where a process begins."""
-        return Start(self.next[partition], letter_counts=self.letter_counts.get(partition, LetterCounts()))
+        return Start(self.next[partition], reached_limit=self.reached.get(partition, ReachedLimit()))
 
     def release(self, story: str, partition: Partition = PLACES[0]) -> Release:
         """Tickets with these outcomes."""
@@ -70,18 +71,20 @@ class Process:
 
     def __init__(self, offsets: Offsets, limits: Limits, places: Sequence[Partition] = PLACES) -> None:
         self._offsets = offsets
-        self.rule = DeadLetterLimits(limits)
+        self.rule = DeadLetterLimits(limits, "wire")
         self.rule.expect(places)
-        self.rule.learn(offsets.start_of)
+        self.rule.check_starts(offsets.start_of)
 
     def publish(self, story: str, partition: Partition = PLACES[0]) -> str | None:
         """Commit what may be; returns why it was not all."""
-        release, why = self.rule.cut(self._offsets.release(story, partition))
+        release, cut = self.rule.cut(self._offsets.release(story, partition))
         self._offsets.next.update(release.committable)
-        self._offsets.letter_counts.update(dict.fromkeys(release.committable, LetterCounts()))
-        self._offsets.letter_counts.update(self.rule.seal(release).letter_counts)
-        self.rule.note_committed(release, {})
-        return why
+        self.rule.note_committed(release.tickets, {})
+        if cut is None:
+            return None
+        assert (partition, self._offsets.next[partition]) == (cut.partition, cut.offset)
+        self._offsets.reached[partition] = cut.reached
+        return cut.message
 
 
 def longest_row(story: str) -> int:
@@ -122,110 +125,56 @@ def test_all_that_is_within_the_limits_is_committed_and_nothing_beyond(
             assert f"{partition.topic}[{partition.number}] offset {offsets.next[partition]}: id is missing" in why
 
 
-@given(limits=LIMITS, stories=STORIES, restarts=st.sets(st.integers(0, 11)))
-def test_a_restart_adds_at_most_a_twentieth_to_a_row(
-    limits: Limits, stories: list[tuple[str, Partition]], restarts: set[int]
-) -> None:
-    """Whatever ends the processes: the counts are beside the offsets."""
-    offsets, published, starts = Offsets(), "", 1
-    process = Process(offsets, limits)
-    for index, (story, partition) in enumerate(stories):
-        if index in restarts:
-            process, starts = Process(offsets, limits), starts + 1
-        before = offsets.next[partition]
-        process.publish(story, partition)
-        published += story[: offsets.next[partition] - before]
-    row = limits.max_in_a_row
-    if row:
-        assert longest_row(published) <= row + (starts - 1) * (row - most_taken_over(row))
-
-
-@pytest.mark.parametrize("max_in_a_row", [1, 10, 300])
-def test_a_crash_loop_does_not_walk_through_the_topic(max_in_a_row: int) -> None:
-    """Of a thousand bad articles a start, the first start commits the limit, and each later one a twentieth of it."""
-    offsets, limits = Offsets(), Limits(max_in_a_row, 0.5, 1_000)
-    committed = []
-    for _ in range(20):
-        before = sum(offsets.next.values())
-        process = Process(offsets, limits)
-        assert any(process.publish("-" * 400, place) for place in PLACES)
-        committed.append(sum(offsets.next.values()) - before)
-    assert [max_in_a_row] + [max(1, max_in_a_row // 20)] * 19 == committed
-
-
-def test_the_ratio_outlives_processes_too() -> None:
-    """Four of five articles are bad: after the first start, 20 more hardly get anywhere."""
-    offsets, limits = Offsets(), Limits(0, 0.5, 1_000)
-    assert Process(offsets, limits).publish("----+" * 400)
-    assert offsets.next[PLACES[0]] == 625, "500 of them are dead letters"
-    for _ in range(20):
-        assert Process(offsets, limits).publish("----+" * 400)
-    assert offsets.next[PLACES[0]] - 625 < 20 * 100
-
-
-def test_a_process_that_has_enriched_an_article_takes_over_no_row() -> None:
-    """It can read articles, so the partitions of a broken worker do not end it as well."""
-    offsets, limits = Offsets(), Limits(100, 0.5, 1_000)
-    assert Process(offsets, limits, PLACES[:1]).publish("-" * 400)
-    healthy = Process(offsets, limits, PLACES[1:])
-    healthy.publish("+" * 2_000, PLACES[1])
-    healthy.rule.expect(PLACES[:1])
-    healthy.rule.learn(offsets.start_of)
-    assert healthy.rule.used == {"max_in_a_row": 0.0, "max_ratio": 0.0}
-    assert healthy.publish("-" * 50 + "+") is None
-
-
-def test_a_repaired_deployment_goes_on() -> None:
-    """Although a bad article is the first that it finds, at the place where the broken one ended."""
-    offsets, limits = Offsets(), Limits(DEFAULTS.max_in_a_row, DEFAULTS.max_ratio, DEFAULTS.window_articles)
-    assert Process(offsets, limits).publish("-" * 400)
-    repaired = Process(offsets, limits)
-    assert "285 of them counted from earlier processes" in (Process(offsets, limits).publish("-" * 400) or "")
-    assert repaired.publish("-" * 10 + "+" * 190) is None
-    assert repaired.publish("-" * 10 + "+" * 190) is None
-
-
-def test_a_partition_that_comes_back_is_not_counted_twice() -> None:
-    """Nor does it leave more to the process than it had, however often it comes back."""
-    offsets, limits = Offsets(), Limits(100, 0.5, 1_000)
-    process = Process(offsets, limits)
-    process.publish("-" * 40)
-    for _ in range(3):
-        process.rule.leave(PLACES[:1])
-        process.rule.expect(PLACES[:1])
-        process.rule.learn(offsets.start_of)
-        assert process.rule.used["max_in_a_row"] == 0.4
-
-
-@pytest.mark.parametrize("effective", [False, True])
-@pytest.mark.parametrize("before", ["", "+"])
-def test_a_transaction_of_unknown_outcome_counts_if_it_took_effect(before: str, *, effective: bool) -> None:
-    """Its letter_counts is found beside the offset, and no recovery leaves more to the process than it had."""
-    offsets, limits = Offsets(), Limits(100, 0.5, 1_000)
-    process = Process(offsets, limits)
-    process.publish(before + "-" * 40)
-    for _ in range(3):
-        release = offsets.release("-" * 20)
-        sealed = process.rule.seal(release)
-        if effective:
-            offsets.next.update(release.committable)
-            offsets.letter_counts.update(sealed.letter_counts)
-        process.rule.rewind(PLACES)
-        process.rule.learn(offsets.start_of)
-    assert process.rule.used["max_in_a_row"] == (1.0 if effective else 0.4)
-    assert process.rule.used["max_ratio"] == (0.2 if effective else 0.08)
-    assert process.publish("-" * 60) is None or effective
-    assert process.publish("-")
-
-
-@pytest.mark.parametrize("letter_counts", [LetterCounts(10**10, 10**10), LetterCounts(10**9, 0)])
-def test_counts_that_somebody_else_wrote_are_bounded(letter_counts: LetterCounts) -> None:
-    """Anybody may commit offsets for the group: no count leaves less than a twentieth, or takes time."""
+@pytest.mark.parametrize("limits", [Limits(30, 0.5, 1_000), Limits(0, 0.5, 100), Limits(1, 1.0, 10)])
+def test_a_start_refuses_what_a_process_left_at_its_limit(limits: Limits) -> None:
+    """A crash loop adds nothing, however long it lasts, and names the place, the limit, the reason and the command."""
     offsets = Offsets()
-    offsets.letter_counts[PLACES[0]] = letter_counts
-    process = Process(offsets, Limits(300, 0.5, 1_000))
-    assert all(used <= 0.95 for used in process.rule.used.values())
-    assert process.publish("-" * 15) is None
+    assert Process(offsets, limits).publish("-" * 400, PLACES[1])
+    left = offsets.next.copy()
+    for _ in range(20):
+        with pytest.raises(TooManyDeadLetters, match="accept wire") as refusal:
+            Process(offsets, limits)
+    assert left == offsets.next
+    for words in (f"articles[1] offset {left[PLACES[1]]}", "decode:InvalidArticle", "(dead_letters.max_"):
+        assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        (Limits(30, 0.5, 1_000), Limits(31, 0.5, 1_000), False),
+        (Limits(30, 0.5, 1_000), Limits(0, 0.5, 1_000), False),
+        (Limits(30, 0.5, 1_000), Limits(29, 0.9, 1_000), True),
+        (Limits(0, 0.5, 100), Limits(0, 0.51, 100), False),
+        (Limits(0, 0.5, 100), Limits(0, 0.5, 200), False),
+        (Limits(0, 0.5, 100), Limits(0, 0.5, 100), True),
+        (Limits(0, 0.5, 100), Limits(0, 0, 100), False),
+        (Limits(0, 0.5, 100), Limits(300, 0.6, 100), False),
+    ],
+)
+def test_a_higher_limit_reads_on(before: Limits, after: Limits, *, refused: bool) -> None:
+    """Of the kind that was reached; the other one does not matter. Its counts begin at 0."""
+    offsets = Offsets()
+    assert Process(offsets, before).publish("-" * 400)
+    if refused:
+        with pytest.raises(TooManyDeadLetters):
+            Process(offsets, after)
+    else:
+        assert set(Process(offsets, after).rule.used.values()) <= {0.0}
+
+
+def test_only_partitions_that_are_ours_are_looked_at_once_their_start_is_known() -> None:
+    """Another worker's partition ends nobody; one that comes later, or is rewound, is looked at again."""
+    offsets, limits = Offsets(), Limits(30, 0, 1)
+    assert Process(offsets, limits, PLACES[:1]).publish("-" * 31)
+    process = Process(offsets, limits, PLACES[1:])
+    process.rule.expect(PLACES[:1])
+    process.rule.check_starts(lambda _: None)
+    process.rule.leave(PLACES[:1])
+    process.rule.check_starts(offsets.start_of)
+    process.rule.expect(PLACES[:1])
+    with pytest.raises(TooManyDeadLetters):
+        process.rule.check_starts(offsets.start_of)
 
 
 @pytest.mark.parametrize(
@@ -255,8 +204,8 @@ def test_dead_letters_instead_of_large_outputs_count_before_they_are_committed()
     assert process.rule.cut(release) == (release, None)
     assert process.rule.allows(release.tickets, {})
     assert not process.rule.allows(release.tickets, {release.tickets[2]: letter})
-    assert process.rule.seal(release).letter_counts == {PLACES[0]: LetterCounts(1, 1)}
-    assert process.rule.seal(release, {release.tickets[2]: letter}).letter_counts == {PLACES[0]: LetterCounts(4, 1)}
+    process.rule.note_committed(release.tickets[:3], {release.tickets[2]: letter})
+    assert process.rule.used == {"max_in_a_row": 1.0}
 
 
 def test_the_reason_names_the_limit_the_commonest_reasons_and_examples() -> None:
@@ -297,23 +246,11 @@ def false_stops(share: float, articles: float) -> float:
     return articles * (row + at_least(max_in_window + 1, DEFAULTS.window_articles, share))
 
 
-def after_a_restart(share: float) -> Iterator[float]:
-    """The same for a process that takes over as much as it can: for each number of articles after its start."""
-    spare_row = DEFAULTS.max_in_a_row - most_taken_over(DEFAULTS.max_in_a_row)
-    yield share ** (spare_row + 1)
-    window, most = DEFAULTS.window_articles, Limits(0, DEFAULTS.max_ratio, DEFAULTS.window_articles).max_in_window
-    for articles in range(1, window + 1):
-        earlier = -(-most_taken_over(most) * (window - articles) // window)
-        if most - earlier < articles:
-            yield at_least(most - earlier + 1, articles, share)
-
-
 def test_a_feed_with_bad_articles_goes_on_for_ever() -> None:
     """With the defaults and 5 % bad articles there is no false stop in a billion years of a thousand articles a second."""
     assert false_stops(0.05, articles=1e9 * 366 * 86_400 * 1_000) < 1e-300
     assert false_stops(0.30, articles=1e12) < 1e-25
     assert false_stops(0.60, articles=1e6) > 1, "guards the test: of a feed that is mostly bad, there are"
-    assert sum(after_a_restart(0.05)) < 1e-15, "nor once in 10^15 restarts, each taking over all that it can"
 
 
 def test_a_topic_of_which_nothing_can_be_read_stops_after_some_hundred() -> None:

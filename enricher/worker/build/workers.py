@@ -62,7 +62,8 @@ def kafka_worker(
     """
     config, counters = replace(kafka_config(settings), replay=replay), Counters()
     limits = settings.dead_letters
-    dead_letters = DeadLetterLimits(Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles))
+    most = Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles)
+    dead_letters = DeadLetterLimits(most, config.group_id)
     source = KafkaSource(config, until_caught_up=until_caught_up)
     writer, prepare = writer_of(settings)
     encoder = _encoder(settings, writer)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from enricher.errors import (
     BrokerError,
@@ -140,6 +140,7 @@ class Worker:
                 records = self.source.poll(capacity, self.pacing.wait_s())
         else:
             records = self.source.poll(max(capacity, 1), 0.0)
+        self.dead_letters.check_starts(self.source.start_of)
         self.isolation.examine(records)
         arrived_s = self.clock()
         self.pacing.note_read(len(records), arrived_s)
@@ -196,18 +197,21 @@ class Worker:
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
         """One transaction, if there is anything to commit. `leaving`: partitions that are being given up in order.
 
-        Raises TooManyDeadLetters once what is within the limits is committed.
+        Raises TooManyDeadLetters once what is within the limits is committed. No record is to blame for that end.
         """
-        release = self.tracker.release(self.source.positions(self.tracker.idle()))
-        self.dead_letters.learn(self.source.start_of)
-        release, beyond = self.dead_letters.cut(release)
-        release = self.isolation.seal(release, leaving)
+        self.dead_letters.check_starts(self.source.start_of)
+        release, cut = self.dead_letters.cut(self.tracker.release(self.source.positions(self.tracker.idle())))
+        if cut:
+            release = self.isolation.seal(release, {*leaving, cut.partition})
+            release = replace(release, reached_limits={cut.partition: cut.reached})
+        else:
+            release = self.isolation.seal(release, leaving)
         self.snapshots.held_back = self.tracker.held_back()
         if not release.empty:
             self._commit(release)
         self.snapshots.limits_used = self.dead_letters.used
-        if beyond:
-            raise TooManyDeadLetters(beyond)
+        if cut:
+            raise TooManyDeadLetters(cut.message)
         return bool(release.tickets)
 
     def _commit(self, release: Release) -> None:
@@ -216,7 +220,7 @@ class Worker:
             substitutes.update(self.sink.publish(release))
         self.snapshots.publishing = ()
         self.pacing.attempts.note_committed(release)
-        self.dead_letters.note_committed(release, substitutes)
+        self.dead_letters.note_committed(release.tickets, substitutes)
         self.recovery.note_success(release.committable)
         ended_s = self.clock()
         self.pacing.cadence.note_transaction(began_s, ended_s)
@@ -267,7 +271,7 @@ class Worker:
             self.intake.drop_forgotten()
             self._can_publish = self.recovery.run(trouble, self._stopping)
             self.pacing.attempts.expect(self.tracker.partitions)
-            self.dead_letters.rewind(self.tracker.partitions)
+            self.dead_letters.expect(self.tracker.partitions)
         self.pacing.skip_load()
         self.counters.recovery_s.add(self.clock() - began_s)
 

@@ -305,14 +305,15 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterCounts:
-    """Committed with an offset: the partition's part of the dead letters that its worker had counted by then.
+class ReachedLimit:
+    """Committed with the offset of a dead letter that a worker did not make: the limit at which it ended instead.
 
-    `in_a_row`: since the worker enriched an article; `in_window`: among its last articles (`rules/dead_letter_limits.py`).
+    The limit that is not 0 is the one. `reason`: stage and type of that dead letter.
     """
 
     in_a_row: int = 0
     in_window: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +325,7 @@ class Start:
 
     offset: int
     mark: Mark = Mark()
-    letter_counts: LetterCounts = LetterCounts()
+    reached_limit: ReachedLimit = ReachedLimit()
     until: int | None = None
 
     @property
@@ -345,8 +346,8 @@ class Release:
     committable: Mapping[Partition, int]
     marks: Mapping[Partition, Mark] = field(default_factory=dict)
     """The marks of partitions in `committable`; the default is the empty mark."""
-    letter_counts: Mapping[Partition, LetterCounts] = field(default_factory=dict)
-    """The counts of partitions in `committable`; the default is none."""
+    reached_limits: Mapping[Partition, ReachedLimit] = field(default_factory=dict)
+    """The limits of dead letters that were reached at offsets in `committable`."""
 
     @property
     def empty(self) -> bool:
@@ -354,6 +355,6 @@ class Release:
         return not self.committable
 
     def first(self, count: int) -> Release:
-        """The first tickets only, and the offsets of their partitions, without marks and counts."""
+        """The first tickets only, and the offsets of their partitions, without marks."""
         tickets = self.tickets[:count]
         return Release(tickets, {ticket.raw.partition: ticket.raw.offset + 1 for ticket in tickets})

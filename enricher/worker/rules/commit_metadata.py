@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from enricher.worker.records import LetterCounts, Mark
+from enricher.worker.records import Mark, ReachedLimit
 
 _VERSION = "enricher/1"
 _MOST_DIGITS = 19
 """The digits of the largest offset. Anybody may commit offsets for the group, and Python parses no thousands of digits."""
+_MOST_REASON_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), its mark and letter counts.
+    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and what was noted there.
+
+    `mark` and `reached_limit`: attempts at the records from there on, and the limit of dead letters that ended a worker.
 
     `began_with`: how many partitions the topic had when the group began on it, 0 if the group is older than the topic. None
     beside offsets of earlier versions and of other programs.
@@ -29,7 +32,7 @@ class CommitMetadata:
     topic_id: str | None = None
     mark: Mark = field(default_factory=Mark)
     began_with: int | None = None
-    letter_counts: LetterCounts = field(default_factory=LetterCounts)
+    reached_limit: ReachedLimit = field(default_factory=ReachedLimit)
     replay: str = ""
     until: int | None = None
 
@@ -44,8 +47,9 @@ class CommitMetadata:
             "began-with": self.began_with,
             "attempts": self.mark.attempts or None,
             "alone": self.mark.alone or None,
-            "dead-letters": self.letter_counts.in_window or None,
-            "dead-letters-in-a-row": self.letter_counts.in_a_row or None,
+            "limit-in-a-row": self.reached_limit.in_a_row or None,
+            "limit-in-window": self.reached_limit.in_window or None,
+            "limit-reason": self.reached_limit.reason.replace(" ", "-")[:_MOST_REASON_CHARS] or None,
             "replay": self.replay or None,
             "until": self.until,
         }
@@ -59,11 +63,13 @@ class CommitMetadata:
             return cls()
         values = dict(field.split("=", 1) for field in fields if "=" in field)
         mark = Mark(_count(values.get("attempts")) or 0, _count(values.get("alone")) or 0)
-        letter_counts = LetterCounts(
-            in_a_row=_count(values.get("dead-letters-in-a-row")) or 0, in_window=_count(values.get("dead-letters")) or 0
+        reached_limit = ReachedLimit(
+            in_a_row=_count(values.get("limit-in-a-row")) or 0,
+            in_window=_count(values.get("limit-in-window")) or 0,
+            reason=values.get("limit-reason", "")[:_MOST_REASON_CHARS],
         )
         bound = values.get("replay", ""), _count(values.get("until"))
-        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), letter_counts, *bound)
+        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), reached_limit, *bound)
 
 
 def partitions_at_the_start(committed: Iterable[tuple[int, str | None]], topic_id: str | None) -> int | None:

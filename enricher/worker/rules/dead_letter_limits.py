@@ -4,13 +4,13 @@ A worker counts over all its partitions, in the order in which it publishes: dea
 its last `window_articles` articles. A tombstone is no article and counts as nothing. A release that would exceed a limit is
 cut before its first dead letter beyond the limit; the rest is committed, and the worker ends.
 
-The counts of each partition are committed with its offset (`LetterCounts`), so they outlive the process. A process takes
-over those of its partitions as what happened before its own first article: the row until it has enriched an article, the
-dead letters as far as the window still reaches back. Of each limit, a twentieth is always left to it: a repaired deployment
-has to get over the few bad articles that any feed has. So each start of a broken one may add as many dead letters.
+The limit that it reached is committed with the offset of that dead letter (`ReachedLimit`). A worker that is assigned such a
+partition ends before it reads it, unless its own limit is higher: else each start of a crash loop would add a limit's worth
+of dead letters. `enricher dead-letters accept` removes the mark. The counts themselves end with the process, and do not
+include a transaction whose outcome it did not learn.
 
-Only the rule is here. The loop cuts releases; the sink commits the counts, and asks again about outputs that turn out to be
-too large for their topic only while they are written.
+Only the rule is here. The loop cuts releases; the sink asks again about outputs that turn out to be too large for their
+topic only while they are written.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
-from enricher.worker.records import DeadLetter, LetterCounts, Partition, Release, Start, Ticket, Tombstone
+from enricher.errors import TooManyDeadLetters
+from enricher.worker.records import DeadLetter, Partition, ReachedLimit, Release, Start, Ticket, Tombstone
 
-_NO_SUBSTITUTES: Mapping[Ticket, DeadLetter] = MappingProxyType({})
 _REASONS, _EXAMPLES, _MESSAGE_CHARS = 3, 5, 300
 
 
@@ -40,14 +39,18 @@ class Limits:
         """The dead letters that there may be in a window. 0.29 * 100 is less than 29 in floating point."""
         return int(round(self.max_ratio * self.window_articles, 6))
 
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.max_in_a_row or self.max_in_window)
 
-def most_taken_over(limit: int) -> int:
-    """How much of a limit the counts of earlier processes can take up."""
-    return limit - max(1, limit // 20) if limit else 0
+    def refuse(self, reached: ReachedLimit) -> bool:
+        """Whether neither limit is higher than the one at which a worker ended."""
+        return 0 < self.max_in_a_row <= reached.in_a_row or 0 < self.max_in_window <= reached.in_window
 
 
 class _Letter(NamedTuple):
-    """A dead letter of this process: the number of its article in the process, its position, and its stage and type."""
+    """A dead letter: the number of its article in the process, its position, and its stage and type."""
 
     number: int
     partition: Partition
@@ -57,142 +60,98 @@ class _Letter(NamedTuple):
 
 @dataclass(slots=True)
 class _Counts:
-    """Counts what a process has published, and in `earlier` what others had published before it, by partition."""
+    """Counts what a process has published."""
 
     limits: Limits
     articles: int = 0
-    enriched: bool = False
-    rows: Counter[Partition] = field(default_factory=Counter)
+    in_a_row: int = 0
     """Dead letters since the last enriched article."""
     letters: deque[_Letter] = field(default_factory=deque)
     """Those in the window, oldest first."""
-    earlier: dict[Partition, LetterCounts] = field(default_factory=dict)
 
     def copy(self) -> _Counts:
-        return replace(self, rows=self.rows.copy(), letters=self.letters.copy())
+        return replace(self, letters=self.letters.copy())
 
     def add(self, ticket: Ticket, letter: DeadLetter | None) -> None:
         """Count an article that was enriched, or became this dead letter."""
-        self.articles += 1
         if letter is None:
-            self.enriched = True
-            self.rows.clear()
-        else:
-            raw = ticket.raw
-            self.rows[raw.partition] += 1
-            reason = f"{letter.stage}:{letter.error_type}"
-            self.letters.append(_Letter(self.articles, raw.partition, raw.offset, reason))
+            self.add_enriched(1)
+            return
+        self.articles += 1
+        self.in_a_row += 1
+        raw = ticket.raw
+        self.letters.append(_Letter(self.articles, raw.partition, raw.offset, f"{letter.stage}:{letter.error_type}"))
         self._forget_older()
 
     def add_enriched(self, articles: int) -> None:
         """Count so many articles that were enriched."""
         if articles:
             self.articles += articles
-            self.enriched = True
-            self.rows.clear()
+            self.in_a_row = 0
             self._forget_older()
 
     def _forget_older(self) -> None:
         while self.letters and self.letters[0].number <= self.articles - self.limits.window_articles:
             self.letters.popleft()
 
-    def take_over(self, partition: Partition, letter_counts: LetterCounts) -> None:
-        """Take over what others counted, without what this process counted if it had the partition before."""
-        in_window = sum(letter.partition == partition for letter in self.letters)
-        self.earlier[partition] = LetterCounts(
-            in_a_row=max(0, letter_counts.in_a_row - self.rows[partition]),
-            in_window=max(0, letter_counts.in_window - in_window),
-        )
-
-    def correct(self, partition: Partition, start: Start) -> None:
-        """Count what a transaction committed although this process did not learn that it took effect."""
-        counted, letter_counts = self.letter_counts([partition]).get(partition, LetterCounts()), start.letter_counts
-        self.rows[partition] = max(0, self.rows[partition] + letter_counts.in_a_row - counted.in_a_row)
-        missing = min(letter_counts.in_window - counted.in_window, self.limits.window_articles)
-        unknown = _Letter(self.articles, partition, start.offset - 1, "transactions of unknown outcome")
-        self.letters.extend([unknown] * missing)
-
     @property
-    def earlier_in_a_row(self) -> int:
-        if self.enriched:
-            return 0
-        in_a_row = sum(letter_counts.in_a_row for letter_counts in self.earlier.values())
-        return min(in_a_row, most_taken_over(self.limits.max_in_a_row))
+    def reached(self) -> ReachedLimit | None:
+        """The limit that the last dead letter exceeds."""
+        limits, reason = self.limits, self.letters[-1].reason if self.letters else ""
+        if 0 < limits.max_in_a_row < self.in_a_row:
+            return ReachedLimit(in_a_row=limits.max_in_a_row, reason=reason)
+        if 0 < limits.max_in_window < len(self.letters):
+            return ReachedLimit(in_window=limits.max_in_window, reason=reason)
+        return None
 
-    @property
-    def earlier_in_window(self) -> int:
-        in_window = sum(letter_counts.in_window for letter_counts in self.earlier.values())
-        return self._still_in_window(min(in_window, most_taken_over(self.limits.max_in_window)))
 
-    def _still_in_window(self, earlier: int) -> int:
-        """How many of so many earlier dead letters the window still holds, if they were spread evenly; rounded up."""
-        window = self.limits.window_articles
-        return -(-earlier * max(0, window - self.articles) // window)
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The place of the dead letter before which a release was cut, the limit that it exceeds, and a message for the log."""
 
-    @property
-    def in_a_row(self) -> int:
-        return self.rows.total() + self.earlier_in_a_row
-
-    @property
-    def in_window(self) -> int:
-        return len(self.letters) + self.earlier_in_window
-
-    def letter_counts(self, partitions: Iterable[Partition]) -> dict[Partition, LetterCounts]:
-        """The counts of these partitions, without those that say nothing."""
-        in_window = Counter(letter.partition for letter in self.letters)
-        found: dict[Partition, LetterCounts] = {}
-        for partition in partitions:
-            before = self.earlier.get(partition, LetterCounts())
-            letter_counts = LetterCounts(
-                in_a_row=self.rows[partition] + (0 if self.enriched else before.in_a_row),
-                in_window=in_window[partition] + self._still_in_window(before.in_window),
-            )
-            if letter_counts != LetterCounts():
-                found[partition] = letter_counts
-        return found
+    partition: Partition
+    offset: int
+    reached: ReachedLimit
+    message: str
 
 
 class DeadLetterLimits:
-    """The limits of one worker, and what it counts for them. Without limits it counts nothing."""
+    """The limits of one worker of a group, and what it counts for them. Without limits it counts nothing."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, group: str = "") -> None:
         self._limits = limits
+        self._group = group
         self._counts = _Counts(limits)
-        self._unknown: set[Partition] = set()
-        """Partitions whose counts are to be learned: they are new, or were rewound."""
-        self._committed: dict[Partition, int] = {}
-        """The offsets that are known to be committed, of partitions whose counts were taken over."""
+        self._unchecked: set[Partition] = set()
+        """Partitions whose start is not known yet."""
 
     # ---- partitions come, go and are rewound
 
     def expect(self, partitions: Iterable[Partition]) -> None:
-        """These are assigned now."""
-        partitions = list(partitions)
-        self.leave(partitions)
-        self._unknown.update(partitions)
+        """Note that these were assigned or rewound: reading begins at their committed offsets."""
+        if self._limits.are_set:
+            self._unchecked.update(partitions)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """These are no longer assigned. What this process has published of them still counts."""
-        for partition in partitions:
-            self._unknown.discard(partition)
-            self._committed.pop(partition, None)
-            self._counts.earlier.pop(partition, None)
+        """Note that these are no longer ours."""
+        self._unchecked.difference_update(partitions)
 
-    def rewind(self, partitions: Iterable[Partition]) -> None:
-        """These are read again from their committed offsets: a transaction of unknown outcome may have taken effect."""
-        self._unknown.update(partitions)
+    def check_starts(self, start_of: Callable[[Partition], Start | None]) -> None:
+        """Raise TooManyDeadLetters if a worker ended at a limit where a partition begins, and ours is not higher.
 
-    def learn(self, start_of: Callable[[Partition], Start | None]) -> None:
-        """Take over the counts of partitions whose start is known by now."""
-        for partition in list(self._unknown):
-            if start := start_of(partition):
-                self._unknown.discard(partition)
-                committed = self._committed.get(partition)
-                if committed is None:
-                    self._counts.take_over(partition, start.letter_counts)
-                elif committed != start.offset:
-                    self._counts.correct(partition, start)
-                self._committed[partition] = start.offset
+        Call it before anything of a partition is committed: that would remove the mark.
+        """
+        if not self._unchecked:
+            return
+        starts = {partition: start for partition in self._unchecked if (start := start_of(partition))}
+        self._unchecked.difference_update(starts)
+        if marked := {at: start for at, start in starts.items() if self._limits.refuse(start.reached_limit)}:
+            places = ", ".join(
+                f"{_place(at, start.offset)} ({start.reached_limit.reason}; {self._name(start.reached_limit)})"
+                for at, start in sorted(marked.items())
+            )
+            message = f"a worker of this group ended at its limit of dead letters, and none reads on there: {places}"
+            raise TooManyDeadLetters(f"{message}. {self._advice}")
 
     # ---- releases
 
@@ -202,97 +161,89 @@ class DeadLetterLimits:
         counts, limits = self._counts, self._limits
         used = {
             "max_in_a_row": (counts.in_a_row, limits.max_in_a_row),
-            "max_ratio": (counts.in_window, limits.max_in_window),
+            "max_ratio": (len(counts.letters), limits.max_in_window),
         }
         return {name: min(1.0, count / most) for name, (count, most) in used.items() if most}
 
-    def cut(self, release: Release) -> tuple[Release, str | None]:
-        """The part of a release that may be committed, and, if that is not all of it, why."""
-        beyond = self._first_beyond(release.tickets)
+    def cut(self, release: Release) -> tuple[Release, Cut | None]:
+        """The part of a release that may be committed, and where it was cut if that is not all of it.
+
+        What is cut off begins at an offset that is committed too, for the mark.
+        """
+        beyond = self._first_beyond(release.tickets, {})
         if beyond is None:
             return release, None
-        index, counts = beyond
-        return release.first(index), self._reason(counts, release.tickets[index])
+        index, counts, reached = beyond
+        ticket, part = release.tickets[index], release.first(index)
+        raw = ticket.raw
+        part = replace(part, committable={**part.committable, raw.partition: raw.offset})
+        return part, Cut(raw.partition, raw.offset, reached, self._reason(counts, reached, ticket))
 
     def allows(self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> bool:
         """Whether these may be committed with some dead letters instead of their outcomes."""
         return not substitutes or self._first_beyond(tickets, substitutes) is None
 
-    def seal(self, release: Release, substitutes: Mapping[Ticket, DeadLetter] = _NO_SUBSTITUTES) -> Release:
-        """Add the counts of its partitions to a release, as they are once it is committed."""
-        if not self._is_on:
-            return release
-        counts = self._counts
-        if release.tickets:
-            counts = counts.copy()
-            _add(counts, release.tickets, substitutes)
-        return replace(release, letter_counts=counts.letter_counts(release.committable))
-
-    def note_committed(self, release: Release, substitutes: Mapping[Ticket, DeadLetter]) -> None:
+    def note_committed(self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:
         """Count what was committed."""
-        if self._is_on:
-            _add(self._counts, release.tickets, substitutes)
-            self._committed.update(release.committable)
+        if not self._limits.are_set:
+            return
+        if not (substitutes or _any_letter(tickets)):
+            self._counts.add_enriched(sum([not isinstance(ticket.outcome, Tombstone) for ticket in tickets]))
+            return
+        for ticket in tickets:
+            letter = _letter_of(ticket, substitutes)
+            if letter or not isinstance(ticket.outcome, Tombstone):
+                self._counts.add(ticket, letter)
 
     # ---- inside
 
-    @property
-    def _is_on(self) -> bool:
-        return bool(self._limits.max_in_a_row or self._limits.max_in_window)
-
     def _first_beyond(
-        self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter] = _NO_SUBSTITUTES
-    ) -> tuple[int, _Counts] | None:
+        self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]
+    ) -> tuple[int, _Counts, ReachedLimit] | None:
         """The index of the first one beyond a limit, and the counts with it; None if all are within the limits."""
-        if not self._is_on or not (substitutes or _any_letter(tickets)):
+        if not self._limits.are_set or not (substitutes or _any_letter(tickets)):
             return None
         counts = self._counts.copy()
         for index, ticket in enumerate(tickets):
             letter = _letter_of(ticket, substitutes)
             if letter or not isinstance(ticket.outcome, Tombstone):
                 counts.add(ticket, letter)
-            if letter and (self._is_too_long(counts) or self._is_too_many(counts)):
-                return index, counts
+            if letter and (reached := counts.reached):
+                return index, counts, reached
         return None
 
-    def _is_too_long(self, counts: _Counts) -> bool:
-        return bool(self._limits.max_in_a_row) and counts.in_a_row > self._limits.max_in_a_row
-
-    def _is_too_many(self, counts: _Counts) -> bool:
-        return bool(self._limits.max_in_window) and counts.in_window > self._limits.max_in_window
-
-    def _reason(self, counts: _Counts, beyond: Ticket) -> str:
+    def _reason(self, counts: _Counts, reached: ReachedLimit, beyond: Ticket) -> str:
         """Which limit the last dead letter in `counts` exceeds, and what the others are."""
-        letter, limits, raw = beyond.outcome, self._limits, beyond.raw
+        letter, raw = beyond.outcome, beyond.raw
         assert isinstance(letter, DeadLetter), "only a dead letter exceeds a limit"
-        if self._is_too_long(counts):
-            which, earlier = f"{limits.max_in_a_row} in a row (dead_letters.max_in_a_row)", counts.earlier_in_a_row
-        else:
-            share = f"{limits.max_in_window} of {limits.window_articles} articles"
-            which, earlier = f"{share} (dead_letters.max_ratio, dead_letters.window_articles)", counts.earlier_in_window
-        before = f", {earlier} of them counted from earlier processes" if earlier else ""
         reasons = Counter(each.reason for each in counts.letters).most_common(_REASONS)
         examples = list(counts.letters)[-_EXAMPLES - 1 : -1]
-        places = ", ".join(f"{each.partition.topic}[{each.partition.number}] offset {each.offset}" for each in examples)
+        places = ", ".join(_place(each.partition, each.offset) for each in examples)
         return (
-            f"dead letters reach the limit of {which}{before}; the next would be "
-            f"{raw.partition.topic}[{raw.partition.number}] offset {raw.offset}: {letter.message[:_MESSAGE_CHARS]}. "
+            f"dead letters reach the limit of {self._name(reached)}; the next would be "
+            f"{_place(raw.partition, raw.offset)}: {letter.message[:_MESSAGE_CHARS]}. "
             "It and what is behind it is not committed. "
             f"Reasons here: {', '.join(f'{reason} ({count})' for reason, count in reasons)}"
-            f"{f'; such as {places}' if places else ''}. "
-            "If the deployment is wrong (tokenizer, mapping, registry), repair it: the next start goes on here. "
-            "If these articles are wrong, raise the limit until they are passed"
+            f"{f'; such as {places}' if places else ''}. {self._advice}"
+        )
+
+    def _name(self, reached: ReachedLimit) -> str:
+        if reached.in_a_row:
+            return f"{reached.in_a_row} in a row (dead_letters.max_in_a_row)"
+        share = f"{reached.in_window} of {self._limits.window_articles} articles"
+        return f"{share} (dead_letters.max_ratio, dead_letters.window_articles)"
+
+    @property
+    def _advice(self) -> str:
+        return (
+            "If the deployment is wrong (tokenizer, mapping, registry), repair it. Then stop the workers, run `enricher "
+            f"dead-letters accept {self._group}`, and start them: they go on there, and count from 0. If these articles are "
+            "wrong, do the same, or raise the limit until they are passed"
         )
 
 
-def _add(counts: _Counts, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:
-    if not (substitutes or _any_letter(tickets)):
-        counts.add_enriched(sum([not isinstance(ticket.outcome, Tombstone) for ticket in tickets]))
-        return
-    for ticket in tickets:
-        letter = _letter_of(ticket, substitutes)
-        if letter or not isinstance(ticket.outcome, Tombstone):
-            counts.add(ticket, letter)
+def _place(partition: Partition, offset: int) -> str:
+    return f"{partition.topic}[{partition.number}] offset {offset}"
 
 
 def _any_letter(tickets: Sequence[Ticket]) -> bool:

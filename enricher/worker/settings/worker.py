@@ -115,7 +115,8 @@ class DeadLetterSettings(Group):
         300,
         ge=0,
         description="Dead letters in a row, over all partitions of a worker; it ends with exit code 12 before it commits "
-        "one more. Tombstones do not count. 0: no limit.",
+        "one more, and no worker reads on there before `enricher dead-letters accept`. Tombstones do not count. 0: no "
+        "limit.",
     )
     max_ratio: float = Field(
         0.5,

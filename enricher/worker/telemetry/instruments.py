@@ -95,7 +95,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by stage and error type.",
              readings.dead_letters, ("enricher.stage", ERROR_TYPE)),
     _gauge("enricher.dead_letters.limit.used", "1",
-           "How much of each limit in `dead_letters` is used up, with what earlier processes counted. At 1 the worker ends "
+           "How much of each limit in `dead_letters` this process has used up. At 1 the worker ends "
            "before the next dead letter.",
            lambda seen: by(seen.snapshot().dead_letter_limits), ("enricher.limit",)),
     _counter("enricher.articles.fields.dropped", "{field}",

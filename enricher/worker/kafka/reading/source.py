@@ -27,7 +27,7 @@ from enricher.worker.kafka.shared.metadata import partitions_of
 from enricher.worker.kafka.shared.statistics import Statistics
 from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.loop.ports import PartitionListener
-from enricher.worker.records import LetterCounts, Mark, Partition, RawRecord, Release, Start
+from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Release, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of
 from enricher.worker.rules.portions import Portions
@@ -159,7 +159,7 @@ class KafkaSource:
                 partition,
                 offset,
                 release.marks.get(partition, Mark()),
-                release.letter_counts.get(partition, LetterCounts()),
+                release.reached_limits.get(partition, ReachedLimit()),
             )
             for partition, offset in release.committable.items()
         ]
@@ -228,13 +228,13 @@ class KafkaSource:
         if self._catching_up:
             self._catching_up.renew(self._consumer)
 
-    def _position(self, partition: Partition, offset: int, mark: Mark, letter_counts: LetterCounts) -> TopicPartition:
+    def _position(self, partition: Partition, offset: int, mark: Mark, reached: ReachedLimit) -> TopicPartition:
         at, replay = self._partitions.get(partition), self._config.replay
         until = at.start.until if at and at.start else None
         if replay and until is None:  # an offset without its bound would be read on from for ever
             raise TransactionTrouble(f"{names_of([partition])} is no longer read, so the end of its range is not known")
         topic_id, began_with = self.watch.topic_ids[partition.topic], self._assignment.began_with(partition.topic)
-        metadata = CommitMetadata(topic_id, mark, began_with, letter_counts, replay, until).encode()
+        metadata = CommitMetadata(topic_id, mark, began_with, reached, replay, until).encode()
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

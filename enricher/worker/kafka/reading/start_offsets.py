@@ -110,7 +110,7 @@ class StartFinder:
                 )
                 raise TransactionTrouble(message)
             self._require_same_range(metadata)
-            start = Start(tp.offset, metadata.mark, metadata.letter_counts, metadata.until)
+            start = Start(tp.offset, metadata.mark, metadata.reached_limit, metadata.until)
             found[partition] = StartOffset(start, tp.leader_epoch)
             self._ends.pop(partition, None)
         if found and len(found) == len(partitions) and self.began_with is None:

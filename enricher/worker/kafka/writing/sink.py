@@ -49,7 +49,7 @@ warnings.filterwarnings("ignore", message="Producer abort_transaction failed dur
 
 
 class TransactionalSink:
-    """Publishes releases exactly once, with the offsets of `source` and the counts of `dead_letters`.
+    """Publishes releases exactly once, with the offsets of `source`, within the limits of `dead_letters`.
 
     `prepare`: called before connecting, until it succeeds. Blocks, and raises what `open` raises.
     """

@@ -78,11 +78,10 @@ class Transaction:
             self._produce(release.tickets)
             self._steps.done("produce")
         self._source.watch.confirm()
-        self._dead_letters.learn(self._source.start_of)
         if not self._dead_letters.allows(release.tickets, self.substitutes):
             raise RefusedSubstitutes(self.substitutes)
         self._steps.restart()
-        self._send_offsets(self._dead_letters.seal(release, self.substitutes))
+        self._send_offsets(release)
         producer.commit_transaction(timeout_s)
         self._steps.done("commit")
 
