@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka.harness import as_sent, assert_exactly_once, headers_of, publish, short_articles
-from kafka.killing_worker import KILLING_WORD
+from kafka.killing_worker import DEATH, KILLING_WORD, PLACE
 from kafka.test_bad_input import run_worker
 from support.forked import Forked
 from support.patience import PATIENCE_S
@@ -29,10 +29,10 @@ KILLING_WORKER = str(Path(__file__).with_name("killing_worker.py"))
 MAX_DEATHS, KILLERS = 1, 2
 
 
-def life(topics: Topics, instance: str, log: Path) -> int:
+def life(topics: Topics, instance: str, log: Path, **more: str) -> int:
     """Run one process to its end; returns its exit code."""
     settings = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": str(MAX_DEATHS)}
-    environment = os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance}
+    environment = os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance} | more
     return Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(PATIENCE_S)
 
 
@@ -60,6 +60,36 @@ def test_records_that_kill_are_dead_lettered_and_all_others_enriched(topics: Top
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
     ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
     assert all(committed in (end, -1001) for committed, end in ends)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("death", "place", "exit_code"),
+    [
+        ("crash", "inference", -signal.SIGSEGV),
+        ("hang", "inference", 7),
+        ("no memory", "reading", 1),
+        ("kill", "writing", -signal.SIGKILL),
+    ],
+)
+def test_a_record_is_found_by_each_kind_of_death(
+    topics: Topics, tmp_path: Path, death: str, place: str, exit_code: int
+) -> None:
+    """At most four processes end: one before its attempt counts, the one that makes it suspect, and two alone with it."""
+    articles = short_articles(12)
+    articles[5]["title"] += f" {KILLING_WORD}"
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
+    log, exits = tmp_path / "workers.log", list[int]()
+    how = {DEATH: death, PLACE: place, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "5"}
+    short = {"ENRICHER_WORKER__STALL_TIMEOUT_S": "6", "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "6"}
+    while (not exits or exits[-1] != 0) and len(exits) <= 1 + MAX_DEATHS + 2:
+        exits.append(life(topics, "worker-0", log, **short, **how))
+    assert exits[-1] == 0, log.read_text("utf-8")[-5_000:]
+    assert {exit_code} == {*exits[:-1]}
+    (letter,) = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert letter.key() == str(articles[5]["id"]).encode()
+    assert headers_of(letter)["enricher.dlq.error.type"] == b"KilledWorker"
+    assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), letter], places)
 
 
 @pytest.mark.broker
