@@ -1,4 +1,4 @@
-"""Writes the results of `model check` and `model tune`, and removes them again.
+"""Writes the reports of `model check`, and removes them again.
 
 By default results go to the model's folder in the cache: its own folder may be the installed package or belong to someone
 else.

@@ -1,4 +1,4 @@
-"""Measures one variant: tokens per batch x window length x concurrency. `recommend` draws the conclusions.
+"""Measures one variant: tokens per batch x window length x concurrency.
 
 Windows are real text, all of one length, so nothing is padded. Cells are measured in rounds, one after the other, so that
 other work on the machine affects all of them alike. The median counts.
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.worker.inference.run.tuning import TuningRow
 from enricher.worker.records import Batch, Part, Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
@@ -41,6 +40,18 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A measured cell: medians over all rounds."""
+
+    concurrency: int
+    length_tokens: int
+    batch_tokens: int
+    windows: int
+    tokens_per_s: float
+    batch_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """How cells are measured."""
 
@@ -49,7 +60,7 @@ class Sweep:
     progress: Callable[[Cell, int, int], None]
     clock: Clock = time.perf_counter
 
-    def run(self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array) -> list[TuningRow]:
+    def run(self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array) -> list[Row]:
         """Measure all cells. `engines(concurrency)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text.
 
         A row has the medians of a cell over all rounds.
@@ -59,7 +70,7 @@ class Sweep:
             figures[cell].append(self._measure(engines(cell.concurrency), cell, text_ids))
             self.progress(cell, done, self.rounds * len(cells))
         return [
-            TuningRow(
+            Row(
                 **asdict(cell),
                 windows=cell.windows,
                 tokens_per_s=statistics.median(rate for rate, _ in rounds),

@@ -11,7 +11,7 @@ from enricher.errors import FatalError, SettingsError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.inference.run.tuning import TuningRow
+    from enricher.workshop.sweep import Row
 
 _LINE_STYLES = ("-", "--", ":", "-.")
 """One per concurrency, repeated if there are more."""
@@ -23,7 +23,7 @@ def require_matplotlib() -> None:
         raise SettingsError("--plot needs matplotlib: pip install 'kafka-enricher[reports]'")
 
 
-def draw_sweep(rows: Sequence[TuningRow], title: str, path: Path) -> None:
+def draw_sweep(rows: Sequence[Row], title: str, path: Path) -> None:
     """Write a PNG with a line per window length and concurrency. Raises FatalError if the file cannot be written."""
     from matplotlib.figure import Figure  # noqa: PLC0415  of an extra
 

@@ -13,11 +13,10 @@ from commands.model_app import run_model, tiny_model
 from safetensors.numpy import load_file, save_file
 from support.heads import class_model, vector_model
 
-from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.errors import FatalError, ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.openvino_session import openvino_problem
 from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
-from enricher.workshop import tune
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.report import GateReport
 
@@ -188,26 +187,3 @@ def test_a_gold_set_of_another_kind_is_refused(folders: dict[str, Path], labelle
         error = run_model("check", folders[name], "--gold", gold, "--device", "cpu", cache_dir=tmp_path).exception
         assert isinstance(error, FatalError)
         assert message in str(error)
-
-
-@pytest.mark.usefixtures("brief_traffic")
-def test_tune_measures_a_pass_of_the_tasks(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each pass with all its heads, or the one with a task; what it finds is kept for the pass's first model."""
-    monkeypatch.setattr(tune, "_load_average", lambda: 0.0)
-    tasks = {name: {"source": str(folder), "precision": "fp32"} for name, folder in folders.items()}
-    env = {"ENRICHER_TASKS": json.dumps(tasks)}
-    fast = ("--device", "cpu", "--concurrency", "1", "--batch-tokens", "64", "--seconds", "0", "--rounds", "1")
-    result = run_model("tune", *fast, cache_dir=tmp_path, env=env)
-    assert result.exit_code == 0, (result.output, result.exception)
-    assert "the pass of ner, topics, vectors:" in result.stderr
-    assert "the pass of other:" in result.stderr
-    assert 2 == len(list(tmp_path.rglob("tuning-*.json")))
-    assert 0 == run_model("tune", "--undo", "--task", "topics", cache_dir=tmp_path, env=env).exit_code
-    (left,) = tmp_path.rglob("tuning-*.json")
-    assert Checkpoint.open(folders["other"]).digest == json.loads(left.read_text())["model_digest"]
-    assert isinstance(run_model("tune", "--task", "none", cache_dir=tmp_path, env=env).exception, SettingsError)
-    assert isinstance(
-        run_model("tune", folders["ner"], "--task", "ner", cache_dir=tmp_path, env=env).exception, SettingsError
-    )

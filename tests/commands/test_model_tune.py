@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -11,39 +12,22 @@ import pytest
 from commands.model_app import run_model, tiny_model
 
 from enricher.errors import SettingsError
-from enricher.worker.build.loaded_model import batch_rules
+from enricher.worker.build.loaded_model import default_batch_tokens
+from enricher.worker.inference.graph.packed_cuda import PackedFloat16
+from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.tuning import Tuning, TuningRow
 from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
-from enricher.workshop import tune
-from enricher.workshop.freshness import CANDIDATES
-from enricher.workshop.recommend import bucket_edges, overhead_tokens, recommend, why_not_fastest
-from enricher.workshop.sweep import Cell, Sweep, batch_of
-from tools.only_task import load_model
+from enricher.workshop.sweep import Cell, Row, Sweep, batch_of
+from enricher.workshop.tune import best_row, compare_default
 
-pytestmark = pytest.mark.usefixtures("brief_traffic")
+QUICK = ("--device", "cpu", "--precision", "fp32", "--seconds", "0", "--rounds", "1")
 
 
-def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> TuningRow:
+def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> Row:
     """A cell with its throughput; the batch takes as long as that says."""
     windows = Cell(concurrency, length, batch).windows
-    return TuningRow(
-        concurrency=concurrency,
-        length_tokens=length,
-        batch_tokens=batch,
-        windows=windows,
-        tokens_per_s=tokens_per_s,
-        batch_ms=1000 * concurrency * windows * length / tokens_per_s,
-    )
-
-
-def test_why_the_fastest_row_is_not_advised_is_said() -> None:
-    """It is of shorter windows, or larger and hardly faster; nothing is said where it is advised."""
-    small, large, short = measured(2, 128, 256, 980), measured(2, 128, 512, 1_000), measured(2, 64, 512, 2_000)
-    assert "512 tokens and 2 at once, is 2.0 % faster" in str(why_not_fastest([small, large], small))
-    assert "on windows of 64 tokens; the advice is for windows of 128" in str(why_not_fastest([small, short], small))
-    assert why_not_fastest([small, large], large) is None
+    return Row(concurrency, length, batch, windows, tokens_per_s, 1000 * concurrency * windows * length / tokens_per_s)
 
 
 def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
@@ -55,31 +39,27 @@ def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
         measured(2, 128, 1024, 10_000),
         measured(2, 32, 256, 20_000),
     ]
-    assert sweep[2] == recommend(sweep, 128)
+    assert sweep[2] == best_row(sweep, 128)
 
 
 def test_fewer_threads_are_taken_where_more_add_nothing() -> None:
     """Each thread holds memory."""
     two, one = measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)
-    assert one == recommend([two, one], 128)
+    assert one == best_row([two, one], 128)
 
 
-@pytest.mark.parametrize("overhead", [0, 12, 80])
-def test_the_fixed_cost_of_a_run_is_read_off_the_line(overhead: int) -> None:
-    """Batches that take `tokens + overhead` times something."""
-    rows = [measured(2, 32, tokens, 1.0) for tokens in (128, 256, 512, 1024)]
-    line = [row.model_copy(update={"batch_ms": 0.05 * (row.batch_tokens + overhead)}) for row in rows]
-    assert overhead == overhead_tokens(line, concurrency=2)
-    assert 0 == overhead_tokens(line[:1], concurrency=2), "one point makes no line"
+def test_defaults_are_compared_with_the_fastest_row_of_the_usual_windows() -> None:
+    """Rows of shorter windows do not count, and what was not measured is said."""
+    sweep = [measured(2, 128, 512, 9_000), measured(2, 128, 1024, 10_000), measured(2, 32, 512, 20_000)]
+    assert "512 tokens and 2 at once, reach 90.0% of the fastest row" in compare_default(sweep, 128, 512, 2)
+    assert "were not measured" in compare_default(sweep, 128, 512, 4)
 
 
-@pytest.mark.parametrize(("window", "overhead"), [(128, 4), (128, 40), (100, 40), (512, 40), (12, 40)])
-def test_bucket_edges_grow_up_to_the_longest_window(window: int, overhead: int) -> None:
-    """And are edges that the settings take."""
-    edges = bucket_edges(window, overhead)
-    assert list(edges) == sorted(set(edges))
-    assert window == edges[-1]
-    assert len(bucket_edges(window, 4)) >= len(edges)
+def test_fp16_on_a_gpu_has_larger_batches_by_default() -> None:
+    """It computes eight times as many tokens in the fixed time of a run as fp32 does."""
+    assert 32_768 == default_batch_tokens(PackedFloat16())
+    assert 512 == default_batch_tokens(PaddedFloat32())
+    assert 8_192 == default_batch_tokens(PaddedFloat32(runtime="cuda"))
 
 
 def test_a_batch_is_windows_of_one_length_from_the_text() -> None:
@@ -112,101 +92,36 @@ def test_the_median_over_rounds_counts_and_cells_take_turns() -> None:
     assert [(2.0, 1000.0), (4.0, 1000.0)] == [(each.tokens_per_s, each.batch_ms) for each in result]
 
 
-def test_the_command_writes_measurements_plot_and_settings_that_can_be_used(
+def test_the_command_prints_settings_that_can_be_used_and_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it prints is what a worker reads."""
-    folder = tiny_model(tmp_path / "tiny")
-    arguments = ("--device", "cpu", "--precision", "fp32", "--concurrency", "1", "--concurrency", "2", "--seconds", "0")
-    batches = ("--batch-tokens", "64", "--batch-tokens", "256", "--rounds", "1", "--force")
-    plot = tmp_path / "plot.png"
-    result = run_model("tune", folder, *arguments, *batches, "--plot", plot, cache_dir=tmp_path / "cache")
-    assert result.exit_code == 0, (result.output, result.exception)
-    (path,) = (tmp_path / "cache").glob("*-reports/tuning-cpu-*.json")
-    assert str(path) in result.stderr.replace("\n", "")
-    tuning = Tuning.model_validate_json(path.read_bytes())
-    assert {1, 2} == {row.concurrency for row in tuning.rows}
-    assert all(row.tokens_per_s > 0 and row.batch_ms > 0 for row in tuning.rows)
-    assert b"\x89PNG" == plot.read_bytes()[:4]
-    assert "Early batches" in result.stderr
-    assert tuning.early_overhead in {0.0, *CANDIDATES}
-    for name, value in tune.settings_of(tuning).items():
-        assert f"{name}={value}" in result.stdout
-        monkeypatch.setenv(name, value)
-    settings = Settings()
-    assert tuning.early_overhead == settings.batching.early_overhead
-    assert tuning.bucket_edges == settings.batching.bucket_edges
-    assert (tuning.max_batch_tokens, tuning.concurrency) == (
-        settings.batching.max_batch_tokens,
-        settings.model.concurrency,
-    )
-
-
-def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a setting said by hand; one that is said wins."""
-    folder = tiny_model(tmp_path / "tiny")
-    arguments = ("--device", "cpu", "--precision", "fp32", "--concurrency", "1", "--seconds", "0")
-    result = run_model(
-        "tune", folder, *arguments, "--batch-tokens", "64", "--rounds", "1", "--force", cache_dir=tmp_path / "cache"
-    )
-    assert result.exit_code == 0, (result.output, result.exception)
-    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
-    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
-    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
-    model = load_model(Settings())
-    (path,) = (tmp_path / "cache").glob("*-reports/tuning-cpu-*.json")
-    assert Tuning.model_validate_json(path.read_bytes()).early_overhead == batch_rules(Settings(), model).early_overhead
-    assert (1, 64) == (model.concurrency, batch_rules(Settings(), model).max_batch_tokens)
-    monkeypatch.setenv("ENRICHER_BATCHING__MAX_BATCH_TOKENS", "96")
-    assert batch_rules(Settings(), model).max_batch_tokens == 96
-
-
-QUICK = (
-    "--device",
-    "cpu",
-    "--precision",
-    "fp32",
-    "--concurrency",
-    "1",
-    "--seconds",
-    "0",
-    "--batch-tokens",
-    "64",
-    "--rounds",
-    "1",
-)
-
-
-@pytest.mark.parametrize(
-    ("load", "option", "written"),
-    [(0.0, None, True), (1e3, None, False), (1e3, "--force", True), (0.0, "--dry-run", False)],
-)
-def test_what_was_measured_on_a_busy_machine_is_not_put_in_force(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, option: str | None, *, written: bool
-) -> None:
-    """Unless it is asked for; and nothing is ever written beside the model, which may be the installed package."""
-    monkeypatch.setattr(tune, "_load_average", lambda: load)
-    folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
+    """The printed lines are environment variables of a worker; only the plot is written."""
+    folder, cache, plot = tiny_model(tmp_path / "tiny"), tmp_path / "cache", tmp_path / "plot.png"
     before = sorted(folder.rglob("*"))
-    result = run_model("tune", folder, *QUICK, *filter(None, [option]), cache_dir=cache)
+    batches = ("--concurrency", "1", "--concurrency", "2", "--batch-tokens", "64", "--batch-tokens", "256")
+    result = run_model("tune", folder, *QUICK, *batches, "--plot", plot, cache_dir=cache)
     assert result.exit_code == 0, (result.output, result.exception)
-    assert written == bool(list(cache.rglob("tuning-*.json")))
-    assert written == ("--undo" in result.stderr)
+    assert b"\x89PNG" == plot.read_bytes()[:4]
+    for line in result.stdout.splitlines():
+        if line.startswith("ENRICHER_"):
+            monkeypatch.setenv(*line.split("="))
+    settings = Settings()
+    assert settings.batching.max_batch_tokens in {64, 256}
+    assert settings.model.concurrency in {1, 2}
+    assert "The defaults, 512 tokens" in result.stderr
     assert before == sorted(folder.rglob("*"))
+    assert [] == list(cache.rglob("tun*"))
 
 
-def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is beside the model counts again then; a report in the same place stays."""
-    monkeypatch.setattr(tune, "_load_average", lambda: 0.0)
-    folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
-    run_model("tune", folder, *QUICK, cache_dir=cache)
-    (path,) = cache.rglob("tuning-*.json")
-    report = path.with_name("gate-openvino-int8.json")
-    report.write_text("{}", "utf-8")
-    result = run_model("tune", folder, "--undo", cache_dir=cache)
+def test_rows_are_printed_as_json_for_programs(tmp_path: Path) -> None:
+    """Each row has what was tried and what was measured."""
+    folder = tiny_model(tmp_path / "tiny")
+    batches = ("--concurrency", "1", "--batch-tokens", "64")
+    result = run_model("tune", folder, *QUICK, *batches, "--json", cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, (result.output, result.exception)
-    assert [report] == list(path.parent.iterdir())
-    assert "nothing to remove" in run_model("tune", folder, "--undo", cache_dir=cache).stderr
+    rows = json.loads(result.stdout)
+    assert {64} == {row["batch_tokens"] for row in rows}
+    assert all(row["tokens_per_s"] > 0 and row["batch_ms"] > 0 for row in rows)
 
 
 def test_a_plot_without_matplotlib_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

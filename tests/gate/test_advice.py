@@ -1,10 +1,9 @@
-"""`enricher.json`: the windows and batches that suit a model."""
+"""`enricher.json`: the windows that suit a model."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands.model_app import tiny_model
@@ -24,12 +23,12 @@ def write(folder: Path, **values: object) -> Path:
     return folder
 
 
-def _advice(max_window_tokens: int, overlap_tokens: int, **others: Any) -> Advice:  # noqa: ANN401  any fields
-    return Advice(max_window_tokens=max_window_tokens, overlap_tokens=overlap_tokens, **others)
+def _advice(max_window_tokens: int, overlap_tokens: int) -> Advice:
+    return Advice(max_window_tokens=max_window_tokens, overlap_tokens=overlap_tokens)
 
 
 def test_without_a_file_there_are_defaults_within_what_the_model_takes(tmp_path: Path) -> None:
-    """And no advice on batches and threads."""
+    """Windows are never longer than the model's own limit."""
     assert _advice(256, 64) == advice_for(tmp_path, 512)
     assert _advice(160, 40) == advice_for(tmp_path, 160)
 
@@ -69,15 +68,6 @@ def test_advice_is_cut_to_what_the_tokenizer_takes(
     assert 48 == window_cutter(served.settings, served.model).max_window_tokens
 
 
-def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> None:
-    """Batches, threads and buckets are optional."""
-    folder = write(
-        tmp_path, max_window_tokens=128, overlap_tokens=16, concurrency=2, max_batch_tokens=512, bucket_edges=[64, 128]
-    )
-    assert _advice(128, 16, max_batch_tokens=512, concurrency=2, bucket_edges=(64, 128)) == advice_for(folder, 512)
-    assert _advice(64, 16, max_batch_tokens=512, concurrency=2, bucket_edges=(64, 128)) == advice_for(folder, 64)
-
-
 def test_windows_that_hold_no_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tokens are the special ones of a window; the first article would end the worker."""
     folder = write(tiny_model(tmp_path / "model"), max_window_tokens=2)
@@ -93,14 +83,8 @@ def test_windows_that_hold_no_text_are_refused(tmp_path: Path, monkeypatch: pyte
     [
         ({"max_windows": 3}, "max_windows: .* a JSON object with max_window_tokens"),
         ({"max_window_tokens": "128"}, "max_window_tokens: .* integer"),
-        ({"concurrency": 0}, "concurrency: .* greater than or equal to 1"),
-        ({"max_batch_tokens": 1.5}, "max_batch_tokens: .* integer"),
-        ({"early_overhead": -0.1}, "early_overhead: .* greater than or equal to 0"),
-        ({"early_overhead": 11}, "early_overhead: .* less than or equal to 10"),
-        ({"early_overhead": "0.2"}, "early_overhead: .* number"),
-        ({"early_overhead": True}, "early_overhead: .* number"),
-        ({"bucket_edges": [64, 32]}, "bucket_edges: .* must increase"),
-        ({"bucket_edges": 64}, "bucket_edges: .* array"),
+        ({"max_batch_tokens": 512}, "max_batch_tokens: .* a JSON object with max_window_tokens"),
+        ({"overlap_tokens": -1}, "overlap_tokens: .* greater than or equal to 0"),
     ],
 )
 def test_a_malformed_file_is_refused_with_the_reason(tmp_path: Path, values: dict[str, object], problem: str) -> None:

@@ -30,7 +30,7 @@ from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare
 from enricher.worker.settings import load_settings
-from enricher.workshop.targets import targets
+from enricher.workshop.tune import prepare_model
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def test_the_settings_say_how_every_process_waits(
     openings: list[Callable[[Settings], object]] = [
         load_tasks,
         Share(0, 2).of,
-        lambda given: targets(source, None, "fp32", given)[0].prepare("cuda", given),
+        lambda given: prepare_model(source, "cuda", "fp32", given),
     ]
     for wait, flags in (("spin", {}), ("block", {0: 4})):
         given = settings.model_copy(update={"model": asked.model_copy(update={"gpu_wait": wait})})

@@ -79,7 +79,6 @@ SLOW = (
     "commands/test_model_check.py",
     "commands/test_model_compare.py",
     "commands/test_model_evaluate.py",
-    "commands/test_model_freshness.py",
     "commands/test_model_int8.py",
     "commands/test_model_prepare.py",
     "commands/test_model_tasks.py",

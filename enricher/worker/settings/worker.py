@@ -46,8 +46,8 @@ class ModelSettings(Group):
         None,
         ge=1,
         le=64,
-        description="Runs of the model in progress at once on the device. Default: what was tuned, else one per CPU "
-        "core, two on a GPU. The processes of `run --processes` share the cores.",
+        description="Runs of the model in progress at once on the device. Default: one per CPU core, two on a "
+        "GPU. The processes of `run --processes` share the cores.",
     )
     gpu_wait: GpuWait = Field(
         "block",
@@ -66,8 +66,8 @@ class BatchingSettings(Group):
         None,
         ge=16,
         le=1_000_000,
-        description="Tokens (padding included) of one batch. Default: what `enricher model tune` found here, else 512 on "
-        "CPU (1024 in bf16 and int8), 8192 on a GPU.",
+        description="Tokens (padding included) of one batch. Default: 512 on CPU (1024 in bf16 and int8), "
+        "32768 on a GPU (8192 in fp32). `enricher model tune` measures it.",
     )
     max_wait_ms: float = Field(
         50.0, ge=0, le=60_000, description="Milliseconds that a window may wait for others to share a batch."
@@ -76,7 +76,7 @@ class BatchingSettings(Group):
         None,
         min_length=1,
         description="Longest window of each length bucket, in tokens, increasing, e.g. `[32, 64, 128]`: a bucket that "
-        "fills a batch is ready at once. Default: what was tuned, else steps of 8 to 32 up to 512.",
+        "fills a batch is ready at once. Default: steps of 8 to 32 up to 512.",
     )
     max_window_tokens: int | None = Field(
         None,
@@ -94,7 +94,7 @@ class BatchingSettings(Group):
         None,
         ge=0,
         description="Fixed cost of one run, in tokens: a batch includes windows of other lengths while padding them "
-        "costs less than their share of a later run. Default: what was tuned, else 16 (20 to 32 with "
+        "costs less than their share of a later run. Default: 16 (20 to 32 with "
         "OpenVINO, 512 on a GPU).",
     )
     early_overhead: float | None = Field(
@@ -103,7 +103,7 @@ class BatchingSettings(Group):
         le=10,
         description="At half load, an idle thread of the device takes a batch that is not full once the fixed cost of a run "
         "is at most this share of the batch. At low load almost every batch goes at once; near capacity none does. 0: "
-        "batches always wait until they are full or `max_wait_ms` has passed. Default: what was tuned, else 0.25 (0.04 on "
+        "batches always wait until they are full or `max_wait_ms` has passed. Default: 0.25 (0.04 on "
         "a GPU).",
     )
 

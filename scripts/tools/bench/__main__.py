@@ -25,7 +25,6 @@ LEGS = (
     "limit",
     "around",
     "telemetry",
-    "batching",
     "latency",
     "peers",
     "scale",

@@ -45,7 +45,6 @@ BAD_WORD = "unbearable"
 """The model fails on windows that contain this word."""
 WINDOW_TOKENS, OVERLAP_TOKENS = 34, 8
 """Two special tokens included. Small, so that short articles have several windows."""
-_BATCH_TOKENS = 1024
 _RUN_S = 0.01
 """Duration of a run. The stub waits instead of computing, so that records are in flight when a fault comes."""
 _FIELDS: tuple[FieldName, ...] = ("title", "body")
@@ -130,7 +129,7 @@ class StubDevice:
 
 def stub_model(engine: StubEngine) -> Model:
     """A model for `enricher.worker.build.kafka_worker`."""
-    advice = Advice(max_window_tokens=WINDOW_TOKENS, overlap_tokens=OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
+    advice = Advice(max_window_tokens=WINDOW_TOKENS, overlap_tokens=OVERLAP_TOKENS)
     return Model(
         cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", StubTokenizer()),

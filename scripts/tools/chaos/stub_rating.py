@@ -30,7 +30,7 @@ STEEPNESS = 2.0
 """The logit of a rating that some word has; of others it is 0."""
 BAD_HASH, BAD_EVERY = 7, 997
 """The model fails on windows with a word whose hash, modulo the second, is the first: some percent of the articles."""
-_WINDOW_TOKENS, _OVERLAP_TOKENS, _BATCH_TOKENS = 20, 4, 512
+_WINDOW_TOKENS, _OVERLAP_TOKENS = 20, 4
 _RUN_S = 0.005
 
 
@@ -69,7 +69,7 @@ def two_tasks(settings: Settings, engine: StubEngine, rating: RatingEngine) -> T
         cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", _RatingTokenizer()),
         cast("OnnxEngine", rating),
-        Advice(max_window_tokens=_WINDOW_TOKENS, overlap_tokens=_OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS),
+        Advice(max_window_tokens=_WINDOW_TOKENS, overlap_tokens=_OVERLAP_TOKENS),
         concurrency=1,
     )
     return Tasks(

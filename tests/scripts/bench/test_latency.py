@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from tools.bench.arrivals import poisson
 from tools.bench.legs.latency.measured import (
     NAIVE,
     Batching,
@@ -24,7 +25,6 @@ from tools.bench.machine import Load
 from tools.bench.outcome import Claim
 from tools.bench.policy import Policy
 from tools.bench.repeating import Run, Spread, p99, percentile
-from tools.bench.simulator.arrivals import poisson
 
 BATCHING = Batching(padded_per_real_token=1.1, tokens_per_batch=275.0, run_ms=9.0)
 STAGE_TIMES = StageTimes([[1.0] * len(STAGES), [3.0] * len(STAGES)])

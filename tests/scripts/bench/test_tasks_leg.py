@@ -27,7 +27,6 @@ from tools.bench.legs.tasks.report import (
     Results,
     outcome,
 )
-from tools.bench.legs.tasks.waiting import simulate
 from tools.bench.load import articles
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
@@ -48,7 +47,7 @@ def results(four: float, both: float, workers: float, load: Load = QUIET) -> Res
     runs = {name: [run(rate, load)] for name, rate in news.items()}
     headlines = {name: runs[name] for name in (PLAIN, ONE, FOUR)}
     crews = {ONE_WORKER: [run(90.0, load)], FOUR_WORKERS: [run(workers, load)]}
-    return Results({"news": runs, "headlines": headlines}, crews, [])
+    return Results({"news": runs, "headlines": headlines}, crews)
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +91,6 @@ def test_every_aim_has_a_claim_that_can_fail() -> None:
         if claim.text.startswith(start) and not claim.held
     }  # fmt: skip
     assert not any(claim.held for claim in outcome(results(97, 72, 30, NOISY)).claims)
-
-
-def test_two_passes_take_twice_the_windows_with_hardly_more_padding() -> None:
-    """In a simulated backlog each pass fills its own batches."""
-    lengths = {"news": [300, 700, 1200], "headlines": [12, 25, 40, 60]}
-    one, two = (each for each in simulate(lengths, quick=True) if each.mix == "news")
-    assert [1, 2] == [one.passes, two.passes]
-    assert two.backlog.padded_per_real < one.backlog.padded_per_real + 0.02
-    assert all(0.0 <= found.wait_s(0.5) <= found.wait_s(0.99) for found in two.loads.values())
 
 
 @pytest.mark.broker

@@ -35,7 +35,7 @@ class Share:
         kafka, model, worker = settings.kafka, settings.model, settings.worker
         cores, concurrency = available_cores(), model.concurrency
         if concurrency is None and resolve_device(model.device, model.gpu_wait) == "cpu":
-            concurrency = max(1, cores // self.count)  # a tuned value is for one process alone
+            concurrency = max(1, cores // self.count)
         tokenizer_threads = worker.tokenizer_threads or max(1, min(4, cores // (2 * self.count)))
         return settings.model_copy(
             update={

@@ -1,13 +1,13 @@
-"""The windows and batches that suit a model, and its languages, from `enricher.json` in its folder. Settings override it.
+"""The windows that suit a model, and its languages, from `enricher.json` in its folder. Settings override it.
 
-Advice changes how articles are cut and batched, not what the model computes, so it is not part of the model's digest.
+Advice changes how articles are cut, not what the model computes, so it is not part of the model's digest.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.rules.windowing import WindowCutter
@@ -15,7 +15,6 @@ from enricher.worker.rules.windowing import WindowCutter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enricher.worker.inference.run.tuning import Tuning
     from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 
 ADVICE_FILE = "enricher.json"
@@ -35,37 +34,12 @@ class KnownLanguages(_Part):
 
 
 class Advice(_Part):
-    """Each field but `languages` is the default of the setting of its name. None: the worker's own default applies."""
+    """Each field but `languages` is the default of the setting of its name."""
 
     max_window_tokens: int = Field(256, ge=1)
     """Special tokens included."""
     overlap_tokens: int = Field(64, ge=0)
-    max_batch_tokens: int | None = Field(None, ge=1)
-    """This field and the next four come from a tuning (tuning.py) or from the model's author."""
-    concurrency: int | None = Field(None, ge=1)
-    bucket_edges: tuple[int, ...] | None = Field(None, min_length=1)
-    run_overhead_tokens: int | None = Field(None, ge=0)
-    early_overhead: float | None = Field(None, ge=0, le=10)
     languages: KnownLanguages | None = None
-
-    @field_validator("bucket_edges")
-    @classmethod
-    def _increases(cls, edges: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if edges and (edges[0] < 1 or list(edges) != sorted(set(edges))):
-            raise ValueError("the edges must increase, from 1 on")
-        return edges
-
-    def with_tuning(self, tuning: Tuning) -> Advice:
-        """This advice, with what was measured on this kind of machine."""
-        measured = {
-            "max_batch_tokens": tuning.max_batch_tokens,
-            "concurrency": tuning.concurrency,
-            "bucket_edges": tuning.bucket_edges,
-            "run_overhead_tokens": tuning.run_overhead_tokens,
-        }
-        if tuning.early_overhead is not None:
-            measured["early_overhead"] = tuning.early_overhead
-        return self.model_copy(update=measured)
 
 
 def read_advice(folder: Path) -> Advice:
@@ -74,9 +48,7 @@ def read_advice(folder: Path) -> Advice:
     try:
         return Advice.model_validate_json(path.read_bytes()) if path.is_file() else Advice()
     except ValidationError as error:
-        found = (
-            (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors()
-        )
+        found = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
         mistakes = "; ".join(f"{field}: {text}" if field else text for field, text in found)
         raise ModelError(
             f"{path}: {mistakes}. The file is a JSON object with {', '.join(Advice.model_fields)}"

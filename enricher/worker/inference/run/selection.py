@@ -190,7 +190,7 @@ def prepare_command(checkpoint: Checkpoint) -> str:
 
 
 def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
-    """The folder in the cache for the model's reports and tunings."""
+    """The folder in the cache for the model's reports."""
     return cache_dir / f"{checkpoint.digest[:32]}-reports"
 
 

@@ -46,7 +46,7 @@ def main(
     ] = 10.0,
     out: Annotated[
         Path,
-        typer.Option(help=f"Folder for {ROWS_FILE}, {PAGE_FILE}, the gate report and the tuning.", file_okay=False),
+        typer.Option(help=f"Folder for {ROWS_FILE}, {PAGE_FILE}, the gate report and the sweep.", file_okay=False),
     ] = Path("gpu-bench"),
     page_only: Annotated[
         bool,

@@ -54,12 +54,12 @@ def engine(bench: Bench) -> None:
 
 
 def gate(bench: Bench) -> None:
-    """The worker's own commands: the report that lets fp16 serve the built-in model, and its settings on this GPU."""
+    """The worker's own commands: the report that lets fp16 serve the built-in model, and the sweep of batch sizes."""
     device = ["--device", "cpu" if bench.dry else "cuda"]
     gold = ["--gold", str(_small_gold(bench.scratch))] if bench.dry else []
     check = ["check", EMBEDDED, *device, "--precision", "bf16" if bench.dry else "fp16", *gold]
     quickly = ["--batch-tokens", "64", "--concurrency", "1"] if bench.dry else []
-    rounds = ["--seconds", "0" if bench.dry else "0.2", "--rounds", "1" if bench.dry else "2", "--force"]
+    rounds = ["--seconds", "0" if bench.dry else "0.2", "--rounds", "1" if bench.dry else "2", "--json"]
     tune = ["tune", EMBEDDED, *device, "--precision", "fp32" if bench.dry else "fp16", *quickly, *rounds]
     for command in (check, tune):
         began_s = time.monotonic()
@@ -68,10 +68,11 @@ def gate(bench: Bench) -> None:
         passed = done.returncode == 0 or (bench.dry and command is check and done.returncode == 3)
         seconds = time.monotonic() - began_s
         bench.add(command=command[0], exit=done.returncode, seconds=seconds, said=said, ok=passed)
-    for pattern in ("gate-*", "tuning-*"):
-        for path in bench.cache_dir.rglob(pattern):
-            shutil.copy(path, bench.out)
-            bench.add(written=path.name)
+        if command is tune:
+            (bench.out / "tune.json").write_text(done.stdout, encoding="utf-8")
+    for path in bench.cache_dir.rglob("gate-*"):
+        shutil.copy(path, bench.out)
+        bench.add(written=path.name)
 
 
 def run_command(arguments: Sequence[str], variables: Mapping[str, str]) -> tuple[subprocess.CompletedProcess[str], str]:

@@ -11,6 +11,7 @@ from typing import Any
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
+from tools.bench.arrivals import poisson
 from tools.bench.backlog import count_for, run_backlog
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
@@ -18,7 +19,6 @@ from tools.bench.load import articles
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Table
 from tools.bench.repeating import in_turns, percentile, spreads_of
-from tools.bench.simulator.arrivals import poisson
 from tools.bench.watching import run_meanwhile
 from tools.changed_settings import change
 from tools.only_task import tasks_of

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
+from tools.bench.arrivals import poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.legs.latency.measured import Batching, Measured
@@ -21,7 +22,6 @@ from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
 from tools.bench.peers.contenders import order
 from tools.bench.repeating import percentile
-from tools.bench.simulator.arrivals import poisson
 from tools.bench.timeline import Timeline
 from tools.bench.watching import calls_of, run_meanwhile
 from tools.only_task import tasks_of

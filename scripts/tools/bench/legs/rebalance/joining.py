@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tools.bench.arrivals import poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.legs.scale.crew import Crew
 from tools.bench.load import articles
 from tools.bench.moments import Moment
 from tools.bench.open_loop import Job
-from tools.bench.simulator.arrivals import poisson
 
 RATE_PER_S = 200.0
 """Headlines: 25 per second and partition, so that a pause of one partition is measured to a few hundredths of a second."""

@@ -27,19 +27,16 @@ from tools.bench.legs.tasks.report import (
     Results,
     outcome,
 )
-from tools.bench.legs.tasks.waiting import simulate
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Outcome
 from tools.bench.repeating import Run
-from tools.bench.simulator.lengths import record_lengths
 from tools.changed_settings import change
 
 ABOUT = (
     "Backlogs, Kafka to Kafka, in fp32, which needs no gate report: entities alone, without and with tasks in the "
     "settings; four tasks (entities, two classifications, a mean embedding; all but the entities with random weights) "
     "on one encoder; and two tasks whose encoders differ, one of six layers and one of three. Four tasks are also "
-    "compared with four workers of one task each, which are processes on the same cores. Padding and waits of two tasks "
-    "are simulated."
+    "compared with four workers of one task each, which are processes on the same cores."
 )
 RUN_S, CREW_S, QUICK_S = 4.0, 3.0, 0.3
 """Target duration of a run of entities alone; of the same for the workers that are processes, one of which starts late."""
@@ -59,9 +56,7 @@ def measure(bench: Bench) -> Outcome:
             mix: bench.interleave(_backlogs(bench, mix, counts[mix], contenders), mix) for mix in MIXES
         }
         crews = bench.interleave(_crews(bench, sources, settings))
-    bench.say("simulating two tasks")
-    waits = simulate(record_lengths(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
-    return outcome(Results(runs, crews, waits))
+    return outcome(Results(runs, crews))
 
 
 def _contenders(bench: Bench, sources: Sources) -> dict[str, tuple[Settings, Tasks]]:

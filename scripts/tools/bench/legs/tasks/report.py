@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.bench.legs.tasks.waiting import LOADS, Simulated
 from tools.bench.outcome import Claim, Outcome, Plot, Table
 from tools.bench.repeating import Run, Spread, bars, claim, others, rates, ratios
 
@@ -20,11 +19,10 @@ SHARED_AIM, WORKERS_AIM, SEPARATE_AIM, ONE_AIM = 0.97, 3.0, 0.95, 0.99
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """`runs`: backlogs by mix and contender; `crews`: workers that are processes, on news; `waits`: simulated."""
+    """`runs`: backlogs by mix and contender; `crews`: workers that are processes, on news."""
 
     runs: Mapping[str, Mapping[str, Sequence[Run]]]
     crews: Mapping[str, Sequence[Run]]
-    waits: Sequence[Simulated]
 
     def over_plain(self, mix: str, name: str) -> Spread:
         """Rate over that of entities alone."""
@@ -47,15 +45,12 @@ def outcome(results: Results) -> Outcome:
         "one_worker_over_four": _crews(results, ONE_WORKER, FOUR_WORKERS),
         "two_encoders_over_sum_of_times": results.over_sum(),
         "padding_share": {name: runs[0].detail["padding_share"] for name, runs in results.runs["news"].items()},
-        "simulated": [_facts(each) for each in results.waits],
         "others_cores_at_most": others([run for runs in _all(results) for run in runs]),
     }
     if BEFORE in results.crews:
         figures["this_version_over_before"] = _crews(results, NOW, BEFORE)
     tables = [_table(results, mix) for mix in results.runs]
-    return Outcome(
-        figures, [*tables, _crews_table(results), _waits_table(results.waits)], [_plot(results)], _claims(results)
-    )
+    return Outcome(figures, [*tables, _crews_table(results)], [_plot(results)], _claims(results))
 
 
 def _all(results: Results) -> Iterator[Sequence[Run]]:
@@ -72,20 +67,6 @@ def _crews(results: Results, name: str, reference: str) -> Spread:
     return ratios(results.crews[name], results.crews[reference])
 
 
-def _facts(each: Simulated) -> dict[str, Any]:
-    waits = {
-        f"{load:.0%}": {f"p{share:.0%}".rstrip("%") + "_ms": 1e3 * found.wait_s(share) for share in (0.5, 0.99)}
-        for load, found in each.loads.items()
-    }
-    return {
-        "mix": each.mix,
-        "passes": each.passes,
-        "padded_per_real_in_backlog": each.backlog.padded_per_real,
-        "padded_per_real": {f"{load:.0%}": found.padded_per_real for load, found in each.loads.items()},
-        "wait": waits,
-    }
-
-
 def _table(results: Results, mix: str) -> Table:
     rows = [
         (name, f"{rates(runs)}", f"{results.over_plain(mix, name)}", f"{runs[0].detail['padding_share']:.1%}")
@@ -98,22 +79,6 @@ def _crews_table(results: Results) -> Table:
     rows = [(name, f"{rates(runs)}", f"{_crews(results, name, FOUR_WORKERS)}") for name, runs in results.crews.items()]
     note = "News. From the first read of any process to the last commit of any; models are loaded before."
     return Table("Tasks: workers as processes", ("workers", "articles/s", "over four workers"), rows, note)
-
-
-def _waits_table(waits: Sequence[Simulated]) -> Table:
-    columns = ("", "padded / real, backlog", *(f"waits at {load:.0%}, p50 / p99 ms" for load in LOADS))
-    rows = [
-        (
-            f"{each.mix}, {each.passes} {'pass' if each.passes == 1 else 'passes'}",
-            f"{each.backlog.padded_per_real:.3f}",
-            *(
-                f"{1e3 * each.loads[load].wait_s(0.5):.0f} / {1e3 * each.loads[load].wait_s(0.99):.0f}"
-                for load in LOADS
-            ),
-        )
-        for each in waits
-    ]
-    return Table("Padding and waits of two tasks with different encoders, simulated", columns, rows)
 
 
 def _plot(results: Results) -> Plot:
