@@ -35,10 +35,13 @@ def found(
         RawRecord(Partition("articles", 0), offset, key, None if value is None else json.dumps(value).encode())
         for offset, (value, key) in enumerate(zip(values, keys or [None] * len(values), strict=True))
     ]
-    monkeypatch.setattr(checks, "newest_records", lambda *_: iter(raw))
+    monkeypatch.setattr(checks, "newest_records", lambda *_: (1, raw))
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", json.dumps(fields or {}))
     monkeypatch.setenv("ENRICHER_ARTICLES__METADATA", json.dumps(more.get("metadata", {})))
-    return {finding.check: finding for finding in checks.article_findings(load_settings())}
+    findings = {finding.check: finding for finding in checks.article_findings(load_settings())}
+    assert "ok" == findings.pop("one partition per key").verdict
+    findings.pop("keys of articles", None)
+    return findings
 
 
 def test_articles_that_can_be_read_are_counted_without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,14 +132,37 @@ def test_html_that_the_settings_call_text_is_pointed_out(monkeypatch: pytest.Mon
     assert "bodies" not in found(html, monkeypatch)
 
 
-def test_a_topic_that_cannot_be_read_is_left_to_the_checks_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its right is a check of its own."""
+def test_a_topic_that_does_not_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right was asked about before, so this is about the brokers' addresses."""
 
-    def refused(*_: object) -> None:
-        raise BrokerError("no right")
+    def silent(*_: object) -> None:
+        raise BrokerError("no answer")
 
-    monkeypatch.setattr(checks, "newest_records", refused)
-    assert ["warn"] == [finding.verdict for finding in checks.article_findings(load_settings())]
+    monkeypatch.setattr(checks, "newest_records", silent)
+    (finding,) = checks.article_findings(load_settings())
+    assert ("FAIL", "no answer", True) == (finding.verdict, finding.seen, "advertised" in finding.advice)
+
+
+def test_keys_in_two_input_topics_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing keeps the order of their records; keys that are in one topic each are right."""
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '{"articles": 1, "now": 1}')
+
+    def finding(*keys_now: bytes) -> Finding:
+        keys = {"articles": [b"a", b"b"], "now": keys_now}
+        monkeypatch.setattr(checks, "newest_records", lambda _, topic: (1, [record(topic, key) for key in keys[topic]]))
+        *_, last = checks.article_findings(load_settings())
+        assert "one input topic per key" == last.check
+        return last
+
+    def record(topic: str, key: bytes) -> RawRecord:
+        return RawRecord(Partition(topic, 0), 0, key, None)
+
+    assert "ok" == finding(b"c").verdict
+    shared = finding(b"c", b"b")
+    assert ("warn", "1 of 3 keys have records in several input topics, among the newest records") == (
+        shared.verdict,
+        shared.seen,
+    )
 
 
 @pytest.mark.broker

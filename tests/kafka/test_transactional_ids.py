@@ -8,7 +8,7 @@ from itertools import combinations, product
 from kafka.clients import config_for
 from support.topics import Topics
 
-from enricher.operate.trials.rights import doctor_id
+from enricher.operate.doctor.broker import doctor_id
 from enricher.worker.kafka.shared.client import KafkaConfig
 
 NOWHERE = config_for(Topics("localhost:1", "i", "o", "d", "g", {}))

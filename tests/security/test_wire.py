@@ -87,13 +87,12 @@ def test_the_other_commands_take_the_same_way(secured: Secured) -> None:
 
 @pytest.mark.parametrize("listener", ["PASSWORDS", "CERTIFICATES"])
 def test_doctor_is_content_with_the_five_rights(secured: Secured, listener: str) -> None:
-    """It tries each right as this user; what it may not see beyond them is no failure."""
+    """It asks about each right as this user; what it may not see beyond them is no failure."""
     outcome = place_at(secured, listener).run("--quiet", "doctor", "--only", "broker", "--json")
     assert outcome.code == 0, outcome.said
     checks = json.loads(outcome.said[outcome.said.index("{") :])["checks"]
-    rights = {check["check"]: check["verdict"] for check in checks if check["check"].startswith("right: ")}
-    assert len(rights) == 5
-    assert set(rights.values()) == {"ok"}
+    verdicts = {check["check"]: check["verdict"] for check in checks}
+    assert {"ok"} == {verdicts["topics and rights"], verdicts["right: transactional id WRITE"]}
 
 
 CANARIES = (PASSWORD, KEY_PASSWORD)

@@ -1,4 +1,4 @@
-"""`enricher doctor`: can this worker run here? `command` runs the checks, `findings` is what they return.
+"""`enricher doctor`: can this worker run here? `command` asks one question after the other, one file each.
 
-`broker`, `rights` and `machine` hold the usual checks, `transactions` those of `--transactions`.
+`findings` is what their checks return. `transactions` is for `--transactions` alone.
 """

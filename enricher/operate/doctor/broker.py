@@ -1,51 +1,46 @@
-"""Checks of the cluster and the topics that only look. Rights are checked in `rights`."""
+"""The cluster and the topics: what a worker asks before its start, and how the topics are set. Only looks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from enricher.errors import BrokerError
+from enricher.errors import BrokerError, EnricherError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.doctor.rights import rights_findings
 from enricher.operate.topics.admin import Admin, TopicView
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.settings import ArticleSettings
+from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
+from enricher.worker.kafka.shared.client_errors import Complaint
+from enricher.worker.kafka.shared.errors import without_recovery
+from enricher.worker.kafka.shared.precheck import require_start
+from enricher.worker.kafka.shared.producers import short_lived_producer
 
 _ANSWERS_WITHIN_S = 3.0
 """A person waits for this; a broker that takes longer for its first answer is as good as away."""
 _TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
-_CLIENT_BATCH_BYTES = 1_000_000  # librdkafka's own default of batch.size
-_KAFKA_DEFAULTS = {
-    "max.message.bytes": "1048588",
-    "cleanup.policy": "delete",
-    "min.insync.replicas": "1",
-    "compression.type": "producer",
-}
 UNREACHABLE = (
     "Is kafka.bootstrap_servers right, and is the broker up? TLS and passwords are in kafka.properties. "
     "The other checks of the broker were skipped."
 )
-_CREATE = "Create it with 'enricher topics create', or correct its name in the settings."
 
 _report = Reporter("broker")
 
 
-def broker_findings(config: KafkaConfig, articles: ArticleSettings) -> Iterator[Finding]:
+def broker_findings(config: KafkaConfig) -> Iterator[Finding]:
     """All checks of the broker, in the order of a worker's start. Raises SettingsError."""
     admin = Admin(config)
+    soon = replace(config, request_timeout_s=min(config.request_timeout_s, _ANSWERS_WITHIN_S))
     try:
-        cluster = admin.cluster(min(config.request_timeout_s, _ANSWERS_WITHIN_S))
+        cluster = admin.cluster(soon.request_timeout_s)
     except BrokerError as error:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return
     yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
     yield version_finding(admin.api_versions())
-    topics = {name: admin.topic(name) for name in config.topics}
-    for name, topic in topics.items():
-        yield from _topic(name, topic)
-    yield from _partition_counts(config, topics)
-    yield from _settings(admin, config, articles, topics)
-    yield from rights_findings(config, {name: topic.partitions for name, topic in topics.items() if topic}, admin)
+    yield _start(soon)
+    yield _transactional_id(config)
+    for name in config.topics:
+        if topic := admin.topic(name):
+            yield _topic(config, topic, admin.topic_settings(name))
 
 
 def version_finding(api_versions: Mapping[str, int]) -> Finding:
@@ -62,136 +57,75 @@ def version_finding(api_versions: Mapping[str, int]) -> Finding:
     return _report.ok("broker version", seen)
 
 
-def _topic(name: str, topic: TopicView | None) -> Iterator[Finding]:
-    check = f"topic {name}"
-    if topic is None:
-        yield _report.fail(
-            check, "does not exist, or there is no right to see it (READ and WRITE include that right)", _CREATE
-        )
-        return
+def _start(config: KafkaConfig) -> Finding:
+    """The worker's own check of topics, numbers of partitions and rights. The broker is asked; no record is written."""
+    check = "topics and rights"
+    try:
+        require_start(config)
+    except SettingsError as error:
+        return Reporter("settings").fail(check, str(error), "A worker would not start.")
+    except EnricherError as error:
+        return _report.fail(check, str(error), "A worker would not start; deploy/rights.md has the commands.")
+    return _report.ok(check, f"{', '.join(config.topics)}; the broker would allow a worker of '{config.group_id}'")
+
+
+def doctor_id(config: KafkaConfig) -> str:
+    """A transactional id with the group's prefix that no worker has: a worker's own would fence that worker."""
+    return transactional_id(config.group_id, config.instance, "doctor")
+
+
+def _transactional_id(config: KafkaConfig) -> Finding:
+    """The fifth right, about which no broker can be asked: a producer opens, and sends nothing."""
+    check, properties = "right: transactional id WRITE", config.producer() | {"transactional.id": doctor_id(config)}
+    bounds_s = {"metadata_timeout_s": config.request_timeout_s}
+    try:
+        with (
+            without_recovery(),
+            short_lived_producer(properties, Complaint(), 2 * config.transaction_timeout_s, **bounds_s),
+        ):
+            return _report.ok(check, f"opened '{doctor_id(config)}' (never the worker's own id)")
+    except BrokerError as error:
+        # Not `transactional_id_right`: what was tried is another id with the prefix, and the group's workers need it too.
+        advice = f"Allow WRITE on transactional ids with the prefix '{config.transactional_prefix}'."
+        return _report.fail(check, str(error), advice)
+
+
+def _topic(config: KafkaConfig, topic: TopicView, settings: Mapping[str, str] | None) -> Finding:
+    """How a topic is kept. `settings`: Kafka's; None if this client may not read them, which a worker need not either."""
+    found = settings or {}
+    in_sync, compression = int(found.get("min.insync.replicas", "1")), found.get("compression.type", "producer")
+    check = f"topic {topic.name}"
     seen = f"{topic.partitions} partitions, {topic.replicas} replica(s), {topic.in_sync} in sync"
+    if settings is None:
+        advice = "This needs DescribeConfigs; a worker does not."
+        return _report.warn(check, f"{seen}; its settings could not be read", advice)
+    seen += f"; min.insync.replicas={in_sync}, compression.type={compression}"
     if topic.leaderless:
-        seen += f", {topic.leaderless} partitions without a leader"
-        yield _report.fail(
-            check, seen, "Their brokers are down; until they return, nothing can be read or written there."
-        )
-    elif topic.replicas == 1:
-        yield _report.warn(check, seen, "If its disk fails, its records are lost; three replicas are usual.")
-    elif topic.in_sync < topic.replicas:
-        yield _report.warn(check, seen, "A replica lags behind or its broker is down.")
-    else:
-        yield _report.ok(check, seen)
+        advice = "Their brokers are down; until they return, nothing can be read or written there."
+        return _report.fail(check, f"{seen}; {topic.leaderless} partitions have no leader", advice)
+    if in_sync > topic.replicas:
+        return _report.fail(check, seen, "Nothing can be written: lower min.insync.replicas, or add replicas.")
+    remarks = {
+        "If its disk fails, its records are lost; three replicas are usual.": topic.replicas == 1,
+        "A replica lags behind or its broker is down.": topic.in_sync < topic.replicas,
+        "If one broker stops, nothing can be written: set min.insync.replicas to one less than the replicas.": (
+            1 < topic.replicas == in_sync
+        ),
+        "A single broker may hold the only copy of an acknowledged record: set min.insync.replicas to 2.": (
+            topic.replicas >= 3 and in_sync == 1
+        ),
+        "It is compacted, and refuses records without a key: publish every article with its id as key.": (
+            topic.name == config.output_topic and "compact" in found.get("cleanup.policy", "")
+        ),
+        _uncompress(config, topic.name): topic.name in config.inputs and compression != "uncompressed",
+    }
+    advice = " ".join(text for text, holds in remarks.items() if holds)
+    return _report.warn(check, seen, advice) if advice else _report.ok(check, seen)
 
 
-def _partition_counts(config: KafkaConfig, topics: Mapping[str, TopicView | None]) -> Iterator[Finding]:
-    inputs = [topic for name in config.inputs if (topic := topics[name])]
-    if not inputs:
-        return
-    wanted = max(inputs, key=lambda topic: topic.partitions)
-    for name, topic in topics.items():
-        if topic and topic.partitions != wanted.partitions:
-            seen = f"{topic.partitions}, but {wanted.name} has {wanted.partitions}"
-            if name in config.inputs:  # its outputs are in the first partitions of the output topics
-                yield _report.ok(f"partitions of {name}", f"{seen}: lanes may differ")
-                continue
-            advice = "Make them equal, so that a record keeps its article's partition and with it the order per key."
-            yield _report.fail(f"partitions of {name}", seen, advice)
-    if all(topic and topic.partitions == wanted.partitions for topic in topics.values()):
-        yield _report.ok("equal partition counts", f"{wanted.partitions} each, so the order per key is kept")
-
-
-def _settings(
-    admin: Admin, config: KafkaConfig, articles: ArticleSettings, topics: Mapping[str, TopicView | None]
-) -> Iterator[Finding]:
-    """Kafka's settings of each topic, as far as this client may read them."""
-    limits: dict[str, int] = {}
-    for name, topic in topics.items():
-        if topic is None:
-            continue
-        found = admin.topic_settings(name)
-        if found is None:
-            yield _report.warn(
-                f"settings of {name}", "could not be read", "This check needs DescribeConfigs; a worker does not."
-            )
-            continue
-        settings = _KAFKA_DEFAULTS | dict(found)
-        limits[name] = int(settings["max.message.bytes"])
-        yield from _replication(topic, int(settings["min.insync.replicas"]))
-        if name in config.inputs:
-            yield compression_finding(config.of_lane(name), settings["compression.type"])
-        if name == config.output_topic and "compact" in settings["cleanup.policy"]:
-            yield _report.warn(
-                f"cleanup of {name}",
-                "compact: a record without a key is refused there",
-                "Publish every article with its id as key. Keys of the newest articles are checked below.",
-            )
-    yield from _limits(config, articles, limits)
-
-
-def compression_finding(config: KafkaConfig, found: str) -> Finding:
-    """Whether the broker stores records uncompressed, so that `max.message.bytes` bounds their size."""
-    check, topic = f"compression of {config.input_topic}", config.input_topic
-    if found == "uncompressed":
-        return _report.ok(check, "uncompressed: max.message.bytes bounds what a worker holds in memory")
-    seen = f"{found}: max.message.bytes bounds compressed bytes, and 3 KB of zstd may be 100 MB to a worker"
-    advice = (
-        "If not every publisher is trusted: kafka-configs "
-        f"--bootstrap-server {config.bootstrap_servers} --alter --topic {topic} --add-config "
+def _uncompress(config: KafkaConfig, topic: str) -> str:
+    return (
+        "max.message.bytes bounds compressed bytes, and 3 KB of zstd may be 100 MB to a worker. If not every publisher is "
+        f"trusted: kafka-configs --bootstrap-server {config.bootstrap_servers} --alter --topic {topic} --add-config "
         "compression.type=uncompressed. Publishers may still compress; the topic takes more disk space."
     )
-    return _report.warn(check, seen, advice)
-
-
-def _replication(topic: TopicView, in_sync: int) -> Iterator[Finding]:
-    check = f"replication of {topic.name}"
-    seen = f"{topic.replicas} replica(s), min.insync.replicas={in_sync}"
-    if in_sync > topic.replicas:
-        yield _report.fail(check, seen, "Nothing can be written: lower min.insync.replicas, or add replicas.")
-    elif topic.replicas > 1 and in_sync == topic.replicas:
-        yield _report.warn(
-            check, seen, "If one broker stops, nothing can be written: set it to one less than the replicas."
-        )
-    elif topic.replicas >= 3 and in_sync == 1:
-        yield _report.warn(
-            check, seen, "A single broker may hold the only copy of an acknowledged record: set it to 2."
-        )
-
-
-def _limits(config: KafkaConfig, articles: ArticleSettings, limits: Mapping[str, int]) -> Iterator[Finding]:
-    """`max.message.bytes` against what is written: single records, and the client's batches of small ones."""
-    batch_bytes = int(config.producer().get("batch.size", _CLIENT_BATCH_BYTES))
-    written = {
-        config.output_topic: ("max_record_bytes", articles.max_record_bytes),
-        config.dead_letter_topic: ("max_dead_letter_bytes", articles.max_dead_letter_bytes),
-    }
-    for name, (setting, record_bytes) in written.items():
-        if name in limits:
-            yield _limit(name, limits[name], setting, record_bytes, batch_bytes)
-    for name in config.inputs:
-        if name in limits:
-            yield _input_limit(config.of_lane(name), articles, limits)
-
-
-def _input_limit(config: KafkaConfig, articles: ArticleSettings, limits: Mapping[str, int]) -> Finding:
-    check = f"max.message.bytes of {config.input_topic}"
-    input_bytes, letter_bytes = limits[config.input_topic], limits.get(config.dead_letter_topic)
-    seen = f"{input_bytes} bytes; the dead letter of an input above {articles.max_dead_letter_bytes} bytes has no value"
-    if letter_bytes is not None and input_bytes > letter_bytes:
-        advice = f"Raise that of {config.dead_letter_topic} and articles.max_dead_letter_bytes to keep every value."
-        return _report.warn(check, seen, advice)
-    return _report.ok(check, seen)
-
-
-def _limit(name: str, limit_bytes: int, setting: str, record_bytes: int, batch_bytes: int) -> Finding:
-    check = f"max.message.bytes of {name}"
-    if limit_bytes < record_bytes:
-        seen = f"{limit_bytes} bytes, less than articles.{setting}={record_bytes}"
-        return _report.fail(check, seen, f"Raise it, or set ENRICHER_ARTICLES__{setting.upper()} to {limit_bytes}.")
-    if limit_bytes < batch_bytes:
-        seen = (
-            f"{limit_bytes} bytes, less than the client's batches of {batch_bytes}, which would be refused as a whole"
-        )
-        return _report.fail(
-            check, seen, f'Raise it, or set "producer.batch.size" to {limit_bytes} in kafka.properties.'
-        )
-    return _report.ok(check, f"{limit_bytes} bytes, enough for articles.{setting}={record_bytes}")

@@ -1,4 +1,4 @@
-"""The command `doctor`: checks settings, broker, registry, model and machine in this order, and prints all findings."""
+"""The command `doctor`: checks settings, broker, registry and model in this order, and prints all findings."""
 
 import json
 import signal
@@ -15,19 +15,17 @@ from enricher.errors import SettingsError
 from enricher.operate.doctor.articles import article_findings
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code
-from enricher.operate.doctor.keys import key_findings
-from enricher.operate.doctor.machine import machine_findings
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.registry import registry_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.build.schema_registry import check_formats
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.settings import Settings, load_settings, settings_files
 
 _report = Reporter("settings")
 _PARTS = ("settings", "broker", "registry", "model")
-"""The settings are always checked; the model is loaded for what is said about the machine."""
+"""The settings are always checked."""
 _TRANSACTIONS = (
     "Try the broker's promises that exactly-once depends on, in topics that are created for this and deleted; under a "
     "minute. Needs rights that a worker does not need."
@@ -96,6 +94,7 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
     try:
         settings = load_settings()
         kafka_config(settings)  # the clients' properties and the files that they name are settings too
+        check_formats(settings)
         sources = ", ".join(["the environment", *map(str, settings_files())])
         yield _report.ok("settings", f"valid, from {sources}")
         yield from checks(settings)
@@ -114,18 +113,14 @@ def _parts_of(only: str) -> Collection[str]:
 
 def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
     """Every other check of these parts, in the order of a worker's start."""
-    is_there = "broker" in parts
+    readable = "broker" in parts
     if "broker" in parts:
-        for finding in broker_findings(kafka_config(settings), settings.articles):
-            is_there = is_there and (finding.check, finding.verdict) != ("broker", "FAIL")
+        for finding in broker_findings(kafka_config(settings)):
+            readable = readable and finding.verdict != "FAIL"
             yield finding
     if "registry" in parts:
         yield from registry_findings(settings)
-    if is_there:
-        lanes = [with_one_input(settings, topic) for topic in settings.kafka.inputs]
-        for lane in lanes:
-            yield from article_findings(lane)
-        yield from key_findings([kafka_config(lane) for lane in lanes])
+    if readable:
+        yield from article_findings(settings)
     if "model" in parts:
         yield from model_findings(settings)
-        yield from machine_findings(settings)

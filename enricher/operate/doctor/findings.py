@@ -14,7 +14,7 @@ from rich.table import Table
 
 from enricher.errors import BrokerError, ModelError, SettingsError
 
-Side = Literal["settings", "broker", "registry", "model", "machine"]
+Side = Literal["settings", "broker", "registry", "model"]
 Severity = Literal["ok", "warn", "FAIL"]
 
 _STYLES: dict[Severity, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}

@@ -1,7 +1,10 @@
-"""Checks of the models: loads those of all tasks as a worker does, tells how they run, and enriches one sentence."""
+"""The models: loads those of all tasks as a worker does, tells how they run, and enriches one sentence."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -9,19 +12,19 @@ from pathlib import Path
 
 from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.doctor.reports import failing, missing_for
 from enricher.worker.build.loaded_model import Model, window_cutter
 from enricher.worker.build.loaded_tasks import Pass, Tasks, load_tasks
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.advice import read_advice
-from enricher.worker.inference.run.selection import lost_without_report
+from enricher.worker.inference.run.selection import lost_without_report, missing_reports
 from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.settings import Settings
 
 _SENTENCE = "Angela Merkel spoke to the United Nations in Berlin."
 _GPU = Path("/dev/nvidia0")
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 _report = Reporter("model")
 
@@ -49,6 +52,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         yield _sentence(tasks.passes)
     except SettingsError as error:
         yield _unsuitable(settings, error)
+    yield _memory(settings)
 
 
 def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
@@ -84,7 +88,7 @@ def _device(settings: Settings, model: Model) -> Finding:
 
 
 def _precision(each: Pass, check: str) -> Finding:
-    """Which variant and why; a warning if a faster one lacks only its gate report, or fails for only some of the tasks."""
+    """Which variant and why; a warning if a faster one lacks only its gate report."""
     prepared, wanted = each.model.prepared, each.settings.model
     faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
     seen = (
@@ -92,17 +96,11 @@ def _precision(each: Pass, check: str) -> Finding:
     )
     if wanted.precision != "auto" or prepared.variant.reduced:
         return _report.ok(check, seen)
-    if missing := missing_for(prepared.checkpoints, prepared.device, wanted.cache_dir):
-        report, them = ("report", "it") if len(missing) == 1 else ("reports", "them")
-        lost = lost_without_report(prepared.device)
-        advice = f"A faster precision would run here but lacks its gate {report}. {lost} To make {them}: "
+    if missing := missing_reports(prepared.checkpoints, prepared.device, wanted.cache_dir):
+        advice = (
+            f"A faster precision would run here but lacks a report. {lost_without_report(prepared.device)} To make it: "
+        )
         return _report.warn(check, seen, f"{advice}{'; '.join(missing)}")
-    unfit = failing(prepared.checkpoints, prepared.device, wanted.cache_dir)
-    names = [name for name, fails in zip(each.names, unfit, strict=True) if fails]
-    if names:
-        whose = "its own pass" if len(names) == 1 else "their own pass"
-        advice = f'With precision = "fp32", {" and ".join(names)} would have {whose}, and the others would run faster.'
-        return _report.warn(check, seen, advice)
     return _report.ok(check, seen)
 
 
@@ -145,3 +143,40 @@ def _find(record: EnrichedRecord, kinds: Collection[type[Head]]) -> Iterator[str
     for kind in KINDS.values():
         if kind in kinds:
             yield from kind.summaries(findings.get(kind.listed_in, ()))
+
+
+def _memory(settings: Settings) -> Finding:
+    """Whether the memory is enough for full queues; once the model is loaded, so that it counts."""
+    limit_bytes, peak_bytes = _memory_limit_bytes(), _peak_bytes()
+    if limit_bytes is None or peak_bytes is None:
+        return _report.ok("memory", "this system does not report it")
+    # Raw records, their decoded texts and their tokens: about three times the bytes in flight.
+    needed_bytes = peak_bytes + 3 * settings.worker.max_in_flight_bytes
+    seen = (
+        f"{limit_bytes / 1e9:.1f} GB; with the model loaded {peak_bytes / 1e9:.1f} GB of it are in use, up to "
+        f"{needed_bytes / 1e9:.1f} GB may be"
+    )
+    if limit_bytes < needed_bytes:
+        return _report.warn("memory", seen, "Raise the limit, or lower worker.max_in_flight_bytes.")
+    return _report.ok("memory", seen)
+
+
+def _memory_limit_bytes() -> int | None:
+    """Memory that this process may use: the limit of the container or the machine; None if unknown."""
+    limits = []
+    for path in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(path.read_text()))
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=None)
+
+
+def _peak_bytes() -> int | None:
+    """Peak resident memory of this process."""
+    try:
+        import resource  # noqa: PLC0415  POSIX only
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kibibytes elsewhere

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.errors import BrokerError
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.metadata import result_of, settings_of
-from enricher.worker.kafka.shared.rights import DENIED, operations_of
+from enricher.worker.kafka.shared.metadata import settings_of
+from enricher.worker.kafka.shared.rights import DENIED
 from enricher.worker.runtime.deadlines import Deadline, until
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
@@ -114,18 +114,6 @@ class Admin:
         """Kafka's settings of the topic; None without the right DescribeConfigs."""
         with self._errors(f"asking for the settings of '{name}'"):
             return settings_of(self._client, name, self._config.request_timeout_s)
-
-    def allowed_operations(self, name: str) -> frozenset[str] | None:
-        """The operations on the topic that the broker allows this client (`WRITE`, `READ`, ...); None if it does not say.
-
-        Asks the broker to check its own rules, and does nothing else. Brokers before 2.3 do not answer it.
-        """
-        with self._errors(f"asking what is allowed on '{name}'"):
-            timeout_s = self._config.request_timeout_s
-            futures = self._client.describe_topics(
-                TopicCollection([name]), include_authorized_operations=True, request_timeout=timeout_s
-            )
-            return operations_of(result_of(futures[name], timeout_s))
 
     def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
         """Create the topics and wait until all are usable; with `dry_run` only let the broker validate the request.

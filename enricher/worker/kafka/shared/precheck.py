@@ -31,7 +31,15 @@ _RETRY_S = 0.2
 
 
 def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.sleep) -> None:
-    """Raise SettingsError or BrokerError for problems that waiting does not solve. Returns if no broker answers.
+    """Do what `require_start` does, but return if no broker answers."""
+    try:
+        require_start(config, pause=pause)
+    except TransactionTrouble as trouble:
+        log.info("topics and rights are checked after the model is loaded: %s", trouble)
+
+
+def require_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.sleep) -> None:
+    """Raise SettingsError or BrokerError for problems that waiting does not solve, TransactionTrouble without an answer.
 
     Waits for a missing topic within the request timeout, because a broker that has just started knows none yet.
     """
@@ -40,12 +48,9 @@ def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.
     new_client(Consumer, config.consumer(), client_errors).close()
     close_in_background(new_client(Producer, config.producer(), client_errors))
     admin = new_client(AdminClient, config.client("admin"), client_errors)
-    try:
-        with connecting(client_errors), mapping_errors(_DOING, client_errors, admin):
-            _check_topics(_known_topics(admin, config, pause), config)
-            _check_group(admin, config)
-    except TransactionTrouble as trouble:
-        log.info("topics and rights are checked after the model is loaded: %s", trouble)
+    with connecting(client_errors), mapping_errors(_DOING, client_errors, admin):
+        _check_topics(_known_topics(admin, config, pause), config)
+        _check_group(admin, config)
 
 
 def _known_topics(
