@@ -12,6 +12,7 @@ from support.texts import any_text
 
 from enricher.operate.dead_letters.letters import (
     REDRIVE_COUNT,
+    REDRIVEN_LETTER,
     Letter,
     headers_to_send,
     letter_of,
@@ -30,6 +31,7 @@ NAMES = st.sampled_from(
         "input.input.enricher.dlq.stage",
         "inputs.enricher",
         REDRIVE_COUNT,
+        REDRIVEN_LETTER,
     ]
 )
 HEADERS = st.lists(st.tuples(NAMES | any_text(max_size=8), st.none() | st.binary(max_size=4))).map(tuple)
@@ -46,10 +48,10 @@ def test_every_name_survives_being_dead_lettered(headers: Headers) -> None:
 
 @given(HEADERS)
 def test_the_count_rises_by_one_and_nothing_else_changes(headers: Headers) -> None:
-    """There is one count in the end, behind the others."""
-    sent = headers_to_send(headers)
-    assert [each for each in headers if each[0] != REDRIVE_COUNT] == sent[:-1]
-    assert (REDRIVE_COUNT, b"%d" % (redrives_in(headers) + 1)) == sent[-1]
+    """There is one count in the end, behind the others, and one name of the letter."""
+    sent = headers_to_send(headers, b"id:2:7")
+    assert [each for each in headers if each[0] not in {REDRIVE_COUNT, REDRIVEN_LETTER}] == sent[:-2]
+    assert [(REDRIVE_COUNT, b"%d" % (redrives_in(headers) + 1)), (REDRIVEN_LETTER, b"id:2:7")] == sent[-2:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +13,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from dead_letters.lettering import Made, die, expected, publish_and_die, redrive, redriven
 from kafka.harness import Sent, publish, transaction, worker
-from support.made_again import make_again
+from support.made_again import make_again, topic_id
 from support.patience import PATIENCE_S
+from support.reading import read_all
 from support.topics import Topics
 
 from enricher.operate.dead_letters import redrive as command
-from enricher.operate.dead_letters import sender
+from enricher.operate.dead_letters.letters import REDRIVEN_LETTER
 from enricher.operate.dead_letters.sender import Sender
 from enricher.worker.records import Unreadable
 
@@ -58,7 +58,6 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Hook]]:
             call("after")
 
     monkeypatch.setattr(command, "Sender", partial(Sender, producer_class=HookedProducer))
-    monkeypatch.setattr(sender, "_FIRST_PAUSE_S", 0.01)
     return waiting
 
 
@@ -68,13 +67,23 @@ def fail() -> None:
 
 
 @pytest.mark.parametrize("when", ["begun", "before", "after"])
-def test_a_transaction_of_unknown_outcome_is_settled_and_made_once(
+def test_after_a_transaction_of_unknown_outcome_the_next_run_sends_each_once(
     topics: Topics, hooks: dict[str, list[Hook]], when: str
 ) -> None:
-    """A new producer ends it, and the committed offsets say whether it was committed. Without keys, nothing else would."""
-    places = publish_and_die(topics, [Sent(None, b"%d" % n) for n in range(10)])
-    hooks[when] = [fail, fail]
-    assert redrive(topics) == {"sent": 10}
+    """It sees in the input whether the transaction took effect. Without keys, nothing else would tell."""
+    places = publish(topics.bootstrap_servers, topics.input, [Sent(None, b"%d" % n) for n in range(10)])
+    # The first letter of each partition is left, so the committed offset tells nothing.
+    seen = set[int]()
+    for place, sent in sorted(places.items()):
+        die(topics, [Made(place, sent, error_type="Sent" if place[0] in seen else "Left")])
+        seen.add(place[0])
+    hooks[when] = [fail]
+    result = run("dead-letters", "redrive", "--type", "Sent", env=topics.environment)
+    assert 6 == getattr(result.exception, "exit_code", None), result.output
+    assert "Run it again" in str(result.exception)
+    sent_now = redrive(topics, "--type", "Sent").get("sent", 0)
+    assert sent_now == (0 if when == "after" else 10 - len(seen))
+    assert redrive(topics) == {"sent": len(seen)}
     assert expected(places) == redriven(topics, places)
     assert redrive(topics) == {}
 
@@ -117,8 +126,8 @@ def test_a_newer_record_that_comes_during_the_transaction_is_not_overwritten(
     assert expected(only) == redriven(topics, places | newer)
 
 
-def test_a_record_in_an_open_transaction_is_waited_for(topics: Topics, hooks: dict[str, list[Hook]]) -> None:
-    """Nobody knows whether it will count, so nothing is written over it until its transaction has ended."""
+def test_nothing_is_written_over_a_record_in_an_open_transaction(topics: Topics, hooks: dict[str, list[Hook]]) -> None:
+    """Nobody knows whether it will count, so the redrive ends, and the next one sees."""
     places = publish_and_die(topics, [Sent(b"a", b"old")])
     [(number, _)] = places
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}/open"})
@@ -129,9 +138,13 @@ def test_a_record_in_an_open_transaction_is_waited_for(topics: Topics, hooks: di
         producer.produce(topics.input, b"new", b"a", partition=number)
         assert producer.flush(PATIENCE_S) == 0
 
-    hooks["written"] = [write, lambda: producer.commit_transaction(PATIENCE_S)]
-    quick = replace(topics, environment=topics.environment | {"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"})
-    assert redrive(quick) == {"superseded": 1}
+    hooks["written"] = [write]
+    quick = topics.environment | {"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"}
+    result = run("dead-letters", "redrive", env=quick)
+    assert 6 == getattr(result.exception, "exit_code", None), result.output
+    assert "open transaction hides records" in str(result.exception)
+    producer.commit_transaction(PATIENCE_S)
+    assert redrive(topics) == {"superseded": 1}
 
 
 def test_a_letter_that_the_input_refuses_is_named_and_holds_up_no_other(topics: Topics) -> None:
@@ -180,6 +193,22 @@ def test_what_retention_has_hidden_is_left_unless_it_is_asked_for(topics: Topics
     assert redrive(topics) == {"unchecked": 1}
     assert redrive(topics, "--unchecked") == {"sent": 1}
     assert expected(places) == redriven(topics, places)
+
+
+def test_a_copy_that_came_meanwhile_is_noticed_too(topics: Topics, hooks: dict[str, list[Hook]]) -> None:
+    """The letter's own record, which an open transaction hid from the look before."""
+    places = publish_and_die(topics, [Sent(None, b"x"), Sent(None, b"y", (("n", b"1"),))])
+    [first, *_] = read_all(topics.bootstrap_servers, topics.dead_letters)
+    name = f"{topic_id(topics.bootstrap_servers, topics.dead_letters)}:{first.partition()}:{first.offset()}".encode()
+    copy = Sent(None, first.value(), [(REDRIVEN_LETTER, name)])
+
+    def write() -> None:
+        with transaction(topics.bootstrap_servers, f"{topics.group}/in") as producer:
+            producer.produce(topics.input, copy.value, None, first.partition() or 0, headers=list(copy.headers))
+
+    hooks["written"] = [write]
+    assert redrive(topics) == {"sent": 1}
+    assert 1 == sum(sent[2] == copy.value for sent in redriven(topics, places))
 
 
 def test_a_newer_letter_tells_what_the_input_has_lost(topics: Topics) -> None:

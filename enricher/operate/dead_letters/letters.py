@@ -22,6 +22,9 @@ REDRIVE_COUNT = "enricher.redrive.count"
 """The header of a redriven record: how often this input was redriven. A worker that dead-letters it again keeps the header,
 like all of the input's, with `input.` before its name."""
 
+REDRIVEN_LETTER = "enricher.redrive.letter"
+"""The header of a redriven record that names its dead letter: a later run does not send that again."""
+
 _STAGE, _TYPE, _TIME = (f"enricher.dlq.{name}" for name in ("stage", "error.type", "time"))
 _HEADERS_OMITTED = "enricher.dlq.headers.omitted_bytes"
 _ESCAPE = "input."
@@ -94,10 +97,10 @@ def redrives_in(headers: Headers) -> int:
     return int(counts[-1]) if counts and counts[-1] and _COUNT.fullmatch(counts[-1]) else 0
 
 
-def headers_to_send(headers: Headers) -> list[tuple[str, str | bytes | None]]:
-    """The headers of the record that is sent: the input's, with one redrive more."""
-    others = ((name, value) for name, value in headers if name != REDRIVE_COUNT)
-    return [*others, (REDRIVE_COUNT, b"%d" % (redrives_in(headers) + 1))]
+def headers_to_send(headers: Headers, letter_name: bytes) -> list[tuple[str, str | bytes | None]]:
+    """The headers of the record that is sent: the input's, with one redrive more, and the letter's name."""
+    others = ((name, value) for name, value in headers if name not in {REDRIVE_COUNT, REDRIVEN_LETTER})
+    return [*others, (REDRIVE_COUNT, b"%d" % (redrives_in(headers) + 1)), (REDRIVEN_LETTER, letter_name)]
 
 
 @dataclass(frozen=True, slots=True)

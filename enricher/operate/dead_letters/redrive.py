@@ -30,10 +30,11 @@ from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
 
 _ENDINGS: dict[Ending, str] = {
+    "sent_before": "sent by an earlier run",
     "superseded": "superseded by a newer record of their key",
     "loop_guard": "left by the loop guard",
     "not_available": "not available",
-    "unchecked": "left because the input no longer shows whether a newer record came (--unchecked sends them)",
+    "unchecked": "left because the input no longer shows whether a newer one or their own came (--unchecked sends them)",
     "refused": "refused by the input topic",
     "not_selected": "not selected",
     "not_ours": "of other topics, or no dead letters",
@@ -84,13 +85,13 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     superseded, and not sent, if its partition of the input has a newer record or tombstone of its key. What was omitted for
     size is taken from the input, if it is still there. Only letters that were there at the start are looked at.
 
-    What was sent is committed in the same transaction, for the group `<kafka.group_id>.redrive` (`.redrive.<topic>` if there
-    are several inputs), letter by letter: a second run sends nothing again, whatever was killed meanwhile, and one with
-    another selection still finds what this one left. Of two at once one ends with code 5. Kafka forgets these offsets
-    `offsets.retention.minutes` after the last redrive (7 days by default): then give --since.
+    A second run sends nothing again, whatever was killed meanwhile, and one with another selection still finds what this one
+    left: the group `<kafka.group_id>.redrive` (`.redrive.<topic>` if there are several inputs) commits the offset of the
+    first letter that is left, and behind it the records in the input name the letters that were sent. Of two at once one
+    ends with code 5.
 
-    Exit code: 0, also if letters are left; 5 if another redrive is running, 2 for settings, 4 for the broker, 6 if it does
-    not come back, 7 if a transaction hangs. It needs READ on the dead-letter topic and on the group
+    Exit code: 0, also if letters are left; 5 if another redrive is running, 2 for settings, 4 for the broker, 6 if a
+    transaction failed (run it again), 7 if one hangs. It needs READ on the dead-letter topic and on the group
     `<kafka.group_id>.redrive`, READ and WRITE on the input topic, and WRITE on the transactional ids of the workers.
     """
     times = time_option("--since", since), time_option("--until", until)
@@ -145,21 +146,20 @@ def _open_run(
 
     with ExitStack() as stack:
         watchdog = stack.enter_context(Watchdog())
-        inspector = stack.enter_context(closing(Inspector(group)))
+        inspector = stack.enter_context(closing(Inspector(group, stable=True)))
         topic_ids = {topic: inspector.topic_id(topic) for topic in (config.input_topic, config.dead_letter_topic)}
         sender = stack.enter_context(closing(Sender(config, group.group_id, topic_ids=topic_ids, guard=watchdog.guard)))
         with without_recovery():
             if not dry_run:
                 sender.open()
-            committed = sender.read_commits(inspector.partitions(config.dead_letter_topic))
-        if not committed:
-            remark_console().print(
-                f"the group '{group.group_id}' has no offsets: this is its first redrive, or Kafka has forgotten them"
-            )
         readers = Readers(inspector, reader(), reader(), stack.enter_context(closing(RecordFinder(group))))
         if rate is not None:
             options = replace(options, wait=_Pace(rate, ticker))
-        redrive = Redrive(config, options, readers, sender=None if dry_run else sender, committed=committed)
+        redrive = Redrive(config, options, readers, sender=None if dry_run else sender)
+        if not redrive.committed:
+            remark_console().print(
+                f"the group '{group.group_id}' has no offsets: this is its first redrive, or Kafka has forgotten them"
+            )
         try:
             yield redrive
         except BaseException:

@@ -1,30 +1,33 @@
-"""One run of a redrive: judge the dead letters, look for newer records, send what is left, in rounds of bounded memory.
+"""One run of a redrive: judge the dead letters, look for newer records, send what is left.
 
-1. Read the dead letters from the first that is not settled to where the topic ended at the start. Keep the place of each
-   that is to be sent, and a digest of its key.
-2. Read the input once, from the lowest source offset on, for newer records of those keys.
+1. Read the dead letters from the committed offset to where the topic ended at the start. Keep the place of each that is to
+   be sent, and a digest of its key.
+2. Read the input once, from the lowest source offset on, for newer records of those keys, and for records of those letters.
 3. Read those dead letters again, now with their values, and send them in transactions.
 
-Inside each transaction, behind our records, the input is read once more up to them: a newer record that came meanwhile
-aborts it. So no record ever lies behind a newer one of its key, however busy the input is.
+One look is not enough: an article that is updated between the look and our record would lie before its older version, and
+that would win. So inside each transaction, behind our records, the input is read on up to them, and what came meanwhile
+aborts it. No record ever lies behind a newer one of its key, nor behind its own copy, however busy the input is.
+
+A transaction that fails for another reason ends the run. Whether it took effect, the next run sees in the input.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 from confluent_kafka import Message
 
-from enricher.errors import BrokerError, TransactionTrouble
+from enricher.errors import BrokerError, FatalError, TransactionTrouble
 from enricher.operate.dead_letters.letters import Letter, Selection, headers_to_send, input_headers, letter_of
 from enricher.operate.dead_letters.newer import NewerRecords
 from enricher.operate.dead_letters.sender import Outgoing, Overtaken, RefusedRecords, Sender
-from enricher.operate.dead_letters.settled import Commit, SettledTopic
+from enricher.operate.dead_letters.settled import Progress, committed_starts
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.verify.committed import same_topic
@@ -36,12 +39,20 @@ from enricher.worker.runtime.deadlines import Deadline
 log = logging.getLogger(__name__)
 
 Ending = Literal[
-    "sent", "superseded", "loop_guard", "not_available", "unchecked", "refused", "not_ours", "not_selected"
+    "sent",
+    "sent_before",
+    "superseded",
+    "loop_guard",
+    "not_available",
+    "unchecked",
+    "refused",
+    "not_ours",
+    "not_selected",
 ]
-"""How a dead letter ends in one run. All but the first two are left: a later run finds them again."""
+"""How a dead letter ends in one run. All but the first three, and what is not ours, are left: a later run finds them."""
 
 MOST_CANDIDATES = 100_000
-"""Letters of one round: their places and keys take 33 MB. Each further round reads the input once more."""
+"""Letters of one run: their places, names and keys take 50 MB."""
 MOST_RECORDS = 500
 MOST_BYTES = 900_000
 """Most bytes of a transaction with several records: they fit into one batch of the client (`batch.size`)."""
@@ -51,8 +62,8 @@ MOST_BYTES = 900_000
 class RedriveOptions:
     """`limit`: send at most this many. `most_redrives`: leave a letter whose input was redriven so often.
 
-    `unchecked`: also send letters for which the input no longer shows whether a newer record came. `wait`: called with the
-    number of records before each transaction; it may block.
+    `unchecked`: also send letters for which the input no longer shows whether a newer record came, or their own. `wait`:
+    called with the number of records before each transaction; it may block.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -87,10 +98,11 @@ class _Ready:
 
 
 class Redrive:
-    """One run. `committed`: what the redrive's group has committed. `sender`: None for a dry run, which writes nothing.
+    """One run. `sender`: None for a dry run, which writes nothing.
 
-    `counts`: how the letters that were not settled before have ended, complete when `run` returns. `found`: how many of them
-    there are. The constructor raises BrokerError, and FatalError if what is committed cannot be read.
+    `counts`: how the letters behind the committed offsets have ended, complete when `run` returns. `found`: how many of them
+    there are. `committed`: what the redrive's group has committed, by partition. The constructor raises BrokerError, and
+    FatalError if what is committed cannot be read.
     """
 
     def __init__(
@@ -100,7 +112,6 @@ class Redrive:
         readers: Readers,
         *,
         sender: Sender | None,
-        committed: Mapping[int, Commit],
     ) -> None:
         self._config = config
         self._options = options
@@ -111,53 +122,51 @@ class Redrive:
         self._newer = NewerRecords(readers.inputs, inspector, config.input_topic)
         self._topic_id = inspector.topic_id(config.input_topic)
         self._partitions = len(inspector.partitions(config.input_topic))
-        topic_id, lows = inspector.topic_id(topic), inspector.beginnings(topic)
+        self._letters_id, lows = inspector.topic_id(topic) or topic, inspector.beginnings(topic)
         self._ends = inspector.ends(topic, committed_only=True)
-        self._settled = SettledTopic(topic, topic_id, committed, self._ends)
-        self._judged = {number: max(lows[number], start) for number, start in self._settled.starts.items()}
-        """The next letter of each partition to judge."""
+        self.committed = committed_starts(inspector.committed_offsets(topic), inspector.topic_id(topic))
+        for number, at in self.committed.items():
+            if at > self._ends[number]:
+                raise FatalError(_BEYOND.format(number=number, topic=topic))
+        self._redriven_before = frozenset(self.committed)
+        self._starts = {number: max(low, self.committed.get(number, low)) for number, low in lows.items()}
+        self._progress = Progress(self._starts)
         self._candidates: set[tuple[int, int]] = set()
-        """The places of this round's candidates: partition and offset."""
-        self._first_round = True
+        """Their places: partition and offset."""
         self.found = 0
         self.counts: Counter[Ending] = Counter()
 
     def run(self) -> None:
         """Redrive. Raises BrokerError, Fenced, RecoveryExhausted; what was committed until then stays."""
-        while not self._is_full and self._judge_letters():
+        self._judge_letters()
+        if self._candidates:
             self._newer.read_all()
-            for batch in self._batches():
-                self._send(batch)
-                if self._is_full:
-                    break
-            self._newer.forget()
-        if self._settled.changed:
-            self._commit([])
+        for batch in self._batches():
+            self._send(batch)
+            if self._is_full:
+                return
+        for number, end in self._ends.items():
+            self._progress.pass_by(number, end)
+        self._commit([])
 
     @property
     def _is_full(self) -> bool:
         return self._options.limit is not None and self.counts["sent"] >= self._options.limit
 
-    def _judge_letters(self) -> bool:
-        """Collect the candidates of the next round; False if there are none."""
-        self._candidates.clear()
-        judged = dict(self._judged)
-        for message in self._read_letters({n: (start, self._ends[n]) for n, start in judged.items()}, "reading"):
+    def _judge_letters(self) -> None:
+        """Collect the candidates, and leave the other letters."""
+        for message in self._read_letters({n: (start, self._ends[n]) for n, start in self._starts.items()}, "reading"):
             letter = self._letter_of(message)
             if letter is None:
-                self.counts["not_ours"] += self._first_round
+                self.counts["not_ours"] += 1
                 continue
             # Newer letters show newer inputs, too, which the input itself may have lost.
             self._newer.note(letter.source.partition, message.key(), letter.source.offset)
-            if self._first_round:
-                self._settled.note(letter)
-                self.found += not self._settled.has(letter)
-            if len(self._candidates) < MOST_CANDIDATES and letter.offset >= judged[letter.number]:
-                judged[letter.number] = letter.offset + 1
-                if not self._settled.has(letter):
-                    self._judge(letter, message)
-        self._first_round, self._judged = False, judged
-        return bool(self._candidates)
+            self.found += 1
+            if len(self._candidates) < MOST_CANDIDATES:
+                self._judge(letter, message)
+            else:
+                self._progress.leave(letter)
 
     def _letter_of(self, message: Message) -> Letter | None:
         """The dead letter in a message; None if it is none of this input topic."""
@@ -167,18 +176,25 @@ class Redrive:
         return letter if same_topic(letter.source.topic_id, self._topic_id) else None
 
     def _judge(self, letter: Letter, message: Message) -> None:
-        """Count a letter, or make it a candidate."""
+        """Leave a letter, or make it a candidate."""
         if ending := self._ending_of(letter):
-            self.counts[ending] += 1
+            self._leave(letter, ending)
             return
         key, source = message.key(), letter.source
         if source.omitted.key_bytes is not None:
             if (whole := self._input_of(letter, message)) is None:
-                self.counts["not_available"] += 1
+                self._leave(letter, "not_available")
                 return
             key = whole.key
-        self._newer.ask_about(source.partition, key, source.offset)
+        self._newer.ask_about(self._name_of(letter), source.partition, key, source.offset)
         self._candidates.add((letter.number, letter.offset))
+
+    def _name_of(self, letter: Letter) -> bytes:
+        return f"{self._letters_id}:{letter.number}:{letter.offset}".encode()
+
+    def _leave(self, letter: Letter, ending: Ending) -> None:
+        self.counts[ending] += 1
+        self._progress.leave(letter)
 
     def _ending_of(self, letter: Letter) -> Ending | None:
         """How a letter ends that is not even a candidate; None if it is one."""
@@ -203,16 +219,17 @@ class Redrive:
         limit, most = self._options.limit, self._options.per_transaction
         batch, size_bytes = list[_Ready](), 0
         for message in self._read_letters(ranges, "sending"):
-            if (message.partition(), message.offset()) not in self._candidates:
+            number, offset = message.partition() or 0, message.offset() or 0
+            if (number, offset) not in self._candidates:
                 continue
-            if (ready := self._ready(message)) is None:
-                continue
-            room = most if limit is None else min(most, limit - self.counts["sent"])
-            if batch and (len(batch) >= room or size_bytes + ready.size_bytes > MOST_BYTES):
-                yield batch
-                batch, size_bytes = [], 0
-            batch.append(ready)
-            size_bytes += ready.size_bytes
+            if ready := self._ready(message):
+                room = most if limit is None else min(most, limit - self.counts["sent"])
+                if batch and (len(batch) >= room or size_bytes + ready.size_bytes > MOST_BYTES):
+                    yield batch
+                    batch, size_bytes = [], 0
+                batch.append(ready)
+                size_bytes += ready.size_bytes
+            self._progress.pass_by(number, offset + 1)
         if batch:
             yield batch
 
@@ -225,14 +242,20 @@ class Redrive:
         source = letter.source
         whole = self._input_of(letter, message)
         if whole is None:
-            self.counts["not_available"] += 1
+            self._leave(letter, "not_available")
             return None
-        if self._is_superseded(letter, whole.key):
+        record = Outgoing(
+            source.partition, whole.key, whole.value, headers_to_send(whole.headers, self._name_of(letter))
+        )
+        ready = _Ready(letter, record)
+        if self._is_settled(ready):
             return None
-        if not self._options.unchecked and self._newer.may_have_lost(source.partition, whole.key, source.offset):
-            self.counts["unchecked"] += 1
+        # Without a key there is no newer record, but an earlier redrive may have sent this letter.
+        in_question = whole.key is not None or letter.number in self._redriven_before
+        if in_question and not self._options.unchecked and self._newer.may_have_lost(source.partition, source.offset):
+            self._leave(letter, "unchecked")
             return None
-        return _Ready(letter, Outgoing(source.partition, whole.key, whole.value, headers_to_send(whole.headers)))
+        return ready
 
     def _input_of(self, letter: Letter, message: Message) -> RawRecord | None:
         """The input of a letter, from the input topic if the letter has not all of it; None if it is not there any more."""
@@ -246,60 +269,54 @@ class Redrive:
         # A letter that has its key names the input of another key only if no worker wrote it.
         return found if source.omitted.key_bytes is not None or found.key == message.key() else None
 
-    def _is_superseded(self, letter: Letter, key: bytes | None) -> bool:
-        """Whether a newer record is known; then the letter is settled and counted."""
-        source = letter.source
-        if not self._newer.has_newer(source.partition, key, source.offset):
-            return False
-        self.counts["superseded"] += 1
-        self._settled.settle([letter])
-        return True
+    def _is_settled(self, ready: _Ready) -> bool:
+        """Whether the letter was sent before, or a newer record is known; then it is counted."""
+        ending: Ending | None = None
+        if self._newer.has_letter(self._name_of(ready.letter)):
+            ending = "sent_before"
+        elif self._newer.has_newer(ready.record.number, ready.record.key, ready.letter.source.offset):
+            ending = "superseded"
+        if ending:
+            self.counts[ending] += 1
+        return ending is not None
 
-    def _send(self, batch: list[_Ready]) -> None:
-        """Send what is not superseded by now. Each attempt that is overtaken leaves fewer."""
+    def _send(self, batch: list[_Ready], waiting: Sequence[_Ready] = ()) -> None:
+        """Send what is not settled by now. Each attempt that is overtaken leaves fewer. `waiting`: is sent only later."""
         self._options.wait(len(batch))
         while batch:
-            self._newer.read_on({each.record.number for each in batch})
-            batch = [each for each in batch if not self._is_superseded(each.letter, each.record.key)]
             try:
-                self._send_and_settle(batch)
+                self._commit(batch, waiting)
             except Overtaken:
-                continue
+                batch = [each for each in batch if not self._is_settled(each)]
             except RefusedRecords as refusal:
                 self._send_one_by_one(batch, refusal)
-            return
-
-    def _send_and_settle(self, batch: list[_Ready]) -> None:
-        letters = [each.letter for each in batch]
-        self._settled.settle(letters)
-        try:
-            if batch:
-                self._commit(batch)
-        except BaseException:
-            self._settled.settle(letters, is_settled=False)
-            raise
-        self.counts["sent"] += len(batch)
+                return
+            else:
+                self.counts["sent"] += len(batch)
+                return
 
     def _send_one_by_one(self, batch: list[_Ready], refusal: RefusedRecords) -> None:
         if len(batch) > 1:
-            for each in batch:
-                self._send([each])
+            for index, each in enumerate(batch, 1):
+                self._send([each], batch[index:])
             return
         [each] = batch
-        self.counts["refused"] += 1
+        self._leave(each.letter, "refused")
         log.warning(
             "the input topic refuses the dead letter %d:%d: %s", each.letter.number, each.letter.offset, refusal
         )
 
-    def _commit(self, batch: list[_Ready]) -> None:
-        """One transaction with these records and with all that was settled since the last one; none in a dry run."""
-        if self._sender:
-            records = [each.record for each in batch]
-            self._sender.send(records, self._settled.commits(), partial(self._require_newest, batch))
-            self._settled.note_committed()
+    def _commit(self, batch: list[_Ready], waiting: Sequence[_Ready] = ()) -> None:
+        """One transaction with these records and with the offsets below which all is settled then; none in a dry run."""
+        offsets = self._progress.offsets(each.letter for each in waiting)
+        before = self._starts | self.committed
+        changed = {number: at for number, at in offsets.items() if at != before[number]}
+        if self._sender and (batch or changed):
+            self._sender.send([each.record for each in batch], changed, partial(self._require_newest, batch))
+            self.committed |= changed
 
     def _require_newest(self, batch: list[_Ready], firsts: Mapping[int, int]) -> None:
-        """Inside the transaction: read the input up to our records. Raises Overtaken if one of them is superseded by now.
+        """Inside the transaction: read the input up to our records. Raises Overtaken if one of them is settled by now.
 
         Raises TransactionTrouble if somebody's open transaction hides what is before them.
         """
@@ -307,5 +324,12 @@ class Redrive:
         if not self._newer.read_to(firsts, deadline):
             raise TransactionTrouble("an open transaction hides records of the input, some of which may be newer")
         for each in batch:
-            if self._newer.has_newer(each.record.number, each.record.key, each.letter.source.offset):
+            number, key, name = each.record.number, each.record.key, self._name_of(each.letter)
+            if self._newer.has_letter(name) or self._newer.has_newer(number, key, each.letter.source.offset):
                 raise Overtaken("a newer record of a key came meanwhile")
+
+
+_BEYOND = (
+    "the redrive's group has committed an offset beyond the end of '{topic}' in partition {number}: the topic has lost its "
+    "end, or was created again. Set the group's offsets back (kafka-consumer-groups --reset-offsets)"
+)

@@ -1,16 +1,14 @@
 """Writes records to the input topic, each batch in one transaction with offsets of the dead-letter topic.
 
 All redrives of a group share one transactional id, so a newer one fences an older one, and the offsets need no member of the
-group to guard them. After any failure the outcome is unknown until a new producer has ended the transaction: then the
-committed offsets are either those from before it or its own. If they are neither, another redrive has committed, and this
-one must stop.
+group to guard them. A transaction of unknown outcome ends the run: the next one has a new producer, which ends the
+transaction first, and then finds in the input what it sent.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,24 +17,20 @@ from dataclasses import dataclass, replace
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
-from enricher.operate.dead_letters.settled import Commit
+from enricher.errors import BrokerError, EnricherError, Fenced, ProducerFenced, RecoveryExhausted, TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
 from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
 from enricher.worker.kafka.shared.errors import mapping_errors
-from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
-from enricher.worker.kafka.shared.metadata import answer_to, topic_id_of
+from enricher.worker.kafka.shared.lone_consumers import lone_consumer
+from enricher.worker.kafka.shared.metadata import topic_id_of
 from enricher.worker.kafka.shared.producers import opened_producer
 from enricher.worker.kafka.writing.transaction import Stopwatch
-from enricher.worker.rules.pauses import doubling_pause_s
-from enricher.worker.runtime.deadlines import Deadline
+from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.watchdog import Guard
 
 log = logging.getLogger(__name__)
 
-_TRIES = 8
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
 _QUEUE_FULL_WAIT_S = 0.05
 _REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
 """The broker will never accept such a record, or such a batch of records."""
@@ -83,49 +77,36 @@ class Sender:
         self._producer_class = producer_class
         self._complaint = Complaint()
         group = replace(config, group_id=group_id)
-        self._consumer = lone_consumer(group, self._complaint, {"isolation.level": "read_committed"})
+        self._consumer = lone_consumer(group, self._complaint, {})
         self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
         self._producer: Producer | None = None
         self._unfenced = UnfencedProducer()
-        self._numbers: Sequence[int] = ()
-        self._committed: dict[int, Commit] = {}
-
-    def read_commits(self, numbers: Sequence[int]) -> Mapping[int, Commit]:
-        """The committed offsets of these partitions, all of the topic, as far as there are any.
-
-        Waits for a pending transaction.
-        """
-        self._numbers, self._committed = numbers, self._ask_for_commits(numbers)
-        return self._committed
 
     def open(self) -> None:
         """End the transaction of an earlier redrive, and fence it. Raises TransactionTrouble, BrokerError."""
         self._producer = self._new_producer()
 
-    def send(self, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check) -> None:
-        """Write the batch and commit, all or nothing, in as many attempts as it needs within a bound.
+    def send(self, batch: Sequence[Outgoing], offsets: Mapping[int, int], check: Check) -> None:
+        """Write the batch and commit the offsets, all or nothing.
 
         `check` raises a TransactionTrouble to have nothing written. Raises Overtaken and RefusedRecords, after which nothing
-        is written, Fenced and BrokerError; RecoveryExhausted if no attempt succeeds.
+        is written, and it may be called again; Fenced, BrokerError, and RecoveryExhausted for any other failure.
         """
-        after = self._committed | dict(commits)
-        for attempt in range(1, _TRIES + 1):
-            try:
-                if self._producer is None and self._recover(after):
-                    return
-                with self._guard("a redrive's transaction", 4 * self._config.transaction_timeout_s):
-                    self._run(batch, commits, check)
-            except (RefusedRecords, Overtaken):
-                raise
-            except TransactionTrouble as trouble:
-                log.warning("a transaction failed (attempt %d of %d): %s", attempt, _TRIES, trouble)
-                time.sleep(doubling_pause_s(attempt, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S))
-                reason = trouble
-            else:
-                self._committed = after
-                return
-        message = f"no transaction succeeded in {_TRIES} attempts: {reason}"
-        raise RecoveryExhausted(message) from reason
+        try:
+            if self._producer is None:
+                self.open()
+            with self._guard("a redrive's transaction", 4 * self._config.transaction_timeout_s):
+                self._run(batch, offsets, check)
+        except (RefusedRecords, Overtaken):
+            raise
+        except ProducerFenced as fenced:
+            raise Fenced(
+                f"another redrive of the group '{self._group_id}' has begun, and goes on, or the broker has ended a slow "
+                "transaction. This one ends; nothing is lost or doubled. If no other is running, run it again"
+            ) from fenced
+        except TransactionTrouble as trouble:
+            message = f"a transaction failed: {trouble}. Run it again: it goes on, and nothing is lost or doubled"
+            raise RecoveryExhausted(message) from trouble
 
     def close(self) -> None:
         """Close the clients, within a bound. An open transaction is aborted, or readers would wait for its timeout."""
@@ -152,37 +133,13 @@ class Sender:
                 kind=self._producer_class,
             )
 
-    def _ask_for_commits(self, numbers: Sequence[int]) -> dict[int, Commit]:
-        wanted = [TopicPartition(self._config.dead_letter_topic, number) for number in numbers]
-        deadline = Deadline(self._config.request_timeout_s)
-        with mapping_errors(f"asking for the committed offsets of the group '{self._group_id}'", self._complaint):
-            found = answer_to(lambda left_s: committed_offsets(self._consumer, wanted, left_s), deadline)
-        return {tp.partition: Commit(tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
-
-    def _recover(self, after: Mapping[int, Commit]) -> bool:
-        """Take a new producer; returns whether the transaction in doubt was committed. Raises Fenced, TransactionTrouble."""
-        producer = self._new_producer()
-        try:
-            # Of all partitions: another redrive may have committed only some that this one has not reached.
-            found = self._ask_for_commits(sorted({*self._numbers, *after}))
-        except BaseException:
-            self._unfenced.put(producer)
-            raise
-        before, self._producer, self._committed = self._committed, producer, found
-        if found in (before, after):
-            return found != before
-        raise Fenced(
-            f"another redrive of the group '{self._group_id}' has committed meanwhile, and goes on; this one ends. What it "
-            "has committed stays: nothing is lost or doubled"
-        )
-
-    def _run(self, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check) -> None:
+    def _run(self, batch: Sequence[Outgoing], offsets: Mapping[int, int], check: Check) -> None:
         """One transaction. Whatever it raises, only a new producer ends the transaction."""
         producer, self._producer = self._producer, None
-        assert producer is not None, "recovered before"
+        assert producer is not None, "opened before"
         try:
             with mapping_errors(f"a transaction on '{self._config.input_topic}'", self._complaint, producer):
-                slow = self._transaction(producer, batch, commits, check)
+                slow = self._transaction(producer, batch, offsets, check)
         except BaseException:
             self._unfenced.put(producer)
             raise
@@ -193,7 +150,7 @@ class Sender:
             self._producer = producer
 
     def _transaction(
-        self, producer: Producer, batch: Sequence[Outgoing], commits: Mapping[int, Commit], check: Check
+        self, producer: Producer, batch: Sequence[Outgoing], offsets: Mapping[int, int], check: Check
     ) -> str | None:
         """Begin, produce, flush, check, send offsets, commit. Returns a step that was too slow, if one was."""
         timeout_s, steps = self._config.transaction_timeout_s, Stopwatch(self._config.retry_pause_s)
@@ -203,7 +160,7 @@ class Sender:
                 firsts = self._produce(producer, batch)
             except KafkaException as exception:
                 if exception.args[0].code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
-                    self._send_offsets(producer, commits)  # raises why the client has given the records up
+                    self._send_offsets(producer, offsets)  # raises why the client has given the records up
                 raise
             steps.done("produce")
             check(firsts)
@@ -211,19 +168,18 @@ class Sender:
                 if topic_id_of(self._admin, topic, timeout_s / 4) != known:
                     raise BrokerError(f"the topic '{topic}' was deleted and created again meanwhile: redrive once more")
             steps.restart()
-        self._send_offsets(producer, commits)
+        self._send_offsets(producer, offsets)
         steps.done("send_offsets")
         producer.commit_transaction(timeout_s)
         steps.done("commit")
         return steps.slow
 
-    def _send_offsets(self, producer: Producer, commits: Mapping[int, Commit]) -> None:
-        offsets = [
-            TopicPartition(self._config.dead_letter_topic, number, commit.offset, commit.metadata)
-            for number, commit in commits.items()
-        ]
+    def _send_offsets(self, producer: Producer, offsets: Mapping[int, int]) -> None:
+        topic = self._config.dead_letter_topic
+        beside = CommitMetadata(self._topic_ids[topic]).encode()
+        tps = [TopicPartition(topic, number, at, metadata=beside) for number, at in offsets.items()]
         metadata, timeout_s = self._consumer.consumer_group_metadata(), self._config.transaction_timeout_s
-        producer.send_offsets_to_transaction(offsets, metadata, timeout_s)
+        producer.send_offsets_to_transaction(tps, metadata, timeout_s)
 
     def _produce(self, producer: Producer, batch: Sequence[Outgoing]) -> dict[int, int]:
         """Write the records; returns the offset of the first in each partition."""
@@ -241,7 +197,8 @@ class Sender:
                 except BufferError:  # the client's queue is full
                     producer.poll(_QUEUE_FULL_WAIT_S)
             unacknowledged = producer.flush(self._config.transaction_timeout_s)
-        except SystemError as error:  # seen with a producer that was fenced meanwhile: the client loses the reason
+        except SystemError as error:  # seen with a producer that was fenced meanwhile: its next call says why
+            producer.begin_transaction()
             raise TransactionTrouble("the client lost the reason why it could not write") from error
         except KafkaException as exception:
             reports.errors.append(exception.args[0])

@@ -1,174 +1,62 @@
-"""Which dead letters of a partition are settled, and how a committed offset says it. Pure.
+"""Which dead letters are settled: those below the committed offset of their partition. Pure.
 
-A letter is settled once it was redriven, or is superseded for good. A redrive selects, so settled letters and others lie
-between each other, and one offset cannot say which is which. So the committed offset is that of the first letter that is not
-settled, and the metadata beside it lists the stretches behind it: so many offsets settled, so many not, and so on. Both are
-committed in the transaction that redrives. Offsets that hold no dead letter of ours (transaction markers, records of others)
-may count as either, so they do not break a stretch.
+A letter is settled once it was redriven, or is superseded. The first one that is left, because it was not selected for
+example, keeps the offset where it is, so that a later run finds it. Those behind it that were sent are found again as well:
+their record in the input names the letter.
 """
 
 from __future__ import annotations
 
-import re
-import uuid
-import zlib
-from array import array
-from base64 import b64decode, b64encode
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from confluent_kafka import TopicPartition
 
 from enricher.errors import FatalError
 from enricher.operate.dead_letters.letters import Letter
+from enricher.worker.rules.commit_metadata import CommitMetadata
 
-MAX_METADATA_BYTES = 4096
-"""Kafka's default of `offset.metadata.max.bytes`, a setting of the broker that few change."""
-
-_VERSION = "enricher-redrive/1"
-_UNSETTLED = re.compile(rb"\0+")
+_EARLIER_FORM = "stretches="
 
 
-class Commit(NamedTuple):
-    """A committed offset of the dead-letter topic with its metadata."""
+def committed_starts(committed: Iterable[TopicPartition], topic_id: str | None) -> dict[int, int]:
+    """The offsets that the redrive's group has committed for this very topic, by partition.
 
-    offset: int
-    metadata: str
-
-
-class SettledTopic:
-    """All partitions of the dead-letter topic: which letters are settled, and what of it is still to be committed.
-
-    `ends`: the end of each partition. Raises FatalError if a commit cannot be read, or lies beyond that end.
+    Raises FatalError for one of an earlier version that left letters between others that it sent.
     """
-
-    def __init__(
-        self, topic: str, topic_id: str | None, committed: Mapping[int, Commit], ends: Mapping[int, int]
-    ) -> None:
-        self._topic = topic
-        self._partitions = {number: SettledLetters(committed.get(number), topic_id) for number in ends}
-        self._changed: set[int] = set()
-        self._run = uuid.uuid4().hex[:8]
-        for number, settled in self._partitions.items():
-            if settled.start > ends[number]:
-                raise FatalError(_BEYOND.format(number=number, topic=topic))
-
-    @property
-    def starts(self) -> Mapping[int, int]:
-        """The offset of each partition below which no letter is unsettled."""
-        return {number: settled.start for number, settled in self._partitions.items()}
-
-    @property
-    def changed(self) -> bool:
-        """Whether letters were settled since `note_committed`."""
-        return bool(self._changed)
-
-    def note(self, letter: Letter) -> None:
-        """Note the next letter of its partition."""
-        self._partitions[letter.number].note(letter.offset)
-
-    def has(self, letter: Letter) -> bool:
-        """Whether a letter that was noted is settled."""
-        return self._partitions[letter.number].has(letter.offset)
-
-    def settle(self, letters: Iterable[Letter], *, is_settled: bool = True) -> None:
-        """Settle letters that were noted, or take that back."""
-        for letter in letters:
-            self._partitions[letter.number].settle(letter.offset, is_settled=is_settled)
-            self._changed.add(letter.number)
-
-    def commits(self) -> Mapping[int, Commit]:
-        """The commits for the partitions that changed. Raises FatalError if Kafka does not take one that long."""
-        commits = {number: self._partitions[number].commit(self._run) for number in sorted(self._changed)}
-        for number, commit in commits.items():
-            if len(commit.metadata) > MAX_METADATA_BYTES:
-                raise FatalError(_TOO_SCATTERED.format(number=number, topic=self._topic))
-        return commits
-
-    def note_committed(self) -> None:
-        """Note that `commits` were committed."""
-        self._changed.clear()
+    starts = {}
+    for tp in committed:
+        if _EARLIER_FORM in (tp.metadata or ""):
+            raise FatalError(_UNREADABLE.format(place=f"{tp.topic}[{tp.partition}]"))
+        if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id):
+            starts[tp.partition] = tp.offset
+    return starts
 
 
-class SettledLetters:
-    """The dead letters of one partition: `note` each in order, then `settle` some.
+class Progress:
+    """How far a run has come in each partition. `starts`: where it begins there."""
 
-    `commit`: the committed one, None at the first redrive. `topic_id`: that of the dead-letter topic; a commit that names
-    another one belongs to an earlier topic and says nothing. `start`: no letter below it is unsettled. Raises FatalError if
-    the metadata cannot be read: guessing would redrive letters twice.
-    """
+    def __init__(self, starts: Mapping[int, int]) -> None:
+        self._next = dict(starts)
+        self._first_left: dict[int, int] = {}
 
-    def __init__(self, commit: Commit | None, topic_id: str | None) -> None:
-        self._topic_id = topic_id
-        self._offsets = array("q")
-        self._settled = bytearray()
-        self._starts: list[int] = []
-        self._stops: list[int] = []
-        self.start = 0
-        if commit is None:
-            return
-        version, *texts = commit.metadata.split(" ")
-        # A tool that resets offsets writes an empty string.
-        fields = dict(text.split("=", 1) for text in texts if "=" in text) if version == _VERSION else {}
-        if topic_id is not None and fields.get("topic-id", topic_id) != topic_id:
-            return
-        try:
-            packed = b64decode(fields.get("stretches", ""), validate=True)
-            lengths = [int(length) for length in zlib.decompress(packed).split(b",")] if packed else []
-        except (ValueError, zlib.error) as error:
-            message = "the committed offset says in a damaged form which dead letters were redriven"
-            raise FatalError(message) from error
-        self.start = position = commit.offset
-        for index, length in enumerate(lengths):
-            if index % 2 == 0:
-                self._starts.append(position)
-                self._stops.append(position + length)
-            position += length
+    def leave(self, letter: Letter) -> None:
+        """Note a letter that stays unsettled."""
+        self._first_left[letter.number] = min(letter.offset, self._first_left.get(letter.number, letter.offset))
 
-    def note(self, offset: int) -> None:
-        """Note the next letter."""
-        before = bisect_right(self._starts, offset) - 1
-        self._offsets.append(offset)
-        self._settled.append(offset < self.start or (before >= 0 and offset < self._stops[before]))
+    def pass_by(self, number: int, offset: int) -> None:
+        """Note that everything before the offset was sent, superseded, left, or is about to be committed."""
+        self._next[number] = offset
 
-    def has(self, offset: int) -> bool:
-        """Whether a letter that was noted is settled."""
-        return bool(self._settled[self._index(offset)])
-
-    def settle(self, offset: int, *, is_settled: bool = True) -> None:
-        """Settle a letter that was noted, or take that back."""
-        self._settled[self._index(offset)] = is_settled
-
-    def commit(self, run: str) -> Commit:
-        """The commit for the present state. `run` names this process, whose commits must differ from any other's."""
-        spans = [
-            (self._offsets[found.start()], self._offsets[found.end() - 1] + 1)
-            for found in _UNSETTLED.finditer(self._settled)
-        ]
-        end = max(self.start, self._offsets[-1] + 1 if self._offsets else 0)
-        position = offset = spans[0][0] if spans else end
-        lengths: list[int] = []
-        for start, stop in spans:
-            lengths += [start - position, stop - start]
-            position = stop
-        fields = {"topic-id": self._topic_id, "run": run}
-        if lengths[2:] or position < end:
-            packed = zlib.compress(",".join(map(str, [*lengths, end - position])).encode(), 9)
-            fields["stretches"] = b64encode(packed).decode()
-        texts = [f"{name}={value}" for name, value in fields.items() if value is not None]
-        return Commit(offset, " ".join([_VERSION, *texts]))
-
-    def _index(self, offset: int) -> int:
-        index = bisect_left(self._offsets, offset)
-        assert self._offsets[index] == offset, "only letters that were noted"
-        return index
+    def offsets(self, waiting: Iterable[Letter] = ()) -> dict[int, int]:
+        """The offset of each partition below which all is settled. `waiting`: passed by, and sent only later."""
+        left = dict(self._first_left)
+        for letter in waiting:
+            left[letter.number] = min(letter.offset, left.get(letter.number, letter.offset))
+        return {number: min(at, left.get(number, at)) for number, at in self._next.items()}
 
 
-_BEYOND = (
-    "the redrive's group has committed an offset beyond the end of '{topic}' in partition {number}: the topic has lost its "
-    "end, or was created again. Set the group's offsets back (kafka-consumer-groups --reset-offsets)"
-)
-_TOO_SCATTERED = (
-    "the dead letters of '{topic}' that are left in partition {number} are too scattered among those that are done for one "
-    "commit to list them, so no more are sent. Redrive with a selection that leaves fewer between: by time instead of by "
-    "type, or the older ones first (--until)"
+_UNREADABLE = (
+    "an earlier version of the redrive has left letters of {place} between others that it sent, and noted that in a form "
+    "which this version does not read. Let that version send what is left, or delete the offsets of the redrive's group "
+    "(kafka-consumer-groups --delete-offsets): then letters without a key that it sent are sent once more, and give --since"
 )
