@@ -10,9 +10,11 @@ from rules.word_rule import is_border
 from enricher.worker.rules.borders import has_border, joins
 
 
-@pytest.mark.parametrize("gap", ["", " ", "   ", "\n", "\r\n", "\r", " \r\n  ", "\u2028", "\u00a0", "\u3000", "\n "])
+@pytest.mark.parametrize(
+    "gap", ["", " ", "   ", "\n", "\r\n", "\r", " \r\n  ", "\u2028", "\u00a0", "\u3000", "\n ", "\u200e", " \u200b\n"]
+)
 def test_spaces_and_one_line_break_are_crossed(gap: str) -> None:
-    """A line break may be a wrap."""
+    """A line break may be a wrap, and nobody sees a mark of direction."""
     assert joins(gap)
     assert not has_border(gap)
 
@@ -44,6 +46,11 @@ def test_empty_lines_tabs_and_control_characters_are_borders(gap: str) -> None:
     """Paragraphs, cells of a table, and records."""
     assert not joins(gap)
     assert has_border(gap)
+
+
+def test_an_empty_line_is_one_whatever_is_not_seen_in_it() -> None:
+    """Editors leave a zero width space in empty paragraphs."""
+    assert not joins("\n\u200b\n")
 
 
 @given(st.text(st.sampled_from(" \n\r\t\u2028\u2029\u00a0\v\0a\u200b\x85"), max_size=6))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from enricher.worker.rules.words import is_in_word
+
 _LINE_BREAK = "(?:\r\n|[\r\n\u2028])"
 _BORDER = re.compile(f"[\0-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2029]|(?>{_LINE_BREAK})[^\\S\r\n\u2028]*+{_LINE_BREAK}")
 """A tab or another control character, a paragraph separator, or an empty line, which may have spaces."""
@@ -20,5 +22,12 @@ def has_border(text: str) -> bool:
 
 
 def joins(gap: str) -> bool:
-    """Whether an entity may continue after `gap`, the characters between a word and the next one."""
-    return gap in _PLAIN or (gap.isspace() and not has_border(gap))
+    """Whether an entity may continue after `gap`, the characters between a word and the next one.
+
+    Format characters in it are not seen: a joiner or a mark of direction separates no names, and an empty line may have one.
+    """
+    if gap in _PLAIN:
+        return True
+    return not any(map(is_in_word, gap)) and not has_border(
+        "".join(char for char in gap if char.isspace() or char < "\xa0")
+    )

@@ -2,15 +2,22 @@
 
 The rule is that of people who mark names, and of the corpora that taggers are trained on:
 
-- White space and control characters end a word and are in none.
-- Every other punctuation mark or symbol is a word: brackets, quotes, slashes, dashes, emoji.
-- Hyphens, apostrophes, dots and a few others (`&`, `_`, `@`, `$`, middle dots) are inside a word if just one of them stands
-  between letters or digits: `Jean-Luc`, `O'Brien`, `AT&T`. So are commas and colons between digits.
-- A dot belongs to single letters (`U.S.`, `J.`), and to a capital with up to three consonants (`St.`, `Mrs.`, `Ltd.`).
+- White space, control and format characters end a word and are in none, but for format characters between letters.
+- Every other punctuation mark or symbol is a word: brackets, quotes, slashes, dashes, emoji. Plus signs that end a chunk
+  belong to the letters before them (`Canal+`).
+- Hyphens, apostrophes, dots and a few others (`&`, `_`, `@`, `$`, what is no known character) are inside a word if just one
+  of them stands between letters or digits: `Jean-Luc`, `O'Brien`, `AT&T`. So are commas and colons between digits, middle
+  dots between letters that have cases (`Gal·la`), and a quote before the last letter of a Hebrew acronym.
+- A dot before a capital and two small letters is a full stop that lacks its space, if a small letter is before it.
+- A dot behind a word belongs to it if the word is single letters (`U.S.`, `J.`), short parts with dots (`Ph.D.`, `EE.UU.`),
+  or a capital with up to three consonants (`St.`, `Mrs.`, `Ltd.`). Behind a capital with up to three letters of any kind it
+  does if the sentence goes on with a comma, a colon, a possessive or a small letter (`Inc.,`, `Corp. said`).
 - The possessive (`'s`) is a word, and so is an elided article before a capital (`d'Emmanuel`). A hyphen and a last part in
-  lower case are words after a capitalised one: `Paris-based` is three words, `Stratford-upon-Avon` is one.
+  lower case are words after a capitalised one: `Paris-based` is three words, `Stratford-upon-Avon` and `Val-d'Oise` are one.
 - In scripts that write no spaces (Han, kana, Thai, Lao, Khmer, Myanmar), each letter is a word.
 - Combining marks belong to the character before them.
+
+It knows no language, so endings that a language writes at once stay in the word: `Ankara'da`, `서울에서`.
 
 Time is linear in the text, whatever it contains, and text around which nothing is looked up costs nothing.
 """
@@ -25,13 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _GIVEN = {
-    **dict.fromkeys("-\u2010\u2011\u05be", "-"),
-    **dict.fromkeys("'`\u00b4\u2018\u2019\uff07", "'"),
-    **dict.fromkeys("&_@$\u00b7\u05f3\u05f4\ufffd", "&"),
+    **dict.fromkeys("-\u2010\u2011\u058a\u05be", "-"),
+    **dict.fromkeys("'`\u00b4\u055a\u2018\u2019\uff07", "'"),
+    **dict.fromkeys("&_@$\u055b\u055c\u055e\u05f3\ufffd", "&"),
+    **dict.fromkeys("\u00b7\u318d", "\u00b7"),
+    **dict.fromkeys('"\u05f4\u201c\u201d', '"'),
     **dict.fromkeys(",:\u066b\u066c", ","),
     **dict.fromkeys("bcdfghjklmnpqrtvwxz", "k"),
     **dict.fromkeys("BCDFGHJKLMNPQRTVWXZ", "K"),
-    **{each: each for each in ".sS"},
+    **dict.fromkeys(map(chr, range(0x5D0, 0x5EB)), "h"),
+    **{each: each for each in ".+sS"},
 }
 """Classes of characters that are in no class of Unicode's."""
 _WITHOUT_SPACES = re.compile(
@@ -64,27 +74,32 @@ def _class_of_letter(char: str) -> str:
 
 
 def _class_of_other(char: str) -> str:
-    """` ` white space and control characters, `F` format characters and unassigned ones, `M` marks, `#` all others."""
+    """` ` white space and control characters, `F` format characters, `M` marks, `&` unknown characters, `#` all others."""
     category = unicodedata.category(char)
     if char.isspace() or category == "Cc":
         return " "
-    return "F" if category[0] == "C" else "M" if category[0] == "M" else "#"
+    return "F" if category == "Cf" else {"C": "&", "M": "M"}.get(category[0], "#")
 
 
 _CLASSES = _Classes()
-_ANY = "[UKSlkso0]"
+_OUTSIDE = frozenset(" F")
+_LETTER, _ANY = "[UKSlksoh]", "[UKSlksoh0]"
+_POSSESSIVE = f"'[sS](?!{_ANY}|M)"
 _WORD = re.compile(
     rf"""
     HM*
-  | (?:[UKSlkso]M*\.)++ (?!{_ANY})           # U.S.  J.
-  | [KS][ks]{{1,3}}\. (?!{_ANY})              # St.  Mrs.  Ltd.
-  | [kls]{{1,8}}'(?=[UKS])                    # d'  dell'
-  | '[sS] (?!{_ANY}|M)
-  | (?:([UKS])|{_ANY}) [UKSlkso0M]*+ (?:
-        (?:'(?![sS](?!{_ANY}|M)) | [.&] | F++ | (?<=0),(?=0) | -(?(1)(?![klsM]++(?!-?{_ANY}))))
-        (?={_ANY}) [UKSlkso0M]++
-    )*+
-  | [^ ]M*
+  | (?:{_LETTER}M*\.)++ (?!{_ANY})                                                  # U.S.  J.
+  | (?:[UKSoh]M*+(?:{_LETTER}M*+){{0,2}}\.){{1,4}} (?:[UKSoh]M*+){{1,3}}\. (?!{_ANY})  # Ph.D.  EE.UU.
+  | [KS][ks]{{1,3}}\. (?!{_ANY})                                                    # St.  Mrs.  Ltd.
+  | [UKS]M*+(?:[UKSlks]M*+){{1,3}}\. (?=,|\ [lks]|{_POSSESSIVE})                    # Inc.,  Corp. said
+  | [kls]{{1,8}}'(?=[UKS])                                                          # d'  dell'
+  | {_POSSESSIVE}
+  | (?:([UKS])|{_ANY}) [UKSlksoh0M]*+ (?:
+        (?: (?!{_POSSESSIVE})' | \.(?!(?<=[lksM]\.)[UKS]M*[lks]M*[lks]) | & | (?<=[UKSlksM])\u00b7 | (?<=0),(?=0)
+          | (?<=[hM])"(?=hM*+(?!{_ANY})) | -(?(1)(?![klsM]++(?!['-]?{_ANY}))) ) (?={_ANY}) [UKSlksoh0M]++
+      | F++ (?:{_ANY}|M) [UKSlksoh0M]*+
+    )*+ (?:\+++(?!{_ANY}))?+
+  | [^ F]M*
     """,
     re.VERBOSE,
 )
@@ -149,7 +164,8 @@ class Words:
     def _enter_chunk(self, char: int) -> None:
         self._base, self._chunk_end = chunk_around(self._text, char)
         self._position = self._base
-        self._matches = _WORD.finditer(self._text[self._base : self._chunk_end].translate(_CLASSES))
+        # Two more characters show whether a dot is followed by a small letter.
+        self._matches = _WORD.finditer(self._text[self._base : self._chunk_end + 2].translate(_CLASSES))
 
 
 def chunk_around(text: str, char: int) -> tuple[int, int]:
@@ -172,5 +188,8 @@ def is_word(char: str) -> bool:
 
 
 def is_in_word(char: str) -> bool:
-    """Whether a character is in a word, if only in one of its own: it is neither white space nor a control character."""
-    return _CLASSES[ord(char)] != " "
+    """Whether a character is in a word, if only in one of its own: no white space, and no control or format character.
+
+    A format character is in the word of the letters on both sides of it, but none is looked up by it.
+    """
+    return _CLASSES[ord(char)] not in _OUTSIDE
