@@ -11,7 +11,7 @@ import orjson
 import typer
 from rich.markup import escape
 
-from enricher.errors import BrokerError, FatalError, SettingsError
+from enricher.errors import BrokerError, SettingsError
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.build.record_writer import subject_of
 from enricher.worker.build.schema_registry import registry_client
@@ -24,12 +24,6 @@ from enricher.worker.settings import Settings, load_settings
 
 INCOMPATIBLE = 11
 """The exit code if the registry says that the schema is not compatible."""
-
-
-class RefusedChange(FatalError):
-    """The registry refuses the schema as the next version of the subject."""
-
-    exit_code = INCOMPATIBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +152,16 @@ def _carry_out(client: RegistryClient, subject: str, schema: Schema, wanted: Lev
     messages: tuple[str, ...] = ()
     if not was_there and newest and dry_run and level != level_before:
         accepted, messages = None, (f"the registry judges only by the level that is set, so {level} is not tried",)
+    elif not was_there and dry_run:
+        accepted = client.is_compatible(subject, schema)
+        messages = () if accepted else ("the registry says why only when it is asked to register",)
     elif not was_there:
-        answer = client.check(subject, schema)
-        accepted, messages = answer.compatible, () if answer.compatible else answer.messages
-    if not was_there and accepted and not dry_run:
-        there = _register(client, subject, schema)
+        try:
+            number = client.register(subject, schema)
+            there = client.lookup(subject, schema) or Registered(1, number, schema.type)
+        except RefusedByRegistry as error:
+            accepted, messages = False, (str(error),)
     return Result(subject, schema, newest, there, was_there, level_before, level, accepted, messages, dry_run)
-
-
-def _register(client: RegistryClient, subject: str, schema: Schema) -> Registered:
-    try:
-        number = client.register(subject, schema)
-    except RefusedByRegistry as error:
-        raise RefusedChange(f"the schema registry refuses the schema for {subject}: {error}") from error
-    return client.lookup(subject, schema) or Registered(subject, 1, number, schema.type, schema.text)
 
 
 def _show(client: RegistryClient, result: Result) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from support.schema_registry import Behaviour, Registry, drip, hang_up, serving, status
+from support.schema_registry import Behaviour, Registry, hang_up, serving, status
 
 from enricher.operate.doctor import registry as checks
 from enricher.operate.doctor.findings import Finding, exit_code
@@ -36,7 +36,7 @@ def test_without_a_registry_there_is_nothing_to_check() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("behaviour", [hang_up, drip, status(500), status(404), status(302), status(200)])
+@pytest.mark.parametrize("behaviour", [hang_up, status(500), status(404), status(302), status(200)])
 def test_a_registry_that_does_not_answer_as_one_fails(registry: Registry, behaviour: Behaviour) -> None:
     """The worker would wait; its exit code is that of an absent broker."""
     registry.behaviour = behaviour

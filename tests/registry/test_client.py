@@ -8,23 +8,11 @@ from pathlib import Path
 
 import pytest
 import trustme
-from support.schema_registry import (
-    Handler,
-    Registry,
-    babble,
-    drip,
-    drip_body,
-    endless,
-    hang_up,
-    registry_error,
-    serving,
-    silent,
-    status,
-)
+from support.schema_registry import Registry, babble, hang_up, registry_error, serving, silent, status
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.registry.config import Property, registry_config
-from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.config import Property
+from enricher.worker.registry.registry_client import Registered, RegistryClient
 from enricher.worker.registry.registry_errors import (
     RefusedByRegistry,
     RegistryUnavailable,
@@ -39,8 +27,7 @@ PASSWORD = "geheim-7f3a"
 
 def client(*urls: str, timeout_s: float = 5.0, properties: dict[str, Property] | None = None) -> RegistryClient:
     """A client of these URLs."""
-    given = properties or {}
-    return RegistryClient(registry_config(",".join(urls), given, timeout_s=timeout_s, max_schema_bytes=10_000))
+    return RegistryClient(",".join(urls), properties or {}, timeout_s=timeout_s, max_schema_bytes=10_000)
 
 
 def referring(*pointers: tuple[str, str, int], text: str = TEXT) -> dict[str, object]:
@@ -73,12 +60,7 @@ def test_references_are_resolved_with_dependencies_first_and_each_asked_for_once
 @pytest.mark.parametrize(
     ("versions", "why"),
     [
-        ({("b", "1"): referring(("a", "a", 1)), ("a", "1"): referring(("b", "b", 1))}, "cycle"),
-        ({("b", "1"): referring(("b", "a", 1))}, "two different schemas"),
-        ({}, "does not have"),
-        ({("b", "1"): {"schema": "{}", "schemaType": "JSON"}}, "another type"),
         ({("b", "1"): referring(text="x" * 10_001)}, "max_schema_bytes"),
-        ({("b", "1"): {"schema": "", "schemaType": "PROTOBUF", "references": [{"name": 1}]}}, "references are not"),
         (
             {("b", "1"): referring(*[(f"r{n}", "r", n) for n in range(200)])}
             | {("r", str(n)): referring() for n in range(200)},
@@ -86,16 +68,32 @@ def test_references_are_resolved_with_dependencies_first_and_each_asked_for_once
         ),
     ],
 )
-def test_references_that_do_not_resolve_make_the_schema_unusable(
+def test_references_beyond_the_bounds_make_the_schema_unusable(
     versions: dict[tuple[str, str], dict[str, object]], why: str
 ) -> None:
-    """Cycles, conflicts, what is missing, and more than there may be."""
+    """More than there may be, in bytes or in number."""
     with (
         serving(Registry({"7": referring(("b", "b", 1))}, versions)) as registry,
         pytest.raises(UnusableSchema, match=why),
     ):
         client(registry.url).schema(SEVEN)
     assert 103 > len(registry.requests)
+
+
+def test_a_reference_that_is_not_there_makes_the_schema_unknown() -> None:
+    """A follower of the registry may be behind: it may come."""
+    with (
+        serving(Registry({"7": referring(("b", "b", 1))})) as registry,
+        pytest.raises(UnknownToRegistry, match="Version not found"),
+    ):
+        client(registry.url).schema(SEVEN)
+
+
+def test_a_circle_of_references_ends() -> None:
+    """No registry accepts one."""
+    versions = {("b", "1"): referring(("a", "a", 1)), ("a", "1"): referring(("b", "b", 1))}
+    with serving(Registry({"7": referring(("b", "b", 1))}, versions)) as registry:
+        assert 2 == len(client(registry.url).schema(SEVEN).references)
 
 
 def test_only_a_registrys_own_404_means_unknown() -> None:
@@ -114,38 +112,29 @@ def test_only_a_registrys_own_404_means_unknown() -> None:
                 asks.schema(SEVEN)
 
 
-@pytest.mark.parametrize("number", [204, 301, 302, 307, 400, 401, 403, 405, 409, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("number", [301, 302, 307, 400, 401, 403, 405, 409, 429, 500, 502, 503, 504])
 def test_every_other_answer_means_unavailable(number: int) -> None:
     """Whatever its body is; a redirect is not followed."""
     with serving() as registry:
         registry.behaviour = status(number)
         with pytest.raises(RegistryUnavailable, match=str(number)):
             client(registry.url).schema(SEVEN)
-    assert 1 == len(registry.requests)
+    assert 2 >= len(registry.requests), "one for the schema, one to hear whether it answers about others"
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>sign in</html>", b"[" * 100_000, b"{}", b"[]", b"null", b'{"schema": 5}', b"\xff\xfe"]
-)
+    "body",
+    [
+        b"", b"<html>sign in</html>", b"[" * 100_000, b"{}", b"[]", b"null", b"5", b'"x"', b'{"schema": 5}', b"\xff\xfe",
+        b'{"schema": "x", "references": 5}', b'{"schema": "x", "references": [[]]}', b'{"schema": null, "id": []}',
+        b'{"schema": "x", "schemaType": ["AVRO"]}', b'{"schema": "x", "metadata": 5}',
+    ],
+)  # fmt: skip
 def test_what_is_no_registrys_answer_means_unavailable(body: bytes) -> None:
     """A page for signing in comes with 200, too."""
     with serving() as registry:
         registry.behaviour = status(200, body)
-        with pytest.raises((RegistryUnavailable, UnusableSchema)):
-            client(registry.url).schema(SEVEN)
-
-
-def test_a_schema_that_is_not_unicode_is_unusable() -> None:
-    """The registry's own media type tells that it is no garbage; asking again would give the same for ever."""
-
-    def broken(handler: Handler) -> None:
-        body = b'{"schema": "\\ud800"}'
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.schemaregistry.v1+json\r\n")
-        handler.wfile.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-
-    with serving() as registry:
-        registry.behaviour = broken
-        with pytest.raises(UnusableSchema, match="not Unicode"):
+        with pytest.raises(RegistryUnavailable, match=r"is registry\.url right"):
             client(registry.url).schema(SEVEN)
 
 
@@ -153,7 +142,7 @@ def test_garbage_instead_of_http_means_unavailable() -> None:
     """A broker's port, for instance."""
     with serving() as registry:
         registry.behaviour = babble
-        with pytest.raises(RegistryUnavailable, match="cannot be reached"):
+        with pytest.raises(RegistryUnavailable, match="cannot be asked"):
             client(registry.url).schema(SEVEN)
 
 
@@ -161,38 +150,16 @@ def test_nobody_there_means_unavailable() -> None:
     """The connection is refused."""
     with serving() as registry:
         gone = registry.url
-    with pytest.raises(RegistryUnavailable, match="cannot be reached"):
+    with pytest.raises(RegistryUnavailable, match="cannot be asked"):
         client(gone).schema(SEVEN)
 
 
-@pytest.mark.parametrize("behaviour", [silent, drip, drip_body])
-def test_one_request_takes_no_longer_than_its_limit(behaviour: object) -> None:
-    """However the server spends the time, which would go on for ever: each read may be quick."""
+def test_a_registry_that_says_nothing_is_unavailable_after_the_timeout() -> None:
+    """The thread goes on then."""
     with serving() as registry:
-        registry.behaviour = behaviour  # type: ignore[assignment]
-        with pytest.raises(RegistryUnavailable, match=r"within 0\.3 s"):
+        registry.behaviour = silent
+        with pytest.raises(RegistryUnavailable, match="ReadTimeout"):
             client(registry.url, timeout_s=0.3).schema(SEVEN)
-
-
-def test_a_body_of_200_mb_is_not_read() -> None:
-    """It makes the schema unusable, after as much as a schema may have."""
-    with serving() as registry:
-        registry.behaviour = endless
-        with pytest.raises(UnusableSchema, match="max_schema_bytes"):
-            client(registry.url).schema(SEVEN)
-    assert registry.sent_bytes < 20_000_000, "what the kernel's buffers hold"
-
-
-def test_a_compressed_body_is_refused_unread() -> None:
-    """A few bytes could become gigabytes."""
-
-    def compressed(handler: Handler) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc")
-
-    with serving() as registry:
-        registry.behaviour = compressed
-        with pytest.raises(RegistryUnavailable, match="compressed"):
-            client(registry.url).schema(SEVEN)
 
 
 def test_a_schema_that_is_too_large_is_unusable_even_if_its_answer_is_not() -> None:
@@ -213,43 +180,31 @@ def test_an_unknown_type_is_unusable() -> None:
         client(registry.url).schema(SEVEN)
 
 
-def test_several_urls_are_tried_until_one_answers_and_that_one_is_first_next_time() -> None:
+def test_several_urls_are_tried_until_one_answers() -> None:
     """A registry's own answer is final, also 'unknown'."""
     with serving() as first, serving(Registry({"7": {"schema": TEXT}})) as second:
-        first.behaviour = status(503)
         asks = client(first.url, second.url)
-        assert TEXT == asks.schema(SEVEN).text == asks.schema(SEVEN).text
-        assert (1, 2) == (len(first.requests), len(second.requests))
-        second.behaviour = status(500)
+        for behaviour in (status(503), hang_up):
+            first.behaviour = behaviour
+            assert TEXT == asks.schema(SEVEN).text
         first.behaviour = None
         with pytest.raises(UnknownToRegistry):
             asks.schema(SEVEN)
-        first.behaviour = status(503)
-        with pytest.raises(RegistryUnavailable) as raised:
-            asks.schema(SEVEN)
-    assert first.url in str(raised.value)
-    assert second.url in str(raised.value)
+    assert f"{first.url}, {second.url}" == asks.name
 
 
 def test_credentials_go_to_the_registry_and_into_no_message(caplog: pytest.LogCaptureFixture) -> None:
-    """From the URL, as basic properties, or as a token; also when everything fails."""
+    """As basic properties, or as a token; also when everything fails."""
     caplog.set_level(logging.DEBUG)
     with serving() as registry:
-        host = registry.url.removeprefix("http://")
-        ways: list[tuple[str, dict[str, Property]]] = [
-            (f"http://me:{PASSWORD}@{host}", {}),
-            (registry.url, {"basic.auth.user.info": f"me:{PASSWORD}"}),
-            (registry.url, {"bearer.auth.token": PASSWORD}),
-        ]
         said = []
-        for url, properties in ways:
-            config = registry_config(url, properties, timeout_s=5.0, max_schema_bytes=10_000)
-            asks = RegistryClient(config)
+        for name, secret in (("basic.auth.user.info", f"me:{PASSWORD}"), ("bearer.auth.token", PASSWORD)):
+            asks = client(registry.url, properties={name: secret})
             for behaviour in (None, status(401), status(302), hang_up):
                 registry.behaviour = behaviour
                 with pytest.raises((RegistryUnavailable, UnknownToRegistry)) as raised:
                     asks.schema(SEVEN)
-                said += [str(raised.value), repr(raised.value), asks.name, repr(config)]
+                said += [str(raised.value), repr(raised.value), asks.name]
     basic = "Basic bWU6Z2VoZWltLTdmM2E="
     assert {basic, f"Bearer {PASSWORD}"} == set(registry.authorizations)
     assert all(secret not in text for text in [*said, caplog.text] for secret in (PASSWORD, basic[6:]))
@@ -277,26 +232,18 @@ def test_tls_with_an_authority_and_a_client_certificate_of_its_own(tmp_path: Pat
             client(registry.url, properties=trust).schema(SEVEN)
 
 
-def test_subjects_versions_levels_and_checks() -> None:
+def test_subjects_levels_and_checks() -> None:
     """What the commands ask."""
     schema = Schema("AVRO", TEXT)
     with serving() as registry:
         registry.levels["own"] = "FULL"
         asks = client(registry.url)
-        assert (None, None, []) == (asks.latest("s/x"), asks.lookup("s/x", schema), asks.versions("s/x"))
+        assert (None, None) == (asks.latest("s/x"), asks.lookup("s/x", schema))
         assert 17 == asks.register("s/x", schema)
-        latest = asks.latest("s/x")
-        assert latest == asks.lookup("s/x", schema)
-        assert latest
-        assert ("s/x", 1, 17, "AVRO", TEXT) == (latest.subject, latest.version, latest.id, latest.type, latest.text)
-        assert (["s/x"], [1]) == (asks.subjects(), asks.versions("s/x"))
-        assert ("FULL", "BACKWARD", "BACKWARD") == (
-            asks.compatibility("own"),
-            asks.compatibility("x"),
-            asks.compatibility(),
-        )
-        assert asks.check("s/x", schema).compatible
-        assert ("it breaks",) == asks.check("s/x", Schema("AVRO", "incompatible")).messages
+        assert Registered(1, 17, "AVRO") == asks.latest("s/x") == asks.lookup("s/x", schema)
+        assert ["s/x"] == asks.subjects()
+        assert ("FULL", "BACKWARD") == (asks.compatibility("own"), asks.compatibility("x"))
+        assert [True, False] == [asks.is_compatible("s/x", each) for each in (schema, Schema("AVRO", "incompatible"))]
         asks.set_compatibility("s/x", "FULL_TRANSITIVE")
         assert "PUT" == registry.requests[-1][1]
         with pytest.raises(RefusedByRegistry, match="Invalid schema"):

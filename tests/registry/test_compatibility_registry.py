@@ -11,7 +11,6 @@ from support.schema_changes import FILES, Change, all_changes, changes, contract
 
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import SchemaType, record_schema
-from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.levels import recommended_level
 from enricher.worker.registry.registry_client import RegistryClient
 from tools.registry import Registry
@@ -29,7 +28,7 @@ def urls_of(registry: Registry) -> str:
 
 def client_of(registry: Registry) -> RegistryClient:
     """A client of our own."""
-    return RegistryClient(registry_config(urls_of(registry), {}, timeout_s=TIMEOUT_S, max_schema_bytes=1_000_000))
+    return RegistryClient(urls_of(registry), {}, timeout_s=TIMEOUT_S, max_schema_bytes=1_000_000)
 
 
 def as_registered(schema_type: SchemaType, text: str) -> Schema:
@@ -47,7 +46,7 @@ def test_a_registry_at_our_level_tells_allowed_changes_from_breaking_ones(regist
     client, subject = client_of(registry), f"changes-{uuid.uuid4().hex}"
     client.set_compatibility(subject, recommended_level(change.schema_type))
     client.register(subject, as_registered(change.schema_type, contract(change.schema_type)))
-    assert change.allowed is client.check(subject, as_registered(change.schema_type, change.text)).compatible
+    assert change.allowed is client.is_compatible(subject, as_registered(change.schema_type, change.text))
 
 
 @pytest.mark.parametrize("level", ["BACKWARD", "FULL"])
@@ -56,7 +55,7 @@ def test_a_registry_refuses_a_new_optional_property_at_other_levels(registry: Re
     client, subject = client_of(registry), f"trap-{uuid.uuid4().hex}"
     client.set_compatibility(subject, level)
     client.register(subject, as_registered("JSON", contract("JSON")))
-    assert not client.check(subject, as_registered("JSON", changes("JSON")[0].text)).compatible
+    assert not client.is_compatible(subject, as_registered("JSON", changes("JSON")[0].text))
 
 
 @pytest.mark.parametrize("schema_type", FILES)

@@ -7,35 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from support.patience import wait_until
-from support.schema_registry import (
-    Answer,
-    Behaviour,
-    Handler,
-    Registry,
-    drip,
-    endless,
-    hang_up,
-    registry_error,
-    serving,
-    silent,
-    status,
-)
+from support.schema_registry import Behaviour, Handler, Registry, hang_up, registry_error, serving, silent, status
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.registry import decoders as decoders_module
-from enricher.worker.registry import queue as queue_module
-from enricher.worker.registry.config import registry_config
+from enricher.worker.registry import fetcher as fetcher_module
 from enricher.worker.registry.decoders import RegistryDecoders
 from enricher.worker.registry.fetcher import Fetcher
-from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.finding import SchemaPlaces
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from tools.ports import free_ports
@@ -47,9 +31,8 @@ TEXT: dict[str, object] = {"schema": '"string"'}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "CONFIRM_S", 0.05)
-    monkeypatch.setattr(queue_module, "AWAY_INTERVAL_S", 0.05)
-    monkeypatch.setattr(queue_module, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(fetcher_module, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(fetcher_module, "LONGEST_PAUSE_S", 0.1)
 
 
 def ref(number: int | str) -> SchemaRef:
@@ -74,7 +57,7 @@ def compiled(schema: Schema, *, glue: bool) -> Decoder:
     return lambda _payload: schema.text
 
 
-PATIENCE = Patience(retry_max_s=0.1, unknown_wait_s=0.05, give_up_s=LONG_S)
+UNKNOWN_WAIT_S = 0.05
 
 
 class Desk:
@@ -87,20 +70,17 @@ class Desk:
         *,
         glue: Path | None = None,
         timeout_s: float = LONG_S,
-        patience: Patience = PATIENCE,
+        unknown_wait_s: float = UNKNOWN_WAIT_S,
     ) -> None:
-        config = registry_config(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000)
         self.woken = threading.Event()
         self.now_s = 0.0
-        self.fetcher = Fetcher(
-            compiled,
-            client=RegistryClient(config),
-            store=SchemaStore(folder, config.name, max_schema_bytes=10_000),
-            glue=GlueFolder(glue, max_schema_bytes=10_000) if glue else None,
-            wake=self.woken.set,
-            patience=patience,
+        places = SchemaPlaces(
+            RegistryClient(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000),
+            SchemaStore(folder, url),
+            GlueFolder(glue, max_schema_bytes=10_000) if glue else None,
         )
-        self.decoders = RegistryDecoders(self.fetcher, clock=lambda: self.now_s)
+        fetcher = Fetcher(places.find, compiled, wake=self.woken.set, unknown_wait_s=unknown_wait_s)
+        self.decoders = RegistryDecoders(fetcher, clock=lambda: self.now_s)
 
     def try_(self, reference: SchemaRef) -> object:
         """What the schema says; `...` while it is pending; the reason if it cannot be used."""
@@ -139,10 +119,10 @@ def desk(
     *,
     glue: Path | None = None,
     timeout_s: float = LONG_S,
-    patience: Patience = PATIENCE,
+    unknown_wait_s: float = UNKNOWN_WAIT_S,
 ) -> Iterator[Desk]:
     """A desk, closed afterwards."""
-    opened = Desk(registry.url, folder, glue=glue, timeout_s=timeout_s, patience=patience)
+    opened = Desk(registry.url, folder, glue=glue, timeout_s=timeout_s, unknown_wait_s=unknown_wait_s)
     try:
         yield opened
     finally:
@@ -179,13 +159,13 @@ def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registere
         registry.schemas["404"] = TEXT
         assert "unknown" in str(at.get(ref(404)))
         assert ["404", "404"] == registry.asked
-        at.now_s += decoders_module.MAX_REFUSED_S
+        at.now_s += fetcher_module.UNKNOWN_S
         assert '"string"' == at.get(ref(404))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "behaviour", [status(401), status(404), status(500), status(302), status(200), silent, drip, hang_up]
+    "behaviour", [status(401), status(404), status(500), status(302), status(200), silent, hang_up]
 )
 def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behaviour, tmp_path: Path) -> None:
     """Nothing is answered meanwhile; the state says for how long; then everything goes on by itself."""
@@ -202,9 +182,7 @@ def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behav
         assert (0.0, 0) == (at.decoders.state().away_s, at.decoders.state().wanted)
 
 
-def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_is_one_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """However many requests fail."""
     caplog.set_level(logging.INFO, "enricher.worker.registry")
     with serving(Registry({"7": TEXT}, behaviour=status(503))) as registry, desk(registry, tmp_path) as at:
@@ -212,7 +190,7 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4)
         registry.behaviour = None
         at.get(ref(7))
-    assert ["WARNING", "INFO"] == [record.levelname for record in caplog.records]
+    assert ["WARNING"] == [record.levelname for record in caplog.records]
     assert "HTTP 503" in caplog.text
 
 
@@ -239,26 +217,24 @@ def test_after_a_restart_without_a_registry_known_schemas_work_and_unknown_ones_
             assert '"string"' == at.get(ref(8))
 
 
-def test_a_schema_that_changed_under_its_id_is_told_and_the_first_one_counts(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The registry was emptied and filled again: a restarted worker says so, and reads as before."""
-    with serving(Registry({"7": TEXT, "8": TEXT})) as registry:
+def test_the_copy_on_disk_counts_only_while_the_registry_is_away(tmp_path: Path) -> None:
+    """A registry that was emptied and filled again is believed at the next start."""
+    [port] = free_ports(1)
+    with serving(Registry({"7": TEXT}), port=port) as registry:
         with desk(registry, tmp_path) as at:
             at.get(ref(7))
-            at.get(ref(8))
         registry.schemas["7"] = {"schema": '"int"'}
         with desk(registry, tmp_path) as at:
-            assert ('"string"', '"string"') == (at.get(ref(7)), at.get(ref(8)))
-            at.until(lambda: at.decoders.state().requests.get("changed", 0) == 1)
-            at.until(lambda: at.decoders.state().requests.get("found", 0) == 1)
-    assert 1 == caplog.text.count("no longer has what is kept")
+            assert '"int"' == at.get(ref(7))
+    with desk(registry, tmp_path) as at:
+        assert '"int"' == at.get(ref(7))
 
 
 def test_whatever_makes_a_schema_unusable_concerns_its_records_only(tmp_path: Path) -> None:
     """Too large, refused by the compiler, or fatal to it."""
     schemas: dict[str, dict[str, object]] = {"1": {"schema": "refuse"}, "2": {"schema": "crash"}, "7": TEXT}
-    with serving(Registry(schemas, behaviour=endless, only="3")) as registry, desk(registry, tmp_path) as at:
+    schemas["3"] = {"schema": "x" * 10_001}
+    with serving(Registry(schemas)) as registry, desk(registry, tmp_path) as at:
         assert "schema id 1 cannot be used: it is not a record" == at.get(ref(1))
         assert "schema id 2 cannot be used: RecursionError" == at.get(ref(2))
         assert "max_schema_bytes" in str(at.get(ref(3)))
@@ -295,11 +271,11 @@ def test_guids_are_unknown_to_a_registry_without_them(tmp_path: Path) -> None:
     """It will never have them, so waiting would hold the partition up for ever; but it must answer as a registry."""
     guid = SchemaRef("guid", "89791762-2336-4186-9674-299b90a802e2")
     with serving(Registry(has_guids=False)) as registry, desk(registry, tmp_path) as at:
-        assert "this registry has no GUIDs" in str(at.get(guid))
+        assert "although it answers about other ids" in str(at.get(guid))
     with serving(Registry(behaviour=status(404))) as registry, desk(registry, tmp_path) as at:
         assert ... is at.try_(guid)
-        at.until(lambda: at.decoders.state().away_s > 0)
-        assert ... is at.try_(guid)
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 3)
+        assert [] == list(at.decoders.take_answered())
 
 
 def test_an_answer_that_was_cut_short_once_refuses_nothing(tmp_path: Path) -> None:
@@ -316,62 +292,20 @@ def test_an_answer_that_was_cut_short_once_refuses_nothing(tmp_path: Path) -> No
 
 
 def test_a_schema_that_the_registry_fails_on_holds_up_no_other(tmp_path: Path) -> None:
-    """One id answers 500 for ever, and the outage is about it alone."""
+    """One id answers 500 for ever, and waits alone."""
     with (
         serving(Registry({str(n): TEXT for n in range(20)}, behaviour=status(500), only="5")) as registry,
-        desk(registry, tmp_path) as at,
+        desk(registry, tmp_path, unknown_wait_s=LONG_S) as at,
     ):
         assert ... is at.try_(ref(5))
         for number in set(range(20)) - {5}:
             assert '"string"' == at.get(ref(number))
         assert ... is at.try_(ref(5))
-        at.until(lambda: at.decoders.state().away_s > 0)
-
-
-def test_a_stream_of_unknown_ids_starves_no_good_one_and_is_asked_for_at_a_bounded_rate(tmp_path: Path) -> None:
-    """Five thousand hostile ids came before it."""
-    with serving(Registry({"a1": TEXT})) as registry, desk(registry, tmp_path) as at:
-        for number in range(5_000):
-            at.try_(ref(number))
-        for _ in range(3):
-            at.try_(ref("a1"))
-        assert '"string"' == at.get(ref("a1"))
-        assert len(registry.asked) < 1_000
-        sent_s = [at_s for at_s, _, _ in registry.requests]
-        least_s = (len(sent_s) - queue_module.AT_ONCE) * queue_module.INTERVAL_S
-        assert sent_s[-1] - sent_s[0] >= 0.9 * least_s
-
-
-def test_a_schema_that_is_registered_late_costs_no_article_that_was_published_long_after(tmp_path: Path) -> None:
-    """A refusal counts no longer than the id was seen to be unknown, so half a minute of articles is not lost to it."""
-    with serving() as registry, desk(registry, tmp_path) as at:
-        assert "unknown" in str(at.get(ref(404)))
-        began_s = time.monotonic()
-        assert "unknown" in str(at.get(ref(404)))
-        registry.schemas["404"] = TEXT
-        at.now_s += decoders_module.MIN_REFUSED_S + time.monotonic() - began_s
-        assert '"string"' == at.get(ref(404))
-
-
-def test_an_id_that_stays_unknown_is_refused_for_longer_each_time(tmp_path: Path) -> None:
-    """Up to a limit: a topic full of such articles makes few requests."""
-    with serving() as registry, desk(registry, tmp_path) as at:
-        at.get(ref(404))
-        at.fetcher._queue._refused[ref(404)] = replace(at.fetcher._queue._refused[ref(404)], refused_since_s=-1e9)
-        at.now_s += decoders_module.MIN_REFUSED_S
-        before = len(registry.asked)
-        at.get(ref(404))
-        assert before + 1 == len(registry.asked), "the first answer counts"
-        at.now_s += decoders_module.MAX_REFUSED_S - 0.001
-        assert "unknown" in str(at.try_(ref(404)))
-        at.now_s += 0.001
-        assert ... is at.try_(ref(404))
 
 
 def test_how_long_an_unknown_id_may_wait_is_a_setting(tmp_path: Path) -> None:
     """Its articles wait until it is registered."""
-    patience = Patience(retry_max_s=0.1, unknown_wait_s=LONG_S, give_up_s=LONG_S)
-    with serving() as registry, desk(registry, tmp_path, patience=patience) as at:
+    with serving() as registry, desk(registry, tmp_path, unknown_wait_s=LONG_S) as at:
         assert ... is at.try_(ref(404))
         at.until(lambda: len(registry.asked) > 1)
         assert ... is at.try_(ref(404))
@@ -379,88 +313,83 @@ def test_how_long_an_unknown_id_may_wait_is_a_setting(tmp_path: Path) -> None:
         assert '"string"' == at.get(ref(404))
 
 
+def test_an_unknown_id_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After that the first answer counts, until it is found or forgotten."""
+    with serving() as registry, desk(registry, tmp_path) as at:
+        for asked in (2, 3):
+            assert "unknown" in str(at.get(ref(404)))
+            assert asked == len(registry.asked)
+            at.now_s += fetcher_module.UNKNOWN_S
+        monkeypatch.setattr(fetcher_module, "REMEMBERED_S", 0.0)
+        at.get(ref(404))
+        assert 5 == len(registry.asked)
+
+
+def test_of_a_flood_of_unknown_ids_only_the_first_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record may name another one, so a partition would otherwise stand still for each of them."""
+    monkeypatch.setattr(fetcher_module, "MOST_IN_VAIN", 2)
+    with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
+        for number in range(100, 120):
+            assert "unknown" in str(at.get(ref(number)))
+        assert 2 * 2 + 18 == len(registry.asked)
+        assert '"string"' == at.get(ref(7))
+
+
+def test_ids_that_come_late_count_against_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were not waited for in vain."""
+    monkeypatch.setattr(fetcher_module, "MOST_IN_VAIN", 1)
+    with serving() as registry, desk(registry, tmp_path, unknown_wait_s=LONG_S) as at:
+        for number in range(3):
+            assert ... is at.try_(ref(number))
+            at.until(lambda number=number: str(number) in registry.asked)  # type: ignore[misc]
+            registry.schemas[str(number)] = TEXT
+            assert '"string"' == at.get(ref(number))
+
+
 FORBIDDEN = registry_error(403, 40301, "User is denied operation Read on Subject")
 
 
 @pytest.mark.parametrize("behaviour", [lambda _: FORBIDDEN, status(400), status(401), status(403), status(500)])
 @pytest.mark.parametrize("reference", [ref(5), SchemaRef("guid", "89791762-2336-4186-9674-299b90a802e2")])
-def test_an_id_that_is_forbidden_while_others_are_answered_is_given_up(
-    tmp_path: Path, behaviour: Behaviour, reference: SchemaRef, caplog: pytest.LogCaptureFixture
+def test_an_id_on_which_the_registry_fails_is_refused_if_it_answers_about_others(
+    tmp_path: Path, behaviour: Behaviour, reference: SchemaRef
 ) -> None:
-    """Also if nobody asks for another one: then the registry is asked whether it answers at all."""
+    """The writer of a record chooses the id, so it must not hold its partition for ever."""
     registry = Registry(behaviour=behaviour, only=reference.name)
-    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.1)
-    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+    with serving(registry), desk(registry, tmp_path) as at:
         reason = str(at.get(reference))
-        assert "although the registry answers about other ids" in reason
-        assert "registry.give_up_s" in reason
+        assert "although it answers about other ids" in reason
         if behaviour(None) == FORBIDDEN:  # type: ignore[arg-type]
-            assert "40301 User is denied operation Read on Subject" in reason
-        assert 1 == at.decoders.state().requests["given_up"]
+            assert "User is denied operation Read on Subject" in reason
         assert (0, 0.0) == (at.decoders.state().wanted, at.decoders.state().away_s)
-        assert len(registry.asked) >= queue_module.FEWEST_FAILURES
-    assert "articles become dead letters" in caplog.text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", [status(403), status(500), status(404), hang_up])
-def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path, behaviour: Behaviour) -> None:
+def test_while_the_registry_answers_about_no_id_none_is_refused(tmp_path: Path, behaviour: Behaviour) -> None:
     """Not even if it answers other questions, as one does that has lost its storage."""
     registry = Registry({"7": TEXT}, behaviour=behaviour, only_path="/schemas/ids/")
-    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)
-    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+    with serving(registry), desk(registry, tmp_path, unknown_wait_s=0.0) as at:
         assert ... is at.try_(ref(7))
-        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 10)
         assert [] == list(at.decoders.take_answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
 
 
 @pytest.mark.slow
-def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
+def test_an_id_is_not_refused_for_a_limit_of_requests(tmp_path: Path) -> None:
     """A gateway that refuses most requests refuses some ids each time that they are asked for, while others get through."""
     registry = Registry({"7": TEXT, "8": TEXT}, behaviour=status(429), only="7")
-    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)
-    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+    with serving(registry), desk(registry, tmp_path, unknown_wait_s=0.0) as at:
         assert ... is at.try_(ref(7))
-        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 10)
         assert '"string"' == at.get(ref(8))
         assert [] == list(at.decoders.take_answered())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
-
-
-@pytest.mark.slow
-def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: Path) -> None:
-    """Every other request fails, so an id may fail each time by bad luck alone."""
-    fails = cycle((True, False))
-
-    def flapping(handler: Handler) -> Answer:
-        if handler.path.endswith("/7") or next(fails):
-            return 503, b"<html>overloaded</html>"
-        return registry_error(404, 40403, "Schema not found")
-
-    registry = Registry({"7": TEXT}, behaviour=flapping, only_path="/schemas/ids/")
-    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)
-    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
-        assert ... is at.try_(ref(7))
-        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4 * queue_module.FEWEST_FAILURES)
-        assert [] == list(at.decoders.take_answered())
-        registry.behaviour = None
-        assert '"string"' == at.get(ref(7))
-
-
-@pytest.mark.slow
-def test_ids_that_are_forbidden_make_no_pause_for_others(tmp_path: Path) -> None:
-    """They wait for each other alone."""
-    patience = replace(PATIENCE, retry_max_s=10 * LONG_S)  # a pause for others would be longer than `get` waits
-    forbidden = Registry({str(n): TEXT for n in range(20)}, behaviour=lambda _: FORBIDDEN, only_path="/schemas/guids/")
-    with serving(forbidden) as registry, desk(registry, tmp_path, patience=patience) as at:
-        for number in range(60):
-            at.try_(SchemaRef("guid", str(UUID(int=number))))
-        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 60)
-        for number in range(20):
-            assert '"string"' == at.get(ref(number))
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +420,7 @@ def test_schemas_of_glue_come_from_their_folder_and_the_uuid_is_named(tmp_path: 
     with serving() as registry, desk(registry, tmp_path, glue=folder) as at:
         assert f"schema glue {uuid} is unknown" in str(at.get(reference))
         (folder / f"{uuid}.avsc").write_text("later", "ascii")
-        at.now_s += decoders_module.MAX_REFUSED_S
+        at.now_s += fetcher_module.UNKNOWN_S
         assert "later" == at.get(reference)
         with desk(registry, tmp_path) as without:
             assert "registry.glue_folder is not set" in str(without.get(reference))
@@ -522,8 +451,8 @@ def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is raised where the loop looks."""
-    monkeypatch.setattr(SchemaStore, "find", None)
-    with serving() as registry, desk(registry, tmp_path) as at:
+    monkeypatch.setattr(fetcher_module, "Answer", None)
+    with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
         at.try_(ref(7))
         with pytest.raises(TypeError):
             at.wait_for(ref(7))

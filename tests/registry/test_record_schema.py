@@ -10,7 +10,6 @@ from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.record_schema_id import RecordSchema
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import SchemaStore
@@ -34,9 +33,8 @@ def of_records(
     registry: Registry, folder: Path, schema: Schema = SCHEMA, *, auto_register: bool = False
 ) -> RecordSchema:
     """The schema of records of a worker that keeps ids in this folder."""
-    config = registry_config(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
-    store = SchemaStore(folder, config.name, max_schema_bytes=10_000)
-    return RecordSchema("s", schema, RegistryClient(config), store, auto_register=auto_register)
+    client = RegistryClient(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
+    return RecordSchema("s", schema, client, SchemaStore(folder, registry.url), auto_register=auto_register)
 
 
 def posted(registry: Registry) -> list[str]:

@@ -19,35 +19,26 @@ UUID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 
 def store(folder: Path, registry: str = "http://a") -> SchemaStore:
     """A store in this folder."""
-    return SchemaStore(folder, registry, max_schema_bytes=10_000)
+    return SchemaStore(folder, registry)
 
 
 def test_what_is_kept_is_found_by_the_next_process_and_for_this_registry_only(tmp_path: Path) -> None:
     """With its references, in their order."""
-    assert store(tmp_path).keep(SEVEN, SCHEMA) == SCHEMA
+    store(tmp_path).keep(SEVEN, SCHEMA)
     assert store(tmp_path).find(SEVEN) == SCHEMA
     assert store(tmp_path, "http://b").find(SEVEN) is None
     assert store(tmp_path).find(SchemaRef("guid", "7")) is None
 
 
-def test_the_first_schema_of_an_id_counts(tmp_path: Path) -> None:
-    """Ids never change; whoever comes second gets what is there."""
-    store(tmp_path).keep(SEVEN, SCHEMA)
-    assert store(tmp_path).keep(SEVEN, OTHER) == SCHEMA
-
-
-def test_a_damaged_file_is_not_used_and_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Cut off at any byte, or with any byte changed."""
+def test_a_file_that_was_cut_short_is_not_used_and_is_replaced(tmp_path: Path) -> None:
+    """A file is renamed when it is whole, but a machine may lose power before its disk has it."""
     store(tmp_path).keep(SEVEN, SCHEMA)
     file = next(tmp_path.rglob("id-7.json"))
     whole = file.read_bytes()
-    for at in range(len(whole)):
-        for broken in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
-            file.write_bytes(broken)
-            assert store(tmp_path).find(SEVEN) is None
-    assert "damaged" in caplog.text
-    file.write_bytes(b"x" * 1_000_000)
-    assert store(tmp_path).keep(SEVEN, SCHEMA) == SCHEMA
+    for broken in (whole[:10], b"", b"5", b"[1]", b'["AVRO"]', b"null"):
+        file.write_bytes(broken)
+        assert store(tmp_path).find(SEVEN) is None
+    store(tmp_path).keep(SEVEN, SCHEMA)
     assert file.read_bytes() == whole
 
 
@@ -57,19 +48,10 @@ def test_a_folder_that_cannot_be_used_is_logged_once(tmp_path: Path, caplog: pyt
     blocked = store(tmp_path / "cache")
     for _ in range(3):
         assert blocked.find(SEVEN) is None
-        assert blocked.keep(SEVEN, SCHEMA) == SCHEMA
+        blocked.keep(SEVEN, SCHEMA)
     blocked.keep_id("s", OTHER, 5)
     assert blocked.id_of("s", OTHER) is None
     assert 2 == len(caplog.records), "one for reading, one for writing"
-
-
-@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "..", "", "7\n", "G", "1" * 100])
-def test_no_name_from_a_record_leaves_the_folder(name: str, tmp_path: Path) -> None:
-    """Nothing is read or written for it."""
-    reference = SchemaRef("guid", name)
-    assert store(tmp_path).keep(reference, OTHER) == OTHER
-    assert store(tmp_path).find(reference) is None
-    assert [] == [each for each in tmp_path.rglob("*") if each.is_file()]
 
 
 def test_several_processes_may_keep_the_same_schema_at_once(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Article, DeadLetter, Partition, RawRecord, Ticket
-from enricher.worker.registry import queue as queue_module
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.runtime.wakeup import Wakeup
@@ -31,7 +30,7 @@ TEXT: dict[str, object] = {"schema": '"string"'}
 
 def settings(url: str, cache: Path, **more: object) -> Settings:
     """Settings of a worker that reads what names a schema."""
-    registry = RegistrySettings(url=url, cache_dir=cache, timeout_s=0.3, retry_max_s=0.1).model_copy(update=more)
+    registry = RegistrySettings(url=url, cache_dir=cache, timeout_s=0.3, unknown_wait_s=0.05).model_copy(update=more)
     return Settings(articles=ArticleSettings(format="registry"), registry=registry)
 
 
@@ -92,9 +91,8 @@ def turns(intake: Intake, wakeup: Wakeup, done: object, *, at_least_s: float = 0
 
 
 @pytest.mark.slow
-def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path) -> None:
     """While the registry hangs, what is known goes on; when it answers, everything does, with one request for each id."""
-    monkeypatch.setattr(queue_module, "CONFIRM_S", 0.05)
     with (
         serving(Registry({"1": TEXT, "2": TEXT})) as registry,
         intake_of(settings(registry.url, tmp_path)) as (at, wakeup),
@@ -133,7 +131,7 @@ def test_while_articles_wait_the_intake_hardly_turns(tmp_path: Path) -> None:
     [
         (settings("http://x:port", Path("/tmp")), "port"),
         (settings("http://x", Path("/tmp"), glue_folder=Path("/nowhere")), "/nowhere"),
-        (settings("http://x", Path("/tmp"), properties={"timeout": 5}), "'timeout' is unknown"),
+        (settings("http://x", Path("/tmp"), properties={"no.such": 5}), "no.such"),
         (Settings(output=OutputSettings(format="avro"), registry=RegistrySettings(url="http://")), "name a host"),
     ],
 )

@@ -12,10 +12,8 @@ from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
-from enricher.worker.registry.config import registry_config
 from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.fetcher import Fetcher
-from enricher.worker.registry.queue import Patience
 from enricher.worker.registry.registry_client import RegistryClient
 
 REFERENCE = SchemaRef("id", "7")
@@ -45,9 +43,8 @@ def text_of(schema: Schema, *, glue: bool) -> Decoder:
 def waiting(registry: Registry, *, timeout_s: float) -> Iterator[tuple[WaitingDecoders, Arrived]]:
     """Decoders that ask this registry, and what tells them that something has arrived."""
     arrived = Arrived()
-    config = registry_config(registry.url, {}, timeout_s=PATIENCE_S, max_schema_bytes=1_000)
-    patience = Patience(retry_max_s=0.1, unknown_wait_s=0.0, give_up_s=0.0)
-    fetcher = Fetcher(text_of, client=RegistryClient(config), wake=arrived.set, patience=patience)
+    client = RegistryClient(registry.url, {}, timeout_s=PATIENCE_S, max_schema_bytes=1_000)
+    fetcher = Fetcher(client.schema, text_of, wake=arrived.set, unknown_wait_s=0.0)
     with closing(RegistryDecoders(fetcher)) as decoders:
         yield WaitingDecoders(decoders, arrived, timeout_s=timeout_s), arrived
 

@@ -40,33 +40,6 @@ def status(number: int, body: bytes = b"<html>a proxy</html>") -> Behaviour:
     return lambda _handler: (number, body)
 
 
-def drip(handler: Handler) -> None:
-    """A byte now and then: each read is quick, and the headers never end."""
-    with suppress(OSError):
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-        while not handler.registry.closing.wait(0.02):
-            handler.wfile.write(b"X-More: to come\r\n")
-            handler.wfile.flush()
-
-
-def drip_body(handler: Handler) -> None:
-    """The same in the body."""
-    with suppress(OSError):
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{")
-        while not handler.registry.closing.wait(0.02):
-            handler.wfile.write(b" ")
-            handler.wfile.flush()
-
-
-def endless(handler: Handler) -> None:
-    """A body of 200 MB; counts what it could send."""
-    with suppress(OSError):
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n")
-        for _ in range(200):
-            handler.wfile.write(b" " * 1_000_000)
-            handler.registry.sent_bytes += 1_000_000
-
-
 def silent(handler: Handler) -> None:
     """No answer until the end."""
     handler.registry.closing.wait(PATIENCE_S)
@@ -107,7 +80,6 @@ class Registry:
     requests: list[tuple[float, str, str]] = field(default_factory=list)
     """Time, method, path."""
     authorizations: list[str | None] = field(default_factory=list)
-    sent_bytes: int = 0
     url: str = ""
     closing: threading.Event = field(default_factory=threading.Event)
 
@@ -193,7 +165,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         registry = self.registry
-        registry.requests.append((time.monotonic(), self.command, self.path))
+        registry.requests.append((time.monotonic(), self.command, urlsplit(self.path).path))
         registry.authorizations.append(self.headers.get("Authorization"))
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         behaviour = registry.behaviour

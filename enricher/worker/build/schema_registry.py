@@ -10,10 +10,9 @@ from enricher.errors import SettingsError
 from enricher.worker.articles.formats import compile_schema, require_formats
 from enricher.worker.articles.schemas import Compile
 from enricher.worker.build.article_readers import markup_reader
-from enricher.worker.registry.config import RegistryConfig, registry_config
 from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.fetcher import Fetcher
-from enricher.worker.registry.queue import Patience
+from enricher.worker.registry.finding import SchemaPlaces
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 from enricher.worker.settings import Settings
@@ -36,15 +35,20 @@ def check_formats(settings: Settings) -> None:
 def registry_client(settings: Settings) -> RegistryClient:
     """A client for this registry. Reads secrets and certificates from files; raises SettingsError."""
     require_formats()
-    return RegistryClient(_config(settings))
+    registry = settings.registry
+    return RegistryClient(
+        registry.url,
+        registry.client_properties(),
+        timeout_s=registry.timeout_s,
+        max_schema_bytes=registry.max_schema_bytes,
+    )
 
 
 def schema_store(settings: Settings) -> SchemaStore:
-    """The copies of this registry's schemas on disk. Raises SettingsError."""
-    registry = settings.registry
+    """The copies of this registry's schemas on disk."""
     # The order of the URLs does not matter: they are one registry.
-    urls = ", ".join(sorted(_config(settings).urls))
-    return SchemaStore(registry.cache_dir, urls, max_schema_bytes=registry.max_schema_bytes)
+    urls = ", ".join(sorted(each.strip() for each in settings.registry.url.split(",")))
+    return SchemaStore(settings.registry.cache_dir, urls)
 
 
 def glue_folder(settings: Settings) -> GlueFolder | None:
@@ -66,15 +70,12 @@ def registry_decoders(
     if settings.articles.format != "registry":
         return None
     check_formats(settings)
-    fetcher = Fetcher(
-        compile_schema,
+    places = SchemaPlaces(
         client=registry_client(settings) if registry.url else None,
         store=schema_store(settings) if registry.url else None,
         glue=glue_folder(settings),
-        wake=wake,
-        patience=Patience(registry.retry_max_s, registry.unknown_wait_s, registry.give_up_s),
     )
-    return RegistryDecoders(fetcher)
+    return RegistryDecoders(Fetcher(places.find, compile_schema, wake=wake, unknown_wait_s=registry.unknown_wait_s))
 
 
 @contextmanager
@@ -88,13 +89,3 @@ def waiting_decoders(settings: Settings) -> Iterator[WaitingDecoders | None]:
     with closing(decoders):
         # As long as the fetcher's first request may take, and a little for the decoder.
         yield WaitingDecoders(decoders, arrived, timeout_s=settings.registry.timeout_s + 1.0)
-
-
-def _config(settings: Settings) -> RegistryConfig:
-    registry = settings.registry
-    return registry_config(
-        registry.url,
-        registry.client_properties(),
-        timeout_s=registry.timeout_s,
-        max_schema_bytes=registry.max_schema_bytes,
-    )

@@ -13,18 +13,13 @@ from dataclasses import dataclass
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, SchemaRef
-from enricher.worker.registry.compiling import Answer
-from enricher.worker.registry.fetcher import Fetcher
+from enricher.worker.registry.fetcher import Answer, Fetcher
 from enricher.worker.stats.snapshot import SchemaState
 
 MAX_DECODERS = 1_000
 MAX_DECODER_BYTES = 200_000_000
 """Memory of all decoders by `Schema.decoder_bytes`: 500 ordinary Protobuf schemas of 5 kB, or 1,000 Avro schemas of 8 kB."""
 MAX_REFUSALS = 20_000
-MAX_REFUSED_S = 30.0
-"""The longest time for which a refused schema is not asked for again. Someone may have registered it meanwhile."""
-MIN_REFUSED_S = 0.5
-"""The shortest such time, within which the articles that waited for the schema are read again."""
 
 _MAX_LATE = 10_000
 """The number of late schemas that are remembered; one that is forgotten is waited for again."""
@@ -42,8 +37,8 @@ class RegistryDecoders:
     def __init__(self, fetcher: Fetcher, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetcher = fetcher
         self._clock = clock
-        self._ready: OrderedDict[SchemaRef, Answer] = OrderedDict()
-        """The least recently used first."""
+        self._ready: OrderedDict[SchemaRef, tuple[Decoder, int]] = OrderedDict()
+        """Decoders with their bytes, the least recently used first."""
         self._ready_bytes = 0
         self._refused: OrderedDict[SchemaRef, _Refusal] = OrderedDict()
         """The oldest first."""
@@ -52,8 +47,7 @@ class RegistryDecoders:
         """The decoder for this schema. Does not block. Raises SchemaPending or InvalidArticle."""
         if ready := self._ready.get(reference):
             self._ready.move_to_end(reference)
-            assert not isinstance(ready.result, InvalidArticle), "refusals are in `_refused`"
-            return ready.result
+            return ready[0]
         if refusal := self._refused.get(reference):
             if self._clock() < refusal.until_s:
                 raise InvalidArticle(refusal.message)
@@ -66,9 +60,11 @@ class RegistryDecoders:
         answers = self._fetcher.answers()
         for answer in answers:
             if isinstance(answer.result, InvalidArticle):
-                self._refuse(answer, str(answer.result))
+                self._refused[answer.reference] = _Refusal(str(answer.result), self._clock() + answer.counts_s)
+                if len(self._refused) > MAX_REFUSALS:
+                    self._refused.popitem(last=False)
             else:
-                self._keep(answer)
+                self._keep(answer, answer.result)
         return [answer.reference for answer in answers]
 
     def abandon(self, references: Collection[SchemaRef]) -> None:
@@ -83,22 +79,13 @@ class RegistryDecoders:
         """End the fetcher. Blocks within its bound."""
         self._fetcher.close()
 
-    def _keep(self, answer: Answer) -> None:
-        if replaced := self._ready.pop(answer.reference, None):
-            self._ready_bytes -= replaced.size_bytes
-        self._ready[answer.reference] = answer
-        self._ready_bytes += answer.size_bytes
+    def _keep(self, answer: Answer, decoder: Decoder) -> None:
+        _, replaced_bytes = self._ready.pop(answer.reference, (None, 0))
+        self._ready[answer.reference] = decoder, answer.size_bytes
+        self._ready_bytes += answer.size_bytes - replaced_bytes
         while len(self._ready) > MAX_DECODERS or (self._ready_bytes > MAX_DECODER_BYTES and len(self._ready) > 1):
-            _, oldest = self._ready.popitem(last=False)
-            self._ready_bytes -= oldest.size_bytes
-
-    def _refuse(self, answer: Answer, message: str) -> None:
-        """Remember a refusal, but no longer than its reason was observed: the schema may be registered a second later."""
-        remembered_s = min(MAX_REFUSED_S, max(MIN_REFUSED_S, answer.observed_s))
-        self._refused.pop(answer.reference, None)
-        self._refused[answer.reference] = _Refusal(message, self._clock() + remembered_s)
-        while len(self._refused) > MAX_REFUSALS:
-            self._refused.popitem(last=False)
+            _, (_, oldest_bytes) = self._ready.popitem(last=False)
+            self._ready_bytes -= oldest_bytes
 
 
 class WaitingDecoders:

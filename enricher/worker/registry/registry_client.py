@@ -1,83 +1,86 @@
-"""The client of a schema registry with Confluent's API. It blocks; in the worker only the fetcher's thread calls it."""
+"""A schema registry, asked with Confluent's client. No error of that client leaves this module. Every method may block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import randrange
-from typing import Any, Literal, TypeVar
-from urllib.parse import quote
+from typing import Any
 
-from enricher.worker.articles.schemas import Schema, SchemaRef
+from enricher.distribution import install_command
+from enricher.errors import SettingsError
+from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
-from enricher.worker.registry.config import RegistryConfig
-from enricher.worker.registry.http import Json, Requests
-from enricher.worker.registry.references import Found, Pointer, resolve
+from enricher.worker.registry.config import Property, client_configuration
 from enricher.worker.registry.registry_errors import (
+    RefusedByRegistry,
     RegistryError,
     RegistryUnavailable,
     UnknownToRegistry,
     UnusableSchema,
 )
 
-Value = TypeVar("Value")
+MAX_REFERENCES = 100
+"""Each one is a request. Large Protobuf models of real companies have a few dozen files."""
 _UNUSED_IDS = 2**30, 2**31
 """A range of ids that no registry has given yet: registries count from 1, and an id is a signed integer of four bytes."""
+_TOO_MANY_REQUESTS = 429
+"""HTTP's status that says nothing about the id: a gateway limits our requests, some of which strangers' records cause."""
+_MAX_REASON_CHARS = 200
+
+Foreign = Any
+"""Objects of Confluent's client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A version of a subject, without what its schema refers to."""
+    """A version of a subject."""
 
-    subject: str
     version: int
     id: int
     type: SchemaType
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Compatibility:
-    """Whether a schema may be registered. `messages`: the registry's objections; some registries give none."""
-
-    compatible: bool
-    messages: tuple[str, ...] = ()
 
 
 class RegistryClient:
-    """A registry over HTTP. Every method that sends a request may raise RegistryUnavailable."""
+    """Every method that sends a request may raise RegistryUnavailable. For one thread at a time.
 
-    def __init__(self, config: RegistryConfig) -> None:
-        self._requests = Requests(config)
-        self._max_schema_bytes = config.max_schema_bytes
-        self.name = config.name
-        """The URLs without credentials, for messages."""
+    `max_schema_bytes`: the bound of a schema with everything that it refers to. Raises SettingsError.
+    """
+
+    def __init__(
+        self, url: str, properties: Mapping[str, Property], *, timeout_s: float, max_schema_bytes: int
+    ) -> None:
+        configuration = client_configuration(url, properties, timeout_s=timeout_s)
+        self._library, self._http = _libraries()
+        self._max_schema_bytes = max_schema_bytes
+        self.name = configuration["url"].replace(",", ", ")
+        """The URLs, for messages."""
+        try:
+            self._client = self._library.SchemaRegistryClient(configuration)
+        except self._http.InvalidURL:  # its message may contain the proxy's password
+            raise SettingsError("the URL of the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is not right") from None
+        except (ValueError, TypeError) as error:
+            raise SettingsError(f"registry.properties: {error}") from None
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+            message = f"registry.properties: a certificate, its key or its password cannot be used: {reason}"
+            raise SettingsError(message) from None
 
     def schema(self, reference: SchemaRef) -> Schema:
         """The schema of this id or GUID, with everything that it refers to.
 
-        Raises UnknownToRegistry or UnusableSchema.
+        Raises UnknownToRegistry, also if the registry fails on this one while it answers about another id: which one is
+        asked for is up to whoever wrote the record, and waiting would hold its partition for ever. Raises UnusableSchema.
         """
-        (found,) = self.schemas([reference])
-        if isinstance(found, RegistryError):
-            raise found
-        return found
-
-    def schemas(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
-        """The result or error of `schema` for each. They are asked for at the same time, their references in turn."""
-        assert all(each.in_registry for each in references), "schemas of Glue are in a folder"
-        paths = [f"/schemas/{each.kind}s/{_path_part(each.name)}" for each in references]
-        answers = self._requests.get_each(paths)
-        return [self._schema(each, answer) for each, answer in zip(references, answers, strict=True)]
-
-    def answers_about_ids(self) -> bool:
-        """Whether the registry now answers a question about an id, be it with its own error that there is no such id.
-
-        The id is random, so that no registry has it and no cache in front of one. Other paths would prove less: a registry
-        that has lost its storage still answers some, and a proxy may forbid them.
-        """
-        (answer,) = self._requests.get_each([f"/schemas/ids/{randrange(*_UNUSED_IDS)}"])  # noqa: S311  no secret
-        return isinstance(answer, UnknownToRegistry) or (isinstance(answer, dict) and "schema" in answer)
+        try:
+            with self._mapping_errors():
+                return self._resolve(self._get(reference))
+        except RegistryUnavailable as error:
+            if error.status in {None, _TOO_MANY_REQUESTS} or not self._answers_about_another_id():
+                raise
+            raise UnknownToRegistry(f"{error}, although it answers about other ids", 0) from None
 
     def lookup(self, subject: str, schema: Schema) -> Registered | None:
         """The version of the subject that has this schema; None if the subject is missing or has no such version.
@@ -85,141 +88,165 @@ class RegistryClient:
         Raises RefusedByRegistry if the registry cannot read the schema.
         """
         try:
-            answer = self._requests.post(f"/subjects/{_path_part(subject)}", _body(schema))
+            with self._mapping_errors():
+                return _as_registered(self._client.lookup_schema(subject, self._ours(schema)), schema.type)
         except UnknownToRegistry:
             return None
-        return _parse_registered(answer)
 
     def register(self, subject: str, schema: Schema) -> int:
         """Register a schema and return its id; the same id again if it is there. Raises RefusedByRegistry."""
-        answer = self._requests.post(f"/subjects/{_path_part(subject)}/versions", _body(schema))
-        return _field(answer, "id", int)
+        with self._mapping_errors():
+            return _number(self._client.register_schema(subject, self._ours(schema)))
 
     def latest(self, subject: str) -> Registered | None:
         """The newest version of a subject; None if there is no such subject."""
-        return self.version(subject, "latest")
-
-    def version(self, subject: str, version: int | Literal["latest"]) -> Registered | None:
-        """One version of a subject; None if it is not there."""
         try:
-            return _parse_registered(self._requests.get(f"/subjects/{_path_part(subject)}/versions/{version}"))
+            with self._mapping_errors():
+                found = self._client.get_latest_version(subject)
+                return _as_registered(found, _schema_type(found.schema))
         except UnknownToRegistry:
             return None
 
-    def versions(self, subject: str) -> list[int]:
-        """The versions of a subject, oldest first; empty if there is no such subject."""
-        try:
-            return sorted(_list(self._requests.get(f"/subjects/{_path_part(subject)}/versions"), int))
-        except UnknownToRegistry:
-            return []
-
     def subjects(self) -> list[str]:
         """All subjects that these credentials may see, sorted."""
-        return sorted(_list(self._requests.get("/subjects"), str))
+        with self._mapping_errors():
+            return sorted(map(str, self._client.get_subjects()))
 
-    def compatibility(self, subject: str | None = None) -> str:
-        """The compatibility level of a subject, such as BACKWARD; the registry's if it has none or `subject` is None."""
-        if subject is not None:
-            try:
-                answer = self._requests.get(f"/config/{_path_part(subject)}?defaultToGlobal=true")
-                return _field(answer, "compatibilityLevel", str)
-            except UnknownToRegistry:
-                pass
-        return _field(self._requests.get("/config"), "compatibilityLevel", str)
+    def compatibility(self, subject: str) -> str:
+        """The compatibility level of a subject, such as BACKWARD; the registry's if it has none."""
+        try:
+            with self._mapping_errors():
+                return str(self._client.get_compatibility(subject))
+        except UnknownToRegistry:
+            with self._mapping_errors():
+                return str(self._client.get_compatibility())
 
     def set_compatibility(self, subject: str, level: str) -> None:
         """Set the level of a subject, which need not exist. Raises RefusedByRegistry."""
-        self._requests.put(f"/config/{_path_part(subject)}", {"compatibility": level})
+        with self._mapping_errors():
+            self._client.set_compatibility(subject, level)
 
-    def check(self, subject: str, schema: Schema) -> Compatibility:
+    def is_compatible(self, subject: str, schema: Schema) -> bool:
         """Whether the subject's level allows this schema as its next version; it does if there is no such subject.
 
         Raises RefusedByRegistry if the registry cannot read the schema.
         """
-        path = f"/compatibility/subjects/{_path_part(subject)}/versions?verbose=true"
         try:
-            answer = self._requests.post(path, _body(schema))
+            with self._mapping_errors():
+                return bool(self._client.test_compatibility_all_versions(subject, self._ours(schema)))
         except UnknownToRegistry:
-            return Compatibility(compatible=True)
-        messages = answer.get("messages") if isinstance(answer, dict) else None
-        reasons = tuple(each for each in messages if isinstance(each, str)) if isinstance(messages, list) else ()
-        return Compatibility(_field(answer, "is_compatible", bool), reasons)
+            return True
 
-    def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
+    def _answers_about_another_id(self) -> bool:
+        """Whether the registry now says of an id that nobody has that there is no such id.
+
+        The id is random, so that no cache has it. Other paths would prove less: a registry that has lost its storage still
+        answers some, and a proxy may forbid them.
+        """
         try:
-            if not isinstance(answer, RegistryError):
-                return resolve(_parse_found(answer), self._fetch_reference, max_bytes=self._max_schema_bytes)
-            if reference.kind == "guid" and isinstance(answer, RegistryUnavailable) and answer.status == 404:
-                self._refuse_guid()
-        except RegistryError as error:
-            return error
-        return answer
+            with self._mapping_errors():
+                self._client.get_schema(randrange(*_UNUSED_IDS))  # noqa: S311  no secret
+        except UnknownToRegistry:
+            return True
+        except RegistryError:
+            pass
+        return False
 
-    def _refuse_guid(self) -> None:
-        """Raise UnknownToRegistry if this registry works and merely has no GUIDs: waiting would not change that."""
-        _list(self._requests.get("/schemas/types"), str)
-        raise UnknownToRegistry("this registry has no GUIDs, only ids; newer ones have both", 404)
+    def _get(self, reference: SchemaRef) -> Foreign:
+        assert reference.in_registry, "schemas of Glue are in a folder"
+        if reference.kind == "guid":
+            return self._client.get_schema_by_guid(reference.name)
+        return self._client.get_schema(int(reference.name))
 
-    def _fetch_reference(self, pointer: Pointer) -> Found:
-        # Schemas may still refer to a version that was deleted softly.
-        path = f"/subjects/{_path_part(pointer.subject)}/versions/{pointer.version}?deleted=true"
-        return _parse_found(self._requests.get(path))
+    def _resolve(self, root: Foreign) -> Schema:
+        references: dict[str, str] = {}
+        self._collect(root, references, set(), self._max_schema_bytes - _size_bytes(root))
+        named = tuple(NamedSchema(name, text) for name, text in references.items())
+        return Schema(_schema_type(root), root.schema_str, named)
+
+    def _collect(self, schema: Foreign, found: dict[str, str], begun: set[str], bytes_left: int) -> int:
+        """Add what a schema refers to, dependencies first; returns how many more bytes there may be.
+
+        One that was begun is not asked for again, so this ends whatever the registry says. Raises UnusableSchema.
+        """
+        if bytes_left < 0:
+            raise UnusableSchema("it has more bytes than registry.max_schema_bytes allows, its references included")
+        for each in schema.references or ():
+            if each.name in begun:
+                continue
+            if len(begun) >= MAX_REFERENCES:
+                raise UnusableSchema(f"it refers to more than {MAX_REFERENCES} other schemas")
+            begun.add(each.name)
+            # Schemas may still refer to a version that was deleted softly.
+            text = self._client.get_version(each.subject, each.version, deleted=True).schema
+            bytes_left = self._collect(text, found, begun, bytes_left - _size_bytes(text))
+            found[each.name] = text.schema_str
+        return bytes_left
+
+    def _ours(self, schema: Schema) -> Foreign:
+        assert not schema.references, "a reference would need its subject and version"
+        return self._library.Schema(schema.text, schema.type)
+
+    @contextmanager
+    def _mapping_errors(self) -> Iterator[None]:
+        """Raise the client's errors as ours. No message contains a secret, or more than a line of a proxy's page."""
+        try:
+            yield
+        except self._library.SchemaRegistryError as error:
+            raise self._meaning(error) from None
+        except (self._http.HTTPError, OSError) as error:
+            reason = f"{type(error).__name__}: {error}"[:_MAX_REASON_CHARS]
+            raise RegistryUnavailable(f"{self.name} cannot be asked: {reason}") from None
+        except RegistryError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it makes of an answer that no registry gives
+            message = f"{self.name} does not answer as a registry ({type(error).__name__}): is registry.url right?"
+            raise RegistryUnavailable(message) from None
+        finally:
+            # It would keep every schema that any record named, and answers from before a change.
+            self._client.clear_caches()
+
+    def _meaning(self, error: Foreign) -> RegistryError:
+        status, code = error.http_status_code, error.error_code
+        text = str(error.error_message)[:_MAX_REASON_CHARS]
+        if type(code) is int and status == 404 and code // 100 == 404:
+            return UnknownToRegistry(text, code)
+        if type(code) is int and status in {409, 422} and code > 0:
+            return RefusedByRegistry(text, status, code)
+        return RegistryUnavailable(f"{self.name} answers with HTTP {status}: {text}", status)
 
 
-def _path_part(name: str) -> str:
-    return quote(name, safe="")
-
-
-def _body(schema: Schema) -> dict[str, Json]:
-    assert not schema.references, "a reference would need its subject and version"
-    return {"schema": schema.text, "schemaType": schema.type}
-
-
-def _parse_found(answer: Json) -> Found:
-    text = _field(answer, "schema", str)
-    pointers = answer.get("references") if isinstance(answer, dict) else None
+def _libraries() -> tuple[Foreign, Foreign]:
+    """Confluent's client and the HTTP library that it uses, which only a worker with a registry imports."""
     try:
-        return Found(_schema_type(answer), text, tuple(_parse_pointer(each) for each in pointers or ()))
-    except (TypeError, KeyError, ValueError):
-        raise UnusableSchema("its references are not as the registry's API describes them") from None
+        import httpx2  # noqa: PLC0415  see above
+        from confluent_kafka import schema_registry  # noqa: PLC0415  see above
+    except ImportError:
+        message = f"a schema registry needs more packages: {install_command('registry')}"
+        raise SettingsError(message) from None
+    # They log every request and the headers of answers; the fetcher logs what matters.
+    for name in ("httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return schema_registry, httpx2
 
 
-def _parse_pointer(reference: Any) -> Pointer:  # noqa: ANN401  any JSON
-    name, subject, version = reference["name"], reference["subject"], reference["version"]
-    if not (isinstance(name, str) and isinstance(subject, str) and type(version) is int):
-        raise TypeError
-    return Pointer(name, subject, version)
+def _size_bytes(schema: Foreign) -> int:
+    # A lone surrogate cannot be encoded; the compiler of the format refuses it later.
+    return len(schema.schema_str.encode(errors="replace"))
 
 
-def _schema_type(answer: Json) -> SchemaType:
-    # Registries leave the type out for Avro, which was the first one.
-    name = (answer.get("schemaType") if isinstance(answer, dict) else None) or "AVRO"
+def _schema_type(schema: Foreign) -> SchemaType:
+    name = schema.schema_type or "AVRO"
     if not is_schema_type(name):
         raise UnusableSchema("its type is none of AVRO, PROTOBUF and JSON")
     return name
 
 
-def _parse_registered(answer: Json) -> Registered:
-    return Registered(
-        _field(answer, "subject", str),
-        _field(answer, "version", int),
-        _field(answer, "id", int),
-        _schema_type(answer),
-        _field(answer, "schema", str),
-    )
+def _as_registered(found: Foreign, schema_type: SchemaType) -> Registered:
+    return Registered(_number(found.version), _number(found.schema_id), schema_type)
 
 
-def _field(answer: Json, name: str, kind: type[Value]) -> Value:
-    """A field of the answer. Raises RegistryUnavailable if it is missing: then no registry has answered."""
-    value = answer.get(name) if isinstance(answer, dict) else None
-    if type(value) is not kind:
-        raise RegistryUnavailable(f"the answer has no field '{name}'; is this the URL of a schema registry?")
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError
     return value
-
-
-def _list(answer: Json, kind: type[Value]) -> list[Value]:
-    if not isinstance(answer, list) or any(type(each) is not kind for each in answer):
-        raise RegistryUnavailable(
-            "the answer is not the list that was asked for; is this the URL of a schema registry?"
-        )
-    return answer

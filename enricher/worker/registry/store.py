@@ -1,10 +1,7 @@
 """Schemas on disk: copies of a registry's, and those of AWS Glue, which are never fetched.
 
-A worker that restarts while the registry is away can still read records of the schemas that it has seen.
-
-By the contract of registries, an id means one schema for ever, so the first copy counts for as long as it is kept. If a
-registry was emptied, or another one answers at its URL, the fetcher finds the difference and logs it; the way out is to
-delete the folder.
+A worker that restarts while the registry is away can still read records of the schemas that it has seen. The copy counts
+only then: a registry that answers is always asked, so one that was emptied and filled again is believed at the next start.
 """
 
 from __future__ import annotations
@@ -14,114 +11,94 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.contracts import SchemaType, is_schema_type
+from enricher.worker.contracts import SchemaType
 from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
-
-_NAME = re.compile(r"-?[0-9a-f][0-9a-f-]{0,63}")
-_OVERHEAD_BYTES = 65_536
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPES_BY_SUFFIX: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _NOT_FOUND = 404
 
 
 class SchemaStore:
-    """A folder for each registry, in `cache_dir`. Files are replaced as a whole, and carry a digest.
+    """A folder for each registry, in `cache_dir`. Files are replaced as a whole, so several processes may use a folder.
 
-    Errors of the disk are logged, never raised: then nothing is kept. Several processes may use a folder at once; the
-    methods are for one thread.
+    Errors of the disk are logged, never raised: then nothing is kept.
     """
 
-    def __init__(self, cache_dir: Path, registry: str, *, max_schema_bytes: int) -> None:
+    def __init__(self, cache_dir: Path, registry: str) -> None:
         self.folder = cache_dir / hashlib.sha256(registry.encode()).hexdigest()[:16]
-        # JSON writes a quotation mark with two bytes.
-        self._max_bytes = 2 * max_schema_bytes + _OVERHEAD_BYTES
         self._complaints = Repeats()
 
     def find(self, reference: SchemaRef) -> Schema | None:
-        """The schema kept by this reference; those of AWS Glue are not kept."""
-        file = self._file(reference)
-        return None if file is None else self._read(file, _schema)
+        """The schema that was kept by this reference."""
+        try:
+            kind, text, references = self._read(_name(reference))
+            return Schema(kind, text, tuple(NamedSchema(name, each) for name, each in references))
+        except (TypeError, ValueError):
+            return None
 
-    def keep(self, reference: SchemaRef, schema: Schema) -> Schema:
-        """Keep a schema, and return the one that counts: another process may have kept one meanwhile."""
-        file = self._file(reference)
-        if file is None:
-            return schema
-        if kept := self._read(file, _schema):
-            return kept
+    def keep(self, reference: SchemaRef, schema: Schema) -> None:
+        """Keep a schema; it replaces another one."""
         named = [[each.name, each.text] for each in schema.references]
-        self._write(file, {"type": schema.type, "text": schema.text, "references": named})
-        return schema
+        self._write(_name(reference), [schema.type, schema.text, named])
 
     def id_of(self, subject: str, schema: Schema) -> int | None:
         """The id that was kept for our own schema of a subject."""
-        return self._read(self._id_file(subject, schema), _id)
+        schema_id = self._read(_own_name(subject, schema))
+        return schema_id if type(schema_id) is int else None
 
     def keep_id(self, subject: str, schema: Schema, schema_id: int) -> None:
         """Keep the id of our own schema of a subject; it replaces another one."""
-        if self.id_of(subject, schema) != schema_id:
-            self._write(self._id_file(subject, schema), schema_id)
+        self._write(_own_name(subject, schema), schema_id)
 
-    def _file(self, reference: SchemaRef) -> Path | None:
-        # The name comes from a record: nothing but digits may become part of a path.
-        if not reference.in_registry or not _NAME.fullmatch(reference.name):
-            return None
-        return self.folder / f"{reference.kind}-{reference.name}.json"
-
-    def _id_file(self, subject: str, schema: Schema) -> Path:
-        digest = hashlib.sha256(orjson.dumps([subject, schema.type, schema.text])).hexdigest()
-        return self.folder / f"subject-{digest}.json"
-
-    def _read(self, file: Path, parse: Callable[[Any], Value]) -> Value | None:
+    def _read(self, name: str) -> Any:  # noqa: ANN401  any JSON
+        """The content that was kept; None if there is none, or if it cannot be read."""
         try:
-            content = _content(file, self._max_bytes)
-        except OSError as error:
+            return orjson.loads((self.folder / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, orjson.JSONDecodeError) as error:
             self._complain("read", error)
             return None
-        if content is None:
-            return None
-        digest, _, body = content.partition(b"\n")
-        if len(content) <= self._max_bytes and digest == _digest(body):
-            with suppress(orjson.JSONDecodeError, TypeError, ValueError, KeyError):
-                return parse(orjson.loads(body))
-        log.warning("%s is damaged and not used; it is replaced when the registry answers", file)
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
-        return None
 
-    def _write(self, file: Path, content: object) -> None:
+    def _write(self, name: str, content: object) -> None:
         try:
             body = orjson.dumps(content)
             self.folder.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
             try:
                 with os.fdopen(handle, "wb") as opened:
-                    opened.write(_digest(body) + b"\n" + body)
-                Path(temporary).replace(file)
+                    opened.write(body)
+                Path(temporary).replace(self.folder / name)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
         except (OSError, TypeError) as error:  # orjson: a lone surrogate in a text
             self._complain("written", error)
 
-    def _complain(self, what: str, error: OSError | TypeError) -> None:
+    def _complain(self, what: str, error: Exception) -> None:
         """Log once for each reason: without the folder the worker works, but not through a restart."""
         reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         if self._complaints.is_new((what, reason)):
             log.warning("a schema in %s (registry.cache_dir) cannot be %s: %s", self.folder, what, reason)
+
+
+def _name(reference: SchemaRef) -> str:
+    # Both are made of numbers: `framing` reads them from bytes, so nothing of a record becomes part of a path.
+    return f"{reference.kind}-{reference.name}.json"
+
+
+def _own_name(subject: str, schema: Schema) -> str:
+    return f"subject-{hashlib.sha256(orjson.dumps([subject, schema.type, schema.text])).hexdigest()}.json"
 
 
 class GlueFolder:
@@ -166,20 +143,3 @@ def _content(file: Path, max_bytes: int) -> bytes | None:
             return opened.read(max_bytes + 1)
     except FileNotFoundError:
         return None
-
-
-def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).hexdigest().encode()
-
-
-def _schema(content: Any) -> Schema:  # noqa: ANN401  any JSON
-    schema_type, text, references = content["type"], content["text"], content["references"]
-    if not is_schema_type(schema_type) or not isinstance(text, str):
-        raise ValueError
-    return Schema(schema_type, text, tuple(NamedSchema(name, each) for name, each in references))
-
-
-def _id(content: Any) -> int:  # noqa: ANN401  any JSON
-    if type(content) is not int:
-        raise ValueError
-    return content

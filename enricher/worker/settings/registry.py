@@ -23,9 +23,9 @@ class RegistrySettings(Group):
     properties: Properties = Field(
         default_factory=dict,
         repr=False,
-        description="Properties of the registry's client, as a JSON object with Confluent's names: "
-        "`basic.auth.user.info`, `bearer.auth.token`, `ssl.ca.location`, `ssl.certificate.location`, "
-        "`ssl.key.location`, `ssl.key.password`. A secret may be read from a file: "
+        description="Properties of Confluent's client of a registry, as a JSON object: `basic.auth.user.info`, "
+        "`bearer.auth.token` or the other `bearer.auth.` ones (OAuth), `ssl.ca.location`, `ssl.certificate.location`, "
+        "`ssl.key.location`, `ssl.key.password`, `proxy`. A secret may be read from a file: "
         '`{"basic.auth.user.info": {"file": "/run/secrets/registry"}}`.',
     )
     glue_folder: Path | None = Field(
@@ -35,37 +35,23 @@ class RegistrySettings(Group):
     )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("enricher") / "schemas",
-        description="Folder where fetched schemas are kept by id, for restarts while the registry is away. Ids never "
-        "change: what was kept first counts until the folder is deleted, and a difference is logged.",
+        description="Folder where fetched schemas are kept by id, for restarts while the registry is away. They are used "
+        "only while it does not answer.",
     )
     timeout_s: float = Field(
         10.0,
         gt=0,
         le=120,
-        description="Seconds for one request to one URL of the registry, from connecting to the last byte.",
-    )
-    retry_max_s: float = Field(
-        30.0,
-        gt=0,
-        le=600,
-        description="Longest pause in seconds between two tries while the registry does not answer; the first is 0.5 s.",
+        description="Seconds for connecting to one URL of the registry, and for each part of its answer.",
     )
     unknown_wait_s: float = Field(
-        1.0,
+        30.0,
         ge=0,
         le=600,
-        description="Seconds that the articles of an id wait if the registry does not know it, before they become dead "
-        "letters: it may be registered late, or a replica of the registry may lag behind. The id is requested again during "
-        "this time, and later at intervals that grow with the time for which it has been unknown, up to 30 s. Many "
-        "unknown ids in a row, each of a single article, do not wait.",
-    )
-    give_up_s: float = Field(
-        300.0,
-        ge=0,
-        le=86_400,
-        description="Seconds for which requests for an id must fail (HTTP 403 or 500, for instance), at least five "
-        "times, before its articles become dead letters. Only while the registry answers requests for other ids: in an "
-        "outage, articles wait for ever. 0: they always do.",
+        description="Seconds that the articles of an id wait if the registry does not know it, or fails on it while it "
+        "answers about others, before they become dead letters: it may be registered late, or a replica of the registry "
+        "may lag behind. Their partition waits too. Ten ids an hour are waited for in vain; beyond that an unknown "
+        "one counts at once.",
     )
     max_schema_bytes: int = Field(
         1_000_000,

@@ -66,7 +66,7 @@ class SchemaState:
     requests: Mapping[str, int] = field(default_factory=dict)
     """The number of requests since the start, by outcome."""
     away_s: float = 0.0
-    """Seconds for which a schema that articles wait for could not be fetched; 0 if there is no such schema."""
+    """Seconds since nobody has answered about a schema that articles wait for; 0 if there is no such schema."""
     wanted: int = 0
     """Schemas that articles wait for."""
 

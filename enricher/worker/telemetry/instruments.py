@@ -189,12 +189,11 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            "flight, so it is not read until some are through; `reading`: it is.",
            lambda seen: readings.waiting_partitions(seen.snapshot()), (STATE,)),
     _counter("enricher.registry.requests", "{request}",
-             "Requests for schemas by outcome. `unavailable` is asked again; `given_up` was unavailable for too long while "
-             "others were answered, and made dead letters; `changed` means that the registry no longer has what the worker "
-             "kept on disk and uses.",
+             "Requests for schemas by outcome. `unavailable` is asked again for ever, `unknown` for a while; `unusable` "
+             "makes dead letters.",
              lambda seen: readings.requests(seen.snapshot()), (OUTCOME,)),
     _gauge("enricher.registry.away", "s",
-           "Time since a schema that articles wait for could first not be had; 0 while there is no such schema.",
+           "Time since nobody has answered about a schema that articles wait for; 0 while there is no such schema.",
            lambda seen: readings.registry_away(seen.snapshot())),
     # ---- exactly once
     _counter("enricher.transactions", "{transaction}",

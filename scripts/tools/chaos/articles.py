@@ -15,8 +15,6 @@ from tools import ARTICLES
 from tools.chaos.schemas import UNKNOWN_IDS, frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tools.chaos.schemas import Schemas
 
 _BAD_VALUES = (b"{", b"[]", b'{"id": 7, "body": "x"}', b"\xff\xfe", b'{"id": "no-body"}')
@@ -56,11 +54,6 @@ class Articles:
         """Six bytes that name a schema of which no other input and no registry has heard."""
         return Input(self._key(number), frame(UNKNOWN_IDS[number]) + b"x")
 
-    def forbidden(self, number: int) -> Input:
-        """An article in Avro whose schema the registry refuses."""
-        assert self._schemas is not None, "only with a registry"
-        return self._article(number, "", self._schemas.framed_by_forbidden)
-
     def poison(self, number: int) -> Input:
         """An input that is no valid article."""
         return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
@@ -72,14 +65,12 @@ class Articles:
     def _key(self, number: int) -> bytes:
         return f"{self._prefix}-{number}".encode()
 
-    def _article(self, number: int, ending: str, framed: Callable[..., bytes] | None = None) -> Input:
+    def _article(self, number: int, ending: str) -> Input:
         chosen = Random(number)  # noqa: S311  to be repeatable, not to be secret
         start, length = chosen.randrange(len(self._words) - 100), chosen.randrange(5, 60)
         title, body = self._words[start : start + 5], self._words[start + 5 : start + 5 + length]
         key = self._key(number)
         article = {"id": key.decode(), "title": " ".join(title), "body": " ".join(body) + ending}
         if self._schemas and number % _EVERY_AVRO == 0:
-            framed = framed or self._schemas.framed
-        if framed:
-            return Input(key, framed(*article.values()))
+            return Input(key, self._schemas.framed(*article.values()))
         return Input(key, orjson.dumps(article))

@@ -35,7 +35,7 @@ PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 60.0
-_REGISTRY_LIMITS = {"timeout_s": 3.0, "retry_max_s": 2.0}
+_REGISTRY_LIMITS = {"timeout_s": 3.0, "unknown_wait_s": 1.0}
 
 
 class Scene(Closing):

@@ -30,7 +30,7 @@ class Schemas(Closing):
         self.proxy = self._closing.enter_context(FaultProxy(self._registry.url))
         self._numbers = count()
         self._ids: set[int] = set()
-        self._id = self._forbidden_id = 0
+        self._id = 0
         self.renew()
 
     @property
@@ -42,21 +42,9 @@ class Schemas(Closing):
         """From now on articles are written with a schema that no worker has met."""
         self._id = self._register()
 
-    def forbid(self) -> None:
-        """Have the registry refuse an id, with which only `framed_by_forbidden` writes, until `allow`."""
-        self._forbidden_id = self._register()
-        self.proxy.forbidden.add(f"/schemas/ids/{self._forbidden_id}")
-
-    def allow(self) -> None:
-        self.proxy.forbidden.clear()
-
     def framed(self, *texts: str) -> bytes:
         """An article's id, title and body in Avro, behind the id of the present schema."""
         return frame(self._id, *texts)
-
-    def framed_by_forbidden(self, *texts: str) -> bytes:
-        """The same behind the id that was forbidden last."""
-        return frame(self._forbidden_id, *texts)
 
     def _register(self) -> int:
         fields = [{"name": name, "type": "string"} for name in _FIELDS]

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 SLOW_S = 2.0
 """How long `SLOW` takes for each answer."""
-HUGE_BYTES = 200 * 2**20
-"""The size of `HUGE`."""
 
 
 class Fault(Enum):
@@ -32,7 +30,6 @@ class Fault(Enum):
     PAGE = "200 with the page of a captive portal"
     REDIRECT = "a redirect to another host's login page"
     REDIRECT_LOOP = "a redirect to itself"
-    HUGE = "200 with a schema of 200 MiB"
     OTHER_SCHEMA = "another schema than before under the same id"
 
 

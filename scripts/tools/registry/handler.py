@@ -8,14 +8,13 @@ import time
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
-from tools.registry.faults import ANSWERS, HUGE_BYTES, SLOW_S, Answer, Fault
+from tools.registry.faults import ANSWERS, SLOW_S, Answer, Fault
 
 if TYPE_CHECKING:
     from tools.registry.proxy import FaultProxy
 
 _TARGET_S = 60.0
 _DRIP_S = 0.2
-_CHUNK_BYTES = 2**16
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -70,8 +69,6 @@ class Handler(BaseHTTPRequestHandler):
         elif fault is Fault.HANGS or fault is Fault.DOWN:
             proxy.changed.wait()
             self.close_connection = True
-        elif fault is Fault.HUGE:
-            self._send_huge()
         else:
             self._send_slowly(fault, self.passed_on(path, content))
 
@@ -127,15 +124,3 @@ class Handler(BaseHTTPRequestHandler):
             if changed.wait(_DRIP_S):
                 break
         self.close_connection = True
-
-    def _send_huge(self) -> None:
-        """A schema that would be well formed if anybody read it to its end."""
-        begin, end = b'{"schema":"\\"', b'\\""}'
-        self._head(Answer(200, "application/json", b""), HUGE_BYTES)
-        self.wfile.write(begin)
-        left = HUGE_BYTES - len(begin) - len(end)
-        while left > 0:
-            self.wfile.write(b"s" * min(left, _CHUNK_BYTES))
-            left -= _CHUNK_BYTES
-        self.wfile.write(end)
-        self.wfile.flush()

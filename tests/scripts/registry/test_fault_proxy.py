@@ -12,7 +12,7 @@ from support.registry_proxies import GuardedProxy
 from support.schema_registry import Registry, serving, status
 
 from tools.registry import Fault, FaultProxy
-from tools.registry.faults import ANSWERS, HUGE_BYTES
+from tools.registry.faults import ANSWERS
 
 SCHEMA = b'{"schema":"\\"string\\""}'
 
@@ -81,12 +81,6 @@ def test_a_redirect_loop_and_a_cut_off_answer(proxy: FaultProxy, client: httpx2.
         client.get("/schemas/ids/1", follow_redirects=True)
     with proxy.fault(Fault.CUT_OFF), pytest.raises(httpx2.RemoteProtocolError):
         client.get("/schemas/ids/1")
-
-
-def test_a_huge_answer_is_as_large_as_it_says(proxy: FaultProxy) -> None:
-    """Read piece by piece, so that the test itself needs no memory for it."""
-    with proxy.fault(Fault.HUGE), httpx2.stream("GET", f"{proxy.url}/schemas/ids/1", timeout=PATIENCE_S) as answer:
-        assert HUGE_BYTES == sum(len(piece) for piece in answer.iter_bytes())
 
 
 def test_a_proxy_with_credentials_refuses_requests_without_them(proxy: FaultProxy) -> None:

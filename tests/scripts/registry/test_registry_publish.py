@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.framing import read_frame
-from enricher.worker.articles.schemas import Schema, SchemaRef
+from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.settings import load_settings
@@ -68,9 +68,7 @@ def test_a_line_is_written_by_its_schema_behind_the_id(
     frame = read_frame(encode(json.dumps(article("a")).encode()), (), max_payload_bytes=10_000)
     assert frame is not None
     assert SchemaRef("id", "17") == frame.reference
-    found = client.latest("articles-value")
-    assert found is not None
-    decode = compile_schema(Schema(found.type, found.text))
+    decode = compile_schema(client.schema(frame.reference))
     assert article("a") == decode(frame.payload)
 
 

@@ -128,7 +128,7 @@ class Stage:
             "ENRICHER_REGISTRY__GLUE_FOLDER": str(self._glue),
             "ENRICHER_REGISTRY__CACHE_DIR": str(self._folder / "schemas"),
             "ENRICHER_REGISTRY__TIMEOUT_S": "2",
-            "ENRICHER_REGISTRY__RETRY_MAX_S": "0.5",
+            "ENRICHER_REGISTRY__UNKNOWN_WAIT_S": "1",
             **({} if self._output_format == "json" else {**output, "ENRICHER_REGISTRY__AUTO_REGISTER": "true"}),
             **layout.settings(),
             **settings,

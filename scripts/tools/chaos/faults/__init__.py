@@ -27,7 +27,6 @@ from tools.chaos.faults.inputs import (
 )
 from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
 from tools.chaos.faults.registry import (
-    IdForbidden,
     RegistryAwayAtStart,
     RegistryDown,
     RegistrySlow,
@@ -111,7 +110,6 @@ KINDS: tuple[type[Fault], ...] = (
     RegistryAwayAtStart,
     TopicMadeAgainAfterEnd,
     PartitionsAddedAfterEnd,
-    IdForbidden,
     UnknownIds,
     ReplayKilled,
     RedriveKilled,

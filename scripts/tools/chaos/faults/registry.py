@@ -1,14 +1,12 @@
 """Faults of the schema registry, injected by the proxy in front of it.
 
 Each begins with a schema that no worker has met, so that articles must wait for it. No fault excuses the end of a worker.
-Those that concern one partition alone demand that the others go on meanwhile.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tools.chaos.articles import Articles
@@ -25,7 +23,7 @@ _LONG_S = 25.0
 """Longer than a worker may stand still (`stall_timeout_s`), which counts only if the worker is to blame."""
 
 
-_FEW, _HONEST = 3, 20
+_HONEST = 20
 _OTHERS_S = 20.0
 """Within this time the other partitions must have processed what was published to them with a new schema."""
 
@@ -85,7 +83,7 @@ class RegistryWrong(_RegistryAway):
     """Answers, but not as a registry that knows or does not know a schema."""
 
     name = "registry wrong answers"
-    # Not those that a worker must believe: another schema, or one that is too large.
+    # Not the one that a worker must believe: another schema.
     ways = (
         Wrong.ERROR,
         Wrong.UNAVAILABLE,
@@ -120,8 +118,14 @@ class RegistryAwayAtStart(_RegistryAway):
         self.slot(self.worker).send(signal.SIGKILL)
 
 
-class _OnePartition(_RegistryFault):
-    """Concerns the articles of one partition; the others get an honest schema that no worker has met, and must go on."""
+class UnknownIds(_RegistryFault):
+    """Many records of six bytes, each with another id that nobody knows, in one partition; the others must go on.
+
+    They get an honest schema that no worker has met.
+    """
+
+    name = "flood of unknown ids"
+    _count = 1_500
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:
@@ -136,7 +140,9 @@ class _OnePartition(_RegistryFault):
         """Publish to the partition, then an honest schema to the others."""
         scene = self.scene
         assert scene.schemas is not None, "it is not possible without"
-        self.disturb()
+        self.about = f"{self._count} records in partition {self.partition}"
+        scene.workload.burst(self._count, self.partition, make=Articles.unknown)
+        self._end = scene.ends()[self.partition]
         scene.schemas.renew()
         others = [number for number in range(scene.partitions) if number != self.partition]
         for number in others:
@@ -145,42 +151,6 @@ class _OnePartition(_RegistryFault):
         wanted = {number: ends[number] for number in others}
         if not wait_until(lambda: not scene.behind(wanted), _OTHERS_S, 0.2):
             self.broken.append(f"partitions {scene.behind(wanted)} did not go on within {_OTHERS_S:.0f} s")
-        waits = self.partition in scene.behind({self.partition: ends[self.partition]})
-        self.about += f" in partition {self.partition}, which {'waits' if waits else 'is through'}"
-
-    @abstractmethod
-    def disturb(self) -> None:
-        """Publish to the partition."""
-
-
-class IdForbidden(_OnePartition):
-    """Refuses one id with 403, in its own words; all other ids are answered."""
-
-    name = "registry forbids one id"
-
-    def disturb(self) -> None:
-        """Publish a few articles with that id, while the usual ones go on behind them."""
-        assert self.scene.schemas is not None, "it is not possible without"
-        self.scene.schemas.forbid()
-        self.about = f"{_FEW} articles"
-        self.scene.workload.burst(_FEW, self.partition, make=Articles.forbidden)
-
-    def heal(self) -> None:
-        """Allow it: the articles were good."""
-        assert self.scene.schemas is not None, "as above"
-        self.scene.schemas.allow()
-
-
-class UnknownIds(_OnePartition):
-    """Many records of six bytes, each with another id that nobody knows."""
-
-    name = "flood of unknown ids"
-    _count = 1_500
-
-    def disturb(self) -> None:
-        self.about = f"{self._count} records"
-        self.scene.workload.burst(self._count, self.partition, make=Articles.unknown)
-        self._end = self.scene.ends()[self.partition]
 
     def heal(self) -> None:
         began_s = time.monotonic()
