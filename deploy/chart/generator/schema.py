@@ -39,8 +39,7 @@ FOLLOWS: dict[str, dict[str, str]] = {
 }
 """Settings that cannot be set in `settings`, and why."""
 
-# Client properties that contain a secret, which as a value would be readable in the pod and in the release. Fewer than
-# `enricher settings` masks, because paths and addresses are no secrets here.
+# Client properties that contain a secret, which as a value would be readable in the pod and in the release.
 SECRET_NAMES = r"password|passphrase|client\.secret|\.pem$|oauthbearer\.config|user\.info|auth\.token"  # noqa: S105  names
 
 
