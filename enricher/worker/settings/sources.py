@@ -6,11 +6,10 @@ names), a `.env` file, environment variables. Unknown names are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from enricher.errors import SettingsError
@@ -18,7 +17,7 @@ from enricher.worker.settings.articles import ArticleSettings, OutputSettings
 from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_settings_files, read_tables
 from enricher.worker.settings.index import IndexSettings
 from enricher.worker.settings.kafka import KafkaSettings
-from enricher.worker.settings.mistakes import Groups, explain, explain_plainly, malformed_json, refuse_unknown_groups
+from enricher.worker.settings.mistakes import in_words, malformed_json, python_name, refuse_unknown_groups, written_name
 from enricher.worker.settings.registry import RegistrySettings
 from enricher.worker.settings.tasks import NAME_PATTERN, TaskSettings, check_tasks
 from enricher.worker.settings.worker import (
@@ -129,11 +128,11 @@ def load_settings(*, log_files: bool = True) -> Settings:
         refuse_unknown_groups(Settings.model_fields)
         return Settings()
     except ValidationError as error:
-        raise _mistakes(error, explain) from error
+        raise SettingsError(in_words(error, Settings.model_fields, written_name)) from error
     except OSError as error:  # not even whether a file exists can be found out
         raise SettingsError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(malformed_json(Settings.model_fields) or str(error)) from error
+        raise SettingsError(malformed_json(error.__cause__) or str(error)) from error
 
 
 class _GivenSettings(Settings):
@@ -160,11 +159,4 @@ def given_settings(groups: Mapping[str, Any]) -> Settings:
     try:
         return _GivenSettings(**groups)
     except ValidationError as error:
-        raise _mistakes(error, explain_plainly) from error
-
-
-def _mistakes(error: ValidationError, words_of: Callable[[ErrorDetails, Groups], str]) -> SettingsError:
-    # pydantic reports a wrong value of a union once per type, in the same words.
-    problems = error.errors(include_url=False, include_input=False)
-    found = dict.fromkeys(words_of(problem, Settings.model_fields) for problem in problems)
-    return SettingsError("\n".join(found))
+        raise SettingsError(in_words(error, Settings.model_fields, python_name)) from error

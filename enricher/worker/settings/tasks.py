@@ -14,7 +14,6 @@ from enricher.worker.settings.group import Group
 TASKS = "tasks"
 """The group that is one JSON object in the environment."""
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
-NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a letter or digit"
 
 if TYPE_CHECKING:
     Kind = str  # type checkers reject a computed Literal
