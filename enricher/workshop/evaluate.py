@@ -40,14 +40,14 @@ def model_evaluate(
     that gives the same result each time. Entities are not judged if no text of the gold set has their label.
     """
     checkpoint = open_model(model)
-    evaluation = measure(checkpoint, gold_of([checkpoint.head], gold), device, precision)
+    evaluation = _measure(checkpoint, gold_of([checkpoint.head], gold), device, precision)
     if as_json:
         sys.stdout.write(orjson.dumps(asdict(evaluation), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
         _print(evaluation)
 
 
-def measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
+def _measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
     """Prepare the model as a worker does, and evaluate it with progress. Raises ModelError, FatalError."""
     settings = load_settings(log_files=False).model
     prepared = prepare_pass(

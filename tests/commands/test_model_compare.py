@@ -1,4 +1,4 @@
-"""`enricher model compare`: on files, on topics, against what workers wrote, and on live traffic."""
+"""`enricher model compare`: on files, on topics, and on live traffic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 import pytest
-from commands.cli_runner import article, enriched_record, run
+from commands.cli_runner import article, run
 from commands.model_app import run_model, tiny_model
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -91,7 +91,7 @@ def compared(*arguments: str | Path, cache_dir: Path) -> dict[str, Any]:
 
 def row(found: Mapping[str, Any], label: str) -> dict[str, Any]:
     """The row of a label."""
-    return next(each for each in found["comparison"]["by_label"] if each["name"] == label)
+    return next(each for each in found["rows"] if each["label"] == label)
 
 
 @pytest.mark.slow
@@ -115,11 +115,8 @@ def test_a_model_that_loses_some_places_is_reported_by_label_within_the_interval
     assert row(found, "PER")["shares"]["lost"]["high"] < lost["low"]
     assert not found["verdict"]["passed"]
     assert "are lost, and 2 % may be" in found["verdict"]["reasons"][0]
-    comparison = found["comparison"]
-    assert {"en", "not named"} == {each["name"] for each in comparison["by_language"]}
-    assert 100 == comparison["articles"] == sum(each["articles"] for each in comparison["by_length"])
-    assert comparison["model_b"]["cost"]["articles"] == 100
-    assert any(each["examples"] for each in comparison["frequent"])
+    assert 100 == found["articles"]
+    assert any(each["examples"]["lost"] for each in found["rows"] if each["examples"])
 
 
 def test_a_model_changes_nothing_when_it_replaces_itself(tmp_path: Path) -> None:
@@ -128,11 +125,11 @@ def test_a_model_changes_nothing_when_it_replaces_itself(tmp_path: Path) -> None
     articles = articles_file(tmp_path / "articles.jsonl", [*TEXTS[:10], "a b c " * 17_000, ""])
     arguments = ("--articles", articles, "--max-lost", "0", "--max-relabelled", "0")
     found = compared(tiny, tiny, *arguments, cache_dir=tmp_path / "cache")
-    overall = found["comparison"]["overall"]
+    overall = row(found, "all")
     assert overall["of_a"] == overall["of_b"] > 0
     assert {"lost": 0, "gained": 0, "relabelled": 0, "moved": 0} == overall["counts"]
-    assert 0 == found["comparison"]["changed_articles"]
-    assert [] == found["comparison"]["frequent"]
+    assert 0 == found["changed_articles"]
+    assert not any(each["examples"] for each in found["rows"])
     assert TEXTS[0][:20] not in json.dumps(found)
 
 
@@ -142,7 +139,7 @@ def test_without_an_answer_nothing_is_judged(tmp_path: Path) -> None:
     articles.write_bytes(b'{"id": 5}\n\xff\n' + b"[" * 9000 + b"\n")
     for limit in ((), ("--max-relabelled", "0.5")):
         found = compared(tiny, tiny, "--articles", articles, *limit, cache_dir=tmp_path / "cache")
-        assert (0, 3) == (found["comparison"]["articles"], found["comparison"]["unanswered"])
+        assert 0 == found["articles"]
         assert (found["verdict"] is None) == (not limit)
     assert "cannot be judged" in found["verdict"]["reasons"][0]
     assert any("Neither has an answer for 3 articles" in each for each in found["remarks"])
@@ -162,10 +159,13 @@ def test_labels_are_paired_by_name_and_others_are_named(tmp_path: Path) -> None:
     (other / "config.json").write_text(json.dumps(config))
     articles = articles_file(tmp_path / "articles.jsonl", TEXTS[:10])
     arguments = ("--articles", articles, "--rename", f"NEW={kinds[-1]}")
-    found = compared(tiny, other, *arguments, cache_dir=tmp_path / "cache")["comparison"]
-    assert {kinds[0].lower(): kinds[0], "NEW": kinds[-1]} == found["renamed"]
-    assert ([kinds[1]], ["x<b>&\u202e"]) == (found["labels_only_a"], found["labels_only_b"])
-    assert {"relabelled"} >= {each["kind"] for each in found["frequent"]}
+    found = compared(tiny, other, *arguments, cache_dir=tmp_path / "cache")
+    renamed, only_a, only_b = found["remarks"]
+    assert f"{kinds[0]} for {kinds[0].lower()}" in renamed
+    assert f"{kinds[-1]} for NEW" in renamed
+    assert only_a.endswith(f"{kinds[1]}.")
+    assert only_b.endswith("x<b>&\u202e.")
+    assert {0} == {row(found, "all")["counts"][kind] for kind in ("lost", "gained", "moved")}
 
 
 def test_classes_are_compared_as_findings_without_a_place(tmp_path: Path) -> None:
@@ -174,10 +174,9 @@ def test_classes_are_compared_as_findings_without_a_place(tmp_path: Path) -> Non
     leaning = {"a": np.zeros(3, np.float32), "b": np.array([9, 0, 0], np.float32)}
     models = [class_model(tiny, tmp_path / name, ("x", "y", "z"), bias=bias) for name, bias in leaning.items()]
     articles = articles_file(tmp_path / "articles.jsonl", TEXTS[:10])
-    found = compared(*models, "--articles", articles, cache_dir=tmp_path / "cache")["comparison"]
-    assert 10 == found["overall"]["of_a"] == found["overall"]["of_b"]
-    assert 0 == found["overall"]["counts"]["lost"] == found["overall"]["counts"]["gained"]
-    assert {"relabelled", "x"} >= {each[name] for each in found["frequent"] for name in ("kind", "label_b")}
+    found = row(compared(*models, "--articles", articles, cache_dir=tmp_path / "cache"), "all")
+    assert 10 == found["of_a"] == found["of_b"]
+    assert {0} == {found["counts"][kind] for kind in ("lost", "gained", "moved")}
 
 
 def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
@@ -188,12 +187,6 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for arguments, error, message in (
         ((tiny, tiny), SettingsError, "name one of --articles"),
         ((tiny, tiny, "--articles", articles, "--topic"), SettingsError, "name one of --articles"),
-        ((tiny, "--articles", articles), SettingsError, "name two models"),
-        ((tiny, tiny, "--against-output"), SettingsError, "only the new one"),
-        ((tiny, tiny, "--articles", articles, "--from", "2026-01-01"), SettingsError, "--from and --to are for"),
-        ((tiny, tiny, "--topic", "--from", "yesterday"), SettingsError, "--from yesterday: neither a time nor a file"),
-        ((tiny, tiny, "--topic", "--from", "2130-01-01"), SettingsError, "in the future"),
-        ((tiny, tiny, "--topic", "--from", "2026-01-02", "--to", "2026-01-01"), SettingsError, "not before"),
         ((tiny, tiny, "--articles", articles, "--rename", "x"), SettingsError, "--rename x"),
         ((tiny, topics, "--articles", articles), SettingsError, "find different things"),
         ((tiny, tiny, "--articles", empty), SettingsError, "no articles"),
@@ -228,7 +221,7 @@ def fill(topics: Topics, count: int) -> None:
     write(topics.bootstrap_servers, topics.input, records)
 
 
-def assert_nothing_was_left_behind(topics: Topics, outputs: int = 0) -> None:
+def assert_nothing_was_left_behind(topics: Topics) -> None:
     """The group of the live workers has no offset and no member, and no topic has a record more."""
     # Not the newer request, whose future was once never done.
     groups = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_groups(timeout=PATIENCE_S)
@@ -240,71 +233,21 @@ def assert_nothing_was_left_behind(topics: Topics, outputs: int = 0) -> None:
         for number in range(4)
     ]
     consumer.close()
-    assert outputs == sum(ends)
+    assert 0 == sum(ends)
 
 
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
-def test_a_range_of_the_input_topic_is_compared_and_nothing_is_committed(topics: Topics, tmp_path: Path) -> None:
-    """A range is given by time, number or offset; without a beginning it has the newest; an empty one is an error."""
+def test_the_newest_of_the_input_topic_are_compared_and_nothing_is_committed(topics: Topics) -> None:
+    """All of a small topic, or as many as are asked for; an empty topic is an error."""
+    error = run("model", "compare", EMBEDDED, EMBEDDED, "--topic", env=topics.environment).exception
+    assert isinstance(error, SettingsError)
+    assert "no articles" in str(error)
     fill(topics, 20)
     whole = on_topics(topics, EMBEDDED, "--topic")
-    assert (20, 0) == (whole["comparison"]["articles"], whole["comparison"]["changed_articles"])
-    begin = "2026-09-21T14:13:25Z"  # the sixth
-    assert 15 == on_topics(topics, EMBEDDED, "--topic", "--from", begin)["comparison"]["articles"]
-    assert 5 == on_topics(topics, EMBEDDED, "--topic", "--to", begin)["comparison"]["articles"]
-    assert 4 >= on_topics(topics, EMBEDDED, "--topic", "--from", begin, "--max", "4")["comparison"]["articles"] > 0
-    assert 20 == on_topics(topics, EMBEDDED, "--topic", "--from", "beginning")["comparison"]["articles"]
-    (offsets := tmp_path / "offsets.json").write_text('{"1": 4}')
-    assert 6 == on_topics(topics, EMBEDDED, "--topic", "--from", str(offsets))["comparison"]["articles"]
-    assert 4 == on_topics(topics, EMBEDDED, "--topic", "--to", str(offsets))["comparison"]["articles"]
-    arguments = ("--topic", "--from", "2026-10-01")
-    error = run("model", "compare", EMBEDDED, EMBEDDED, *arguments, env=topics.environment).exception
-    assert isinstance(error, SettingsError)
-    assert "is empty" in str(error)
+    assert (20, 0) == (whole["articles"], whole["changed_articles"])
+    assert 4 == on_topics(topics, EMBEDDED, "--topic", "--max", "4")["articles"]
     assert_nothing_was_left_behind(topics)
-
-
-@pytest.mark.broker
-@pytest.mark.usefixtures("stub")
-def test_records_of_the_output_are_compared_with_the_new_model(topics: Topics) -> None:
-    """A is what the live model wrote; other programs' records and articles that are gone are counted, not compared."""
-    fill(topics, 4)
-    written = [enriched_record(str(n), (topics.input, n % 2, n // 2)) for n in range(4)]
-    gone, foreign = enriched_record("x", (topics.input, 3, 17)), {"value": b"[1]"}
-    write(topics.bootstrap_servers, topics.output, [*written, gone, foreign])
-    found = on_topics(topics, "--against-output")
-    comparison = found["comparison"]
-    assert "the output (test)" == comparison["model_a"]["name"]
-    assert (4, 8) == (comparison["articles"], comparison["overall"]["of_a"])
-    assert any("1 records are no longer" in remark for remark in found["remarks"])
-    assert any("1 records of" in remark and "not written by a worker" in remark for remark in found["remarks"])
-    assert_nothing_was_left_behind(topics, outputs=6)
-
-
-@pytest.mark.broker
-@pytest.mark.usefixtures("stub")
-def test_forged_records_in_the_output_are_passed_over(topics: Topics) -> None:
-    """Whoever may write there can name our articles, and say anything about them."""
-    fill(topics, 20)
-    good = enriched_record("0", (topics.input, 0, 0))
-    fields = orjson.loads(good["value"])
-    changes: dict[str, list[Any]] = {
-        "entities": [[1], {"a": 1}, "text", [{"label": "LOC", "start": "x"}]],
-        "model": [None, [], "m", {"name": 1}],
-        "coverage": [None, [], {"tokens": []}],
-    }
-    odd = [{name: value} for name, values in changes.items() for value in values]
-    forged = [
-        {**enriched_record(str(n), (topics.input, n % 2, 1 + n // 2)), "value": orjson.dumps(fields | change)}
-        for n, change in enumerate(odd)
-    ]
-    nowhere = [
-        enriched_record("x", (topics.input, *place)) | {"partition": 0} for place in ((-1, 0), (10**30, 0), (0, -5))
-    ]
-    write(topics.bootstrap_servers, topics.output, [good, *forged, *nowhere])
-    comparison = on_topics(topics, "--against-output")["comparison"]
-    assert (1, 2) == (comparison["articles"], comparison["overall"]["of_a"])
 
 
 @pytest.mark.broker
@@ -329,6 +272,6 @@ def test_live_traffic_is_sampled_in_a_shadow(topics: Topics) -> None:
     finally:
         stop.set()
         publisher.join()
-    assert 0 < found["comparison"]["articles"] <= 8
+    assert 0 < found["articles"] <= 8
     assert [19] == lowered
     assert_nothing_was_left_behind(topics)
