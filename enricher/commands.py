@@ -33,6 +33,9 @@ GROUPS = {
             "settings": "worker.commands.settings:show_settings",
         },
     ),
+    "offsets": Group(
+        "Say where a consumer group goes on, while it has no members.", {"set": "operate.offsets.command:offsets_set"}
+    ),
     "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics.command:topics_create"}),
     "dead-letters": Group(
         "Count dead letters, show one, send them back to the input topic exactly once, go on after a limit of them.",

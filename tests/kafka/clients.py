@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -102,10 +102,29 @@ def joined(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[Kafka
 def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
     """A source that has joined its group and knows where each of its partitions begins. Closed with the test."""
     source, diary = joined(config, until_caught_up=until_caught_up)
-    source.pause()  # else records may come with the assignment, and nobody here would take them
-    poll_until(source, lambda: bool(diary.owned) and all(source.start_of(place) for place in diary.owned))
-    source.resume()
+    begin(source, diary, config)
     return source, diary
+
+
+def begin(source: KafkaSource, diary: Diary, config: KafkaConfig, partitions: int = 1) -> None:
+    """Poll until at least this many partitions are owned, and all have begun; commits their starts, as the loop does."""
+    source.pause()  # else records may come with the assignment, and nobody here would take them
+
+    def all_begun() -> bool:
+        waiting = [place for place in diary.owned if source.start_of(place) is None]
+        if starts := source.positions(waiting):
+            commit_starts(source, config, starts)
+        return len(diary.owned) >= partitions and not waiting
+
+    poll_until(source, all_begun)
+    source.resume()
+
+
+def commit_starts(source: KafkaSource, config: KafkaConfig, starts: Mapping[Partition, int]) -> None:
+    """Commit these offsets with a producer of its own, so that no other one is fenced."""
+    sink, _ = sink_for(source, replace(config, instance=f"{config.instance}-starts"))
+    sink.publish(Release((), starts))
+    sink.close()
 
 
 def client_of(source: KafkaSource) -> Consumer:
@@ -164,33 +183,15 @@ def sink_for(
 
 def ends_for(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink]:
     """A source that has joined its group, and its sink."""
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink, _ = begun(config)
     return source, sink
 
 
 def begun(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink, Diary]:
-    """A source and its sink, which commits where partitions without a committed offset begin, as the loop does."""
-    source, diary = KafkaSource(config), Diary()
-    CLOSING.callback(leave_group, source)
-    source.open(diary)
+    """The same with the source's listener."""
+    source, diary = opened(config)
     sink, _ = sink_for(source, config)
-    begin(source, sink, diary)
     return source, sink, diary
-
-
-def begin(source: KafkaSource, sink: TransactionalSink, diary: Diary, partitions: int = 4) -> None:
-    """Poll until this many partitions are owned and begun; their starts are committed if they have to be."""
-    source.pause()  # else records may come with the assignment, and nobody here would take them
-
-    def all_begun() -> bool:
-        waiting = [place for place in diary.owned if source.start_of(place) is None]
-        if starts := source.positions(waiting):
-            sink.publish(Release((), starts))
-        return len(diary.owned) == partitions and not waiting
-
-    poll_until(source, all_begun)
-    source.resume()
 
 
 def finished(raw: RawRecord) -> Ticket:

@@ -16,7 +16,6 @@ NAME = Partition("articles", 0)
 UNTIL = 10_000
 EVENTS: dict[Event, Callable[[AssignedPartition], None]] = {
     Event.REWIND: lambda at: at.rewind(4.0),
-    Event.HIDE: lambda at: at.hide(3.0),
     Event.FIND: lambda at: at.find(5, 3.0),
     Event.BEGIN: lambda at: at.begin(Start(7, until=UNTIL), 2),
     Event.HOLD: AssignedPartition.hold,
@@ -25,7 +24,6 @@ EVENTS: dict[Event, Callable[[AssignedPartition], None]] = {
 }
 WAYS: dict[State, list[Event]] = {
     State.SEARCHING: [],
-    State.HIDDEN: [Event.HIDE],
     State.UNCOMMITTED: [Event.FIND],
     State.READING: [Event.BEGIN],
     State.HELD: [Event.BEGIN, Event.HOLD],
@@ -89,18 +87,6 @@ def test_whatever_happens_what_it_knows_fits_its_state(events: list[Event]) -> N
         assert (partition.uncommitted is not None) == (partition.state is State.UNCOMMITTED)
         assert (partition.unknown_since_s is None) == (partition.start is not None)
         assert partition.deliver(partition.position or 0, 2, 0.0) == (partition.state in begun)
-
-
-def test_the_time_that_a_start_is_unknown_counts_through_a_rewind() -> None:
-    """A recovery does not open what somebody else's transaction hides."""
-    partition = new()
-    for now_s in (3.0, 4.0):
-        partition.hide(now_s)
-        partition.rewind(now_s)
-    assert 0.0 == partition.unknown_since_s
-    partition.begin(Start(7, Mark()))
-    partition.rewind(5.0)
-    assert 5.0 == partition.unknown_since_s
 
 
 def test_a_start_that_is_found_again_is_no_progress() -> None:
@@ -181,3 +167,14 @@ def test_a_range_does_not_end_while_its_end_is_hidden() -> None:
     partition = of_a_range(7, 9)
     assert partition.reach_end(8, 0.0)
     assert (State.READING, 8) == (partition.state, partition.to_commit)
+
+
+def test_the_time_that_a_start_is_unknown_counts_through_a_rewind() -> None:
+    """A recovery does not answer the question."""
+    partition = new()
+    for now_s in (3.0, 4.0):
+        partition.rewind(now_s)
+    assert 0.0 == partition.unknown_since_s
+    partition.begin(Start(7, Mark()))
+    partition.rewind(5.0)
+    assert 5.0 == partition.unknown_since_s

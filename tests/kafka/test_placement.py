@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Producer
 from kafka.clients import (
+    begin,
     config_for,
     ends_for,
     finished,
     grow,
     inputs,
     opened,
-    poll_until,
     records_of,
     release_of,
     sink_for,
@@ -24,7 +24,7 @@ from kafka.clients import (
 from kafka.harness import publish, source_of
 from support.made_again import make_again
 from support.operating import write
-from support.patience import PATIENCE_S, retry
+from support.patience import retry
 from support.reading import read_all
 from support.topics import Topics
 
@@ -178,7 +178,7 @@ def test_outputs_of_added_partitions_go_there_with_a_producer_that_is_older(topi
     source, diary = opened(config)
     sink, _ = sink_for(source, config)
     grow(topics, 6, topics.output, topics.dead_letters, topics.input)
-    poll_until(source, lambda: len(diary.owned) == 6, PATIENCE_S)
+    begin(source, diary, config, partitions=6)
     records = ({"value": b"value", "key": b"%d" % number, "partition": 5} for number in range(20))
     write(topics.bootstrap_servers, topics.input, records)
     sink.publish(release_of(records_of(source, 20)))

@@ -146,17 +146,6 @@ def test_one_whose_start_nobody_says_is_late_after_its_bound(partitions: Partiti
     assert 60.0 == partitions.silent_s(70.0), "the age of what waits is seen"
 
 
-def test_a_look_up_that_makes_progress_has_the_bound_again(partitions: Partitions) -> None:
-    """An open transaction, for one, has a bound of its own; the age goes on."""
-    third = Partition("articles", 2)
-    partitions.add([third], 10.0)
-    partitions[third].hide(50.0)
-    assert ([], [third]) == (partitions.late(109.0), partitions.late(110.0))
-    assert 100.0 == partitions.silent_s(110.0)
-    partitions[third].begin(Start(5, Mark()))
-    assert ([], 0.0) == (partitions.late(900.0), partitions.silent_s(900.0))
-
-
 def test_an_end_before_our_position_is_that_of_another_log(partitions: Partitions) -> None:
     """The topic was made again, and a client that has lost its leader does not notice (seen: silent for two minutes)."""
     learn(partitions, {ONE: 3, OTHER: 5}, 30.0)

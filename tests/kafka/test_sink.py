@@ -78,7 +78,7 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
 def test_inputs_without_an_output_partition_of_their_number_are_placed_by_their_key(topics: Topics) -> None:
     """With more input partitions than output partitions, where the settings allow it; none is lost."""
     grow(topics, 8, topics.input)
-    config = config_for(topics, allow_fewer_partitions=True, start="beginning")
+    config = config_for(topics, allow_fewer_partitions=True)
     places = publish(topics.bootstrap_servers, topics.input, inputs(40))
     source, diary = opened(config)
     poll_until(source, lambda: len(diary.owned) == 8)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from kafka.clients import begun, config_for, ends_for, opened, poll_until, records_of, release_of
+from kafka.clients import begin, begun, config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, publish
 from support.made_again import make_again
 from support.operating import admin_of, commit
 from support.patience import PATIENCE_S, retry
-from support.reading import commit_of, committed_and_ends
+from support.reading import committed_and_ends
 from support.topics import Topics, make_topics
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import SettingsError, TransactionTrouble
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.kafka import Cluster
@@ -34,7 +34,7 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     """If the new log has grown past the old position, the client reads on there; the transaction detects it."""
     config = config_for(topics)
     before = fill(topics, 10)
-    source, sink = ends_for(config)
+    source, sink, diary = begun(config)
     sink.publish(release_of(records_of(source, before)))
     old_id = source.watch.topic_id
     make_again(topics.bootstrap_servers, topics.input)
@@ -43,6 +43,7 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
         sink.publish(release_of(records_of(source, 1)))
     sink.recover()
     recover_until(source)
+    begin(source, diary, config, partitions=4)
     records = records_of(source, after)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
     assert {source.watch.topic_id} == {record.topic_id for record in records}
@@ -61,11 +62,13 @@ def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
         cluster.nodes[1].stop()
         cluster.nodes[1].start()  # which makes its epoch a higher one
         before = fill(topics, 5)
-        source, _ = opened(config_for(topics, partition_timeout_s=6))
+        config = config_for(topics, partition_timeout_s=6)
+        source, diary = opened(config)
         records_of(source, before)
         make_again(topics.bootstrap_servers, topics.input, leader=1)
         after = fill(topics, 3)
         recover_until(source)
+        begin(source, diary, config)
         assert after == len(records_of(source, after))
         source.close()
 
@@ -96,31 +99,34 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         source.rewind()
 
 
-def test_a_topic_made_again_is_read_from_its_beginning_by_a_group_that_began_at_the_end(topics: Topics) -> None:
-    """`kafka.start=end` is about what was there when the group began, and all of the new topic came later."""
+def test_a_group_that_began_at_the_end_reads_a_topic_made_again_whole(topics: Topics) -> None:
+    """Its offsets were those of the old topic, and all of the new one came later."""
     fill(topics, 10)
-    source, sink, diary = begun(config_for(topics, start="end"))
+    ends = {number: end for number, (_, end) in offsets_of(topics).items()}
+    commit(topics.bootstrap_servers, topics.group, topics.input, ends)
+    source, sink, diary = begun(config_for(topics))
     make_again(topics.bootstrap_servers, topics.input)
     after = fill(topics, 20)
     recover_until(source)
-    poll_until(source, lambda: len(diary.owned) == 4)
+    begin(source, diary, config_for(topics), partitions=4)
     records = records_of(source, after)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
-    sink.publish(release_of(records[:1]))
-    committed = commit_of(topics.bootstrap_servers, topics.group, *records[0].partition)
-    assert 0 == CommitMetadata.decode(committed.metadata).began_with
+    sink.publish(release_of(records))
+    assert all(committed == end for committed, end in offsets_of(topics).values())
 
 
-def test_a_member_that_comes_later_reads_a_topic_made_again_from_its_beginning_too(topics: Topics) -> None:
-    """It finds no offset for its partitions, but another member has noted that the group is older than the topic."""
-    fill(topics, 10)
-    old, sink, _ = begun(config_for(topics, start="end"))
+def offsets_of(topics: Topics) -> dict[int, tuple[int, int]]:
+    """The committed offset and the end of each partition."""
+    return committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+
+
+def test_a_member_that_did_not_see_the_old_topic_refuses_to_guess(topics: Topics) -> None:
+    """Its outputs are there, and the broker has deleted the offsets with the topic: a restart cannot tell."""
+    before = fill(topics, 10)
+    source, sink, _ = begun(config_for(topics))
+    sink.publish(release_of(records_of(source, before)))
+    source.close()
     make_again(topics.bootstrap_servers, topics.input)
-    after = fill(topics, 5)
-    recover_until(old)
-    records = records_of(old, after)
-    first = [record for record in records if record.partition.number == 0]
-    sink.publish(release_of(first))
-    old.close()
-    source, _, _ = begun(config_for(topics, start="end"))
-    assert after - len(first) == len(records_of(source, after - len(first)))
+    fill(topics, 5)
+    with pytest.raises(SettingsError, match="no committed offset"):
+        opened(config_for(topics))

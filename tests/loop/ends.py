@@ -14,7 +14,7 @@ from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from loop.fake_source import FakeSource
 from loop.world import INPUT, World
 from support.closing import CLOSING
-from support.operating import producer_of
+from support.operating import commit, producer_of
 from support.patience import PATIENCE_S, wait_until
 from support.plain_records import plain_record
 from support.reading import committed_and_ends, read_all
@@ -120,6 +120,8 @@ class RealEnds:
     def __init__(self, bootstrap_servers: str) -> None:
         self.topics = make_topics(bootstrap_servers, PARTITIONS)
         self.config = config_for(self.topics)
+        # The group has begun: the first start of a partition is `tests/kafka/test_start.py`'s matter.
+        commit(bootstrap_servers, self.topics.group, self.topics.input, dict.fromkeys(range(PARTITIONS), 0))
 
     def partition(self, number: int) -> Partition:
         """An input partition."""
@@ -164,9 +166,9 @@ class RealEnds:
         return found
 
     def committed(self) -> Mapping[int, int]:
-        """Committed offsets."""
+        """Committed offsets behind a record."""
         found = committed_and_ends(self.topics.bootstrap_servers, self.topics.group, self.topics.input)
-        return {number: offset for number, (offset, _end) in found.items() if offset >= 0}
+        return {number: offset for number, (offset, _end) in found.items() if offset > 0}
 
     def _write(self, producer: Producer, count: int, partition: int) -> None:
         for _ in range(count):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from enricher.worker.records import Mark, ReachedLimit
-from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_the_start
+from enricher.worker.rules.commit_metadata import CommitMetadata
 
 
 @pytest.mark.parametrize(
@@ -64,30 +62,6 @@ def test_an_offset_belongs_to_a_topic_unless_both_ids_are_known_and_differ(
 ) -> None:
     """Brokers before 2.8 give no ids, and what others committed names none."""
     assert expected == CommitMetadata(beside).is_of(topic)
-
-
-EARLIER = "enricher/1 topic-id=id attempts=1"
-"""As versions before wrote it, without the number of partitions."""
-
-
-@pytest.mark.parametrize(
-    ("committed", "expected"),
-    [
-        ([], None),
-        ([(-1, None), (-1, "enricher/1 topic-id=id began-with=4")], None),
-        ([(7, EARLIER), (3, "")], None),
-        ([(7, EARLIER), (0, "enricher/1 topic-id=id began-with=4")], 4),
-        ([(7, "enricher/1 topic-id=id began-with=6"), (0, "enricher/1 topic-id=id began-with=4")], 4),
-        ([(7, "enricher/1 topic-id=id began-with=0"), (0, "enricher/1 topic-id=id began-with=4")], 0),
-        ([(7, "enricher/1 topic-id=older began-with=2"), (-1, None)], 0),
-        ([(7, "enricher/1 began-with=4")], 4),
-    ],
-)
-def test_the_smallest_number_that_an_offset_names_tells_what_was_added(
-    committed: Sequence[tuple[int, str | None]], expected: int | None
-) -> None:
-    """Members note it one after another, and versions side by side; each number was true when it was noted."""
-    assert expected == partitions_at_the_start(committed, "id")
 
 
 def test_versions_before_read_what_this_one_writes() -> None:

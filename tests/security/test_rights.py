@@ -113,19 +113,25 @@ def delete_offsets(place: Place) -> None:
 
 
 @pytest.mark.broker
-def test_without_offsets_a_worker_may_not_go_on_blindly_and_names_the_right_that_it_needs(secured: Secured) -> None:
-    """Only the outputs tell where the group stood: without READ on them it refuses to start, with it nothing is doubled."""
+def test_offsets_set_names_the_right_that_it_needs(secured: Secured) -> None:
+    """A worker without offsets refuses to start, with no right more; only the search reads the outputs."""
     place = place_at(secured, "PASSWORDS")
     places = place.publish(0, 20)
     assert place.work().code == 0
     delete_offsets(place)
     places |= place.publish(100, 20)
     outcome = place.work()
+    assert outcome.code == 2, outcome.said
+    assert f"offsets set {place.topics.group} {place.topics.input} --at behind-outputs" in outcome.message
+    command = ("offsets", "set", place.topics.group, place.topics.input, "--at", "behind-outputs")
+    outcome = place.run(*command)
     assert outcome.code == 4, outcome.said
-    assert f"READ on the topic '{place.topics.output}'" in outcome.message
-    assert "kafka.start=beginning" in outcome.message
+    assert f"searching '{place.topics.output}' for the newest outputs" in outcome.said
+    assert "Needed: READ on a topic" in outcome.said
     topics = (place.topics.output, place.topics.dead_letters)
-    give(secured, [Right("resume", "READ", ResourceType.TOPIC, topic) for topic in topics])
+    give(secured, [Right("search", "READ", ResourceType.TOPIC, topic) for topic in topics])
+    outcome = place.run(*command)
+    assert outcome.code == 0, outcome.said
     outcome = place.work()
     assert outcome.code == 0, outcome.said
     place.check_exactly_once(places)

@@ -22,7 +22,7 @@ LONGEST_FIRST = (
     "verify/test_verify_made_again.py",
     "loop/test_source_and_sink.py",
     "commands/test_doctor.py",
-    "kafka/test_tails.py",
+    "offsets/test_behind_outputs.py",
     "kafka/test_crash_points.py",
     "kafka/test_hostile_sizes.py",
     "kafka/test_exactly_once.py",

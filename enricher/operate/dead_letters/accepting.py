@@ -7,16 +7,12 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from enricher.errors import FatalError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console
-from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.lone_consumers import lone_consumer
+from enricher.worker.kafka.shared.lone_consumers import commit_as_outsider
 from enricher.worker.records import ReachedLimit
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.settings import load_settings
@@ -49,23 +45,6 @@ def dead_letters_accept(
             tp.metadata = replace(metadata, reached_limit=ReachedLimit()).encode()
             accepted[f"{tp.topic}[{tp.partition}] offset {tp.offset}: accepted ({reached.reason})"] = tp
     if accepted:
-        _commit(config, complaint, [*accepted.values()])
+        commit_as_outsider(config, complaint, [*accepted.values()])
     for line in accepted or [f"no worker of '{group}' ended at a limit of dead letters"]:
         data_console().print(line, markup=False, soft_wrap=True)
-
-
-def _commit(config: KafkaConfig, complaint: Complaint, offsets: list[TopicPartition]) -> None:
-    with (
-        closing(lone_consumer(config, complaint, {})) as outsider,
-        broker_errors(outsider, f"committing offsets of the group '{config.group_id}'", complaint),
-    ):
-        try:
-            outsider.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as exception:
-            if exception.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:
-                raise
-            message = (
-                f"the group '{config.group_id}' has members: stop its workers (scale them to 0, or wait for a pause between "
-                "two restarts), then run this again"
-            )
-            raise FatalError(message) from exception

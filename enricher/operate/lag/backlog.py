@@ -37,7 +37,9 @@ class PartitionBacklog:
         """Says what is unusual about it, for people; empty if nothing is."""
         remarks = []
         if self.committed is None:
-            remarks.append(f"no committed offset: a worker starts at {self.worker_start}")
+            remarks.append(
+                f"no committed offset: a new group starts at {self.worker_start}; one that has outputs refuses"
+            )
         elif self.committed < self.worker_start:
             remarks.append(f"{self.worker_start - self.committed} offsets were deleted unread")
         elif self.committed > self.worker_start:

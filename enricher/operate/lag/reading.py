@@ -1,29 +1,21 @@
 """Asks the brokers how much is unprocessed. Joins no group, commits nothing, moves no offsets.
 
-It needs READ on the input topic and DESCRIBE on the group (READ includes it), which is less than a worker has. If the group
-has no committed offsets, READ on the output topics makes the answer more precise.
+It needs READ on the input topic and DESCRIBE on the group (READ includes it), which is less than a worker has.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 
-from enricher.errors import EnricherError
 from enricher.operate.inspect.follow import FirstRecords
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.lag.backlog import Backlog, PartitionBacklog
-from enricher.worker.kafka.reading.tails import OutputTails
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.topicwatch import TopicWatch
-from enricher.worker.records import Partition, RawRecord
-from enricher.worker.rules.commit_metadata import CommitMetadata, partitions_at_the_start
+from enricher.worker.records import RawRecord
+from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
-
-log = logging.getLogger(__name__)
 
 
 class BacklogReader:
@@ -39,7 +31,6 @@ class BacklogReader:
         complaint = Complaint(config)
         self._inspector = Inspector(config, complaint)
         self._first_records = FirstRecords(config, complaint)
-        self._watches: dict[str, TopicWatch] = {}
 
     def look(self) -> Backlog:
         """The backlog now. Blocks for at most the request timeout. Raises BrokerError."""
@@ -57,19 +48,11 @@ class BacklogReader:
     def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Sequence[PartitionBacklog]:
         numbers = ask.partitions(topic)
         # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
-        committed, began_with = self._committed_offsets(topic, numbers)
+        committed = self._committed_offsets(topic, numbers)
         firsts = ask.beginnings(topic, numbers)
         ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
-        missing = [number for number, offset in committed.items() if offset is None]
-        added = [number for number in missing if began_with is not None and number >= began_with]
-        begun = [number for number in missing if number not in added]
-        resumed = {
-            **self._starts_without_commit(topic, begun, firsts, ends),
-            **{number: firsts[number] for number in added},
-        }
         starts = {
-            n: _start(resumed[n] if offset is None else offset, firsts[n], written[n])
-            for n, offset in committed.items()
+            n: _start(firsts[n] if offset is None else offset, firsts[n], written[n]) for n, offset in committed.items()
         }
         oldest = self._first_records.find(topic, {n: at for n, at in starts.items() if at < ends[n]}, deadline)
         now_s = self._clock()
@@ -88,50 +71,14 @@ class BacklogReader:
             for n, start in sorted(starts.items())
         ]
 
-    def _committed_offsets(self, topic: str, numbers: Sequence[int]) -> tuple[dict[int, int | None], int | None]:
-        """The offsets, None where there is none or one of an earlier topic, and how many partitions the group began with."""
+    def _committed_offsets(self, topic: str, numbers: Sequence[int]) -> dict[int, int | None]:
+        """The offsets, None where there is none or one of an earlier topic."""
         answer = self._inspector.committed_offsets(topic, numbers)
         topic_id = self._inspector.topic_id(topic)
-        offsets = {
+        return {
             tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
             for tp in answer
         }
-        return offsets, partitions_at_the_start([(tp.offset, tp.metadata) for tp in answer], topic_id)
-
-    def _starts_without_commit(
-        self, topic: str, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
-    ) -> Mapping[int, int]:
-        """The offsets at which partitions that have not begun will begin by `kafka.start`, as far as they can be determined.
-
-        Without the right to read the output topics it is the beginning: that overstates the backlog, and never
-        understates it.
-        """
-        if self._config.start == "end":
-            return ends
-        if self._config.start == "beginning" or not missing:
-            return firsts
-        try:
-            config = self._config.of_lane(topic)
-            if topic not in self._watches:
-                self._watches[topic] = TopicWatch(config)
-            return {**firsts, **resume_points(config, self._watches[topic], missing)}
-        except EnricherError as error:
-            log.debug("cannot determine where partitions without a committed offset begin: %s", error)
-            return firsts
-
-
-def resume_points(config: KafkaConfig, watch: TopicWatch, numbers: Collection[int]) -> Mapping[int, int]:
-    """The offsets at which a worker that starts now resumes in partitions without a committed one, by the worker's rule.
-
-    That is the offset after the newest output; partitions without outputs are left out. Blocks for some seconds. Raises
-    EnricherError; SettingsError if the outputs cannot tell, in which case a worker would refuse to start.
-    """
-    watch.refresh()
-    fewest = min(watch.partitions.values())
-    wanted = [Partition(config.input_topic, number) for number in numbers if number < fewest]
-    with closing(OutputTails(config, watch)) as tails:
-        found = tails.next_offsets(wanted)
-    return {partition.number: offset for partition, offset in found.items()}
 
 
 def _start(committed: int, first: int, written: int) -> int:

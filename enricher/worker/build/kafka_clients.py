@@ -25,7 +25,6 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         max_record_bytes=articles.max_record_bytes,
         # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
-        start=kafka.start,
         allow_fewer_partitions=kafka.allow_fewer_partitions,
         partition_timeout_s=kafka.partition_timeout_s,
         max_headers=articles.max_headers,

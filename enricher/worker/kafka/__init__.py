@@ -7,11 +7,8 @@ reading/
     partition          the states of an assigned partition, as a table; partitions: all of them
     silence            whether one delivers nothing although it has records; damage: whether its next batch is damaged
     assignment         which partitions come, go and are wanted; the end if one stops delivering
-    lookups            asks where they begin, until it is known; fetching: what the client is told about them
+    start_offsets      where they begin, or why nobody can tell; fetching: what the client is told about them
     rebalances         the consumer's callbacks
-    start_offsets      where reading begins
-    tails              where the newest outputs say to resume, if committed offsets are missing
-    newest_outputs     the search for them; stable_ends: once no open transaction hides some; resume_errors: why not
     delivery           messages to records; unreadable: batches that cannot be decompressed
     catching_up        whether the group has committed what was there at the start
 

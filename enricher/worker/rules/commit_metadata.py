@@ -6,7 +6,6 @@ written and fenced together. People can read it: `kafka-consumer-groups` shows i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from enricher.worker.records import Mark, ReachedLimit
@@ -23,10 +22,8 @@ class CommitMetadata:
 
     `mark` and `reached_limit`: attempts at the records from there on, and the limit of dead letters that ended a worker.
 
-    `began_with`: how many partitions the topic had when the group began on it, 0 if the group is older than the topic. None
-    beside offsets of earlier versions and of other programs.
-
     `replay` and `until`: the group reads a range that has this name (without spaces), and this partition before this offset.
+    `began_with`: how many partitions that range has. Earlier versions wrote it without a replay, too.
     """
 
     topic_id: str | None = None
@@ -70,18 +67,6 @@ class CommitMetadata:
         )
         bound = values.get("replay", ""), _count(values.get("until"))
         return cls(values.get("topic-id"), mark, _count(values.get("began-with")), reached_limit, *bound)
-
-
-def partitions_at_the_start(committed: Iterable[tuple[int, str | None]], topic_id: str | None) -> int | None:
-    """How many partitions the topic had when the group began on it, from the group's offsets and their metadata.
-
-    A partition with this number or a higher one was added later, so all its records came later. The smallest number that any
-    offset names counts, since each was true when it was noted; an offset of an earlier topic of this name says 0. None if no
-    offset tells: the group has not begun, or only earlier versions have committed for it.
-    """
-    metadata = [CommitMetadata.decode(text) for offset, text in committed if offset >= 0]
-    counts = [each.began_with if each.is_of(topic_id) else 0 for each in metadata]
-    return min((count for count in counts if count is not None), default=None)
 
 
 def _count(text: str | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
@@ -66,19 +66,11 @@ class KafkaSettings(Group):
         "commit.",
     )
     request_timeout_s: float = Field(10.0, gt=0, le=120, description="Seconds to wait for metadata and offsets.")
-    start: Literal["resume", "beginning", "end"] = Field(
-        "resume",
-        description="Where reading begins in a partition without a committed offset (they expire after the group has had "
-        "no member for `offsets.retention.minutes`, 7 days by default). `resume`: after its newest output, or at the "
-        "beginning if there is none; needs READ on the output topics. `beginning` reads everything, so inputs that have "
-        "outputs already are published twice. `end` skips what is there when the group first starts, and is for that start "
-        "only: remove it afterwards. In any case, partitions that were added after the group began are read from their "
-        "beginning, and so is a topic that was created again while the group had members.",
-    )
     allow_fewer_partitions: bool = Field(
         default=False,
         description="Start, and go on, although an output topic has fewer partitions than the input topic. Outputs of the "
-        "missing partitions are placed by key, and `start=resume` is impossible for them.",
+        "missing partitions are placed by key. Set the offsets of a new group before its first start if others write to "
+        "the output topics (`enricher offsets set`).",
     )
     partition_timeout_s: float = Field(
         300.0,

@@ -36,7 +36,7 @@ Groups = Mapping[str, FieldInfo]
 """The groups of the settings by name."""
 
 _LEAST_ALIKE = 0.8
-"""The least ratio of difflib that counts. At its default of 0.6, `kafka.sasl_password` would mean `kafka.start`."""
+"""The least ratio of difflib that counts. Its default of 0.6 finds names that mean something else."""
 
 
 def refuse_unknown_groups(groups: Groups) -> None:

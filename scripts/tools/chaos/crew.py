@@ -202,8 +202,6 @@ class Crew(Closing):
         self._launch = launch
         self._settings_of = settings_of
         self._folder = folder
-        self.start = "resume"
-        """`kafka.start` of workers that are started from now on."""
         self.exits: list[Exit] = []
         self.slots: dict[str, Slot] = {}
         for name in names:
@@ -212,13 +210,9 @@ class Crew(Closing):
     def add(self, name: str, arguments: Sequence[str] = ()) -> Slot:
         """Add a worker, which gets these arguments too."""
         log, every = self._folder / f"{name}.log", [*self._arguments, *arguments]
-        slot = Slot(name, lambda: self._settings_now(name), log, self.exits.append, every, self._launch)
+        slot = Slot(name, lambda: self._settings_of(name), log, self.exits.append, every, self._launch)
         self.slots[name] = slot
         return slot
-
-    def _settings_now(self, name: str) -> Mapping[str, Any]:
-        settings = self._settings_of(name)
-        return {**settings, "kafka": {**settings["kafka"], "start": self.start}}
 
     def remove(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End a worker with a signal and remove its slot."""

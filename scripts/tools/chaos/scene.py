@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka.admin import AdminClient
 
 from tools.chaos.articles import Articles
-from tools.chaos.crew import Crew, launch_worker
+from tools.chaos.crew import Crew, environment_of_workers, launch_module, launch_worker
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
 from tools.chaos.schemas import Schemas
@@ -24,6 +24,7 @@ from tools.kafka.reader import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -94,6 +95,11 @@ class Scene(Closing):
     def partitions(self) -> int:
         return self.topics.partitions
 
+    def start_set_offsets(self) -> subprocess.Popen[bytes]:
+        """Begin to set the group's offsets behind its outputs, as workers say that refuse to start. None may run."""
+        command = ("enricher", "offsets", "set", self.names.group, self.names.input, "--at", "behind-outputs")
+        return launch_module(command, environment_of_workers() | self.names.variables(), self.folder / "offsets.log")
+
     # ---- who is where
 
     def leader_of(self, topic: str, partition: int) -> Node:
@@ -134,10 +140,6 @@ class Scene(Closing):
         stable = {topic: self._reader.stable_and_ends(topic) for topic in topics}
         ends = {(topic, number): end for topic in topics for number, (end, _) in stable[topic].items()}
         return self.timeline.has_seen(ends)
-
-    def every_partition_has_begun(self) -> bool:
-        """Whether the group has committed an offset for each input partition."""
-        return all(committed >= 0 for committed, _ in self._reader.committed_and_ends(self.names.input).values())
 
     def ends(self) -> Mapping[int, int]:
         return {number: end for number, (_, end) in self._reader.committed_and_ends(self.names.input).items()}

@@ -67,15 +67,6 @@ class TopicKeeper:
         self.partitions += 1
         self._grow(self._names.input, self.partitions)
 
-    def wait_for_new_partition(self) -> None:
-        """Wait until the input's last partition has a leader."""
-
-        def led() -> bool:
-            found = self._admin.list_topics(self._names.input, timeout=_ASK_S).topics[self._names.input].partitions
-            return len(found) == self.partitions and found[self.partitions - 1].leader >= 0
-
-        assert wait_until(led, _ASK_S), "the new partition has no leader"
-
     def remember_input(self) -> Incarnation:
         """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
         incarnation = Incarnation(topic_id_of(self._servers, self._names.input), two_tasks=self._names.two_tasks)

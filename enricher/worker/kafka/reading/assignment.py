@@ -1,7 +1,7 @@
 """The assigned partitions: which come and go, which are wanted, and whether one stops delivering.
 
-`lookups` finds where they begin, `fetching` tells the client, `silence` has the rule for one that delivers nothing. Runs in
-the loop's thread, like the whole source.
+`start_offsets` finds where they begin, `fetching` tells the client, `silence` has the rule for one that delivers nothing.
+Runs in the loop's thread, like the whole source.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from enricher.errors import Stalled, TransactionTrouble
 from enricher.worker.kafka.reading.fetching import Fetching
-from enricher.worker.kafka.reading.lookups import Lookups
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.reading.start_offsets import StartFinders, StartOffset
+from enricher.worker.kafka.reading.start_offsets import StartOffset, StartOffsets
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.metadata import ours
@@ -41,8 +40,7 @@ class Assignment:
             start_bound_s=config.start_timeout_s,
         )
         self.fetching = Fetching(consumer, self.partitions, client_errors)
-        self._starts = StartFinders(consumer, config, watch, client_errors)
-        self._lookups = Lookups(self.partitions, self._starts, watch)
+        self.starts = StartOffsets(consumer, config, self.partitions, watch, client_errors)
         self._watch = watch
         self._config = config
         self._next_ends_s = 0.0
@@ -53,20 +51,16 @@ class Assignment:
         self.leaving = False
         """True once the client is being closed: callbacks still come, and may only give up partitions."""
 
-    def began_with(self, topic: str) -> int | None:
-        """How many partitions the topic had when the group began, to be committed beside offsets."""
-        return self._starts.of_topic(topic).began_with
-
     # ---- in the client's callbacks
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign partitions where they begin. If that is not known at once they wait, paused, until `tend` finds out."""
         mine = [ours(tp) for tp in partitions]
         self.partitions.add(mine, time.monotonic())
-        self._lookups.hurry()
+        self.starts.hurry()
         found: Mapping[Partition, StartOffset] = {}
         try:
-            found = self._lookups.committed_starts(mine)
+            found = self.starts.committed_starts(mine)
         except TransactionTrouble as trouble:
             if isinstance(trouble, TopicReplaced):
                 self._trouble = trouble
@@ -80,7 +74,6 @@ class Assignment:
     def remove(self, partitions: Sequence[Partition]) -> None:
         """These are no longer assigned; the client unassigns them itself."""
         self.partitions.remove(partitions)
-        self._starts.stop_searching()
 
     # ---- in the loop
 
@@ -89,9 +82,9 @@ class Assignment:
         if self._trouble:
             trouble, self._trouble = self._trouble, None
             raise trouble
-        self._begin(self._lookups.look(now_s))
+        self._begin(self.starts.look(now_s))
         if late := self.partitions.late(now_s):
-            failure = f" ({self._lookups.failure})" if self._lookups.failure else ""
+            failure = f" ({self.starts.failure})" if self.starts.failure else ""
             self._give_up_on(late, self._config.start_timeout_s, f"its committed offset is unknown{failure}")
         asked = self.partitions.to_ask(now_s) if now_s >= self._next_ends_s else []
         if asked and (ends := self._watch.ends(asked)) is not None:  # the answer to an earlier turn's question
@@ -130,9 +123,7 @@ class Assignment:
 
     def note_commit(self, offsets: Mapping[Partition, int]) -> None:
         """Note committed offsets: a lower answer of the broker is stale from now on."""
-        self._starts.note_commit(offsets)
-        if not offsets.keys().isdisjoint(self.partitions.waiting):  # they begin now
-            self._lookups.hurry()
+        self.starts.note_commit(offsets)
 
     # ---- in a recovery
 
@@ -143,7 +134,7 @@ class Assignment:
     def check_topic(self) -> None:
         """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
         for topic in self._watch.refresh():
-            self._starts.of_topic(topic).forget()
+            self.starts.forget(topic)
             self.needs_new_client = True
 
     def rewind(self) -> None:
@@ -151,7 +142,7 @@ class Assignment:
         partitions = self.fetching.assignment()
         self.partitions.rewind(partitions, time.monotonic())
         if partitions:
-            found = self._starts.find(partitions, self._config.request_timeout_s)
+            found = self.starts.find(partitions, self._config.request_timeout_s)
             self.fetching.stop([partition for partition in partitions if partition not in found])
             self._begin(found)
 
@@ -164,7 +155,7 @@ class Assignment:
     def renew(self, consumer: Consumer) -> None:
         """Use this client from now on. It has joined the group and has no partitions yet."""
         self.fetching.renew(consumer)
-        self._starts.renew(consumer)
+        self.starts.renew(consumer)
         self._trouble, self.needs_new_client = None, False
 
     # ---- inside

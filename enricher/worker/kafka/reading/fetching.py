@@ -1,6 +1,6 @@
 """Tells the client to assign, seek, pause and resume partitions, and notes since when it should deliver their records.
 
-Decides nothing: `lookups` finds where a partition begins, `assignment` decides which ones are read.
+Decides nothing: `start_offsets` finds where a partition begins, `assignment` decides which ones are read.
 """
 
 from __future__ import annotations

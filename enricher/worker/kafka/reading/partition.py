@@ -26,7 +26,6 @@ class State(Enum):
     """Each says what a partition waits for."""
 
     SEARCHING = "it is not known yet where it begins"
-    HIDDEN = "the same, and an open transaction hides outputs that would tell"
     UNCOMMITTED = "its start must be committed before anything is read"
     READING = "its records are expected"
     HELD = "nothing more of it is wanted for now"
@@ -37,7 +36,6 @@ class Event(Enum):
     """Each says what happens to a partition that is assigned. Records, ends and damage change no state."""
 
     REWIND = "it goes back to its committed offset"
-    HIDE = "its outputs turned out to be hidden"
     FIND = "its start is known, but not committed"
     BEGIN = "its start is known"
     HOLD = "the loop has enough of it, or another one delivers nothing beside it"
@@ -48,13 +46,6 @@ class Event(Enum):
 AFTER: Final[Mapping[State, Mapping[Event, State]]] = {
     State.SEARCHING: {
         Event.REWIND: State.SEARCHING,
-        Event.HIDE: State.HIDDEN,
-        Event.FIND: State.UNCOMMITTED,
-        Event.BEGIN: State.READING,
-    },
-    State.HIDDEN: {
-        Event.REWIND: State.HIDDEN,
-        Event.HIDE: State.HIDDEN,
         Event.FIND: State.UNCOMMITTED,
         Event.BEGIN: State.READING,
     },
@@ -132,11 +123,6 @@ class AssignedPartition:
         self._epochs = []
         self.unknown_since_s = now_s if self.unknown_since_s is None else self.unknown_since_s
         self.progress_s = now_s
-
-    def hide(self, now_s: float) -> None:
-        """An open transaction hides the outputs that would tell where to begin."""
-        self._become(Event.HIDE)
-        self.progress_s = now_s  # that has its own bound
 
     def find(self, offset: int, now_s: float) -> None:
         """The partition begins here, once this offset is committed."""

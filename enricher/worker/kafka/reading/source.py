@@ -75,6 +75,7 @@ class KafkaSource:
                 partitions_of(self._consumer, topic, self._config.request_timeout_s)
         with connecting(self.watch.client_errors):
             self.watch.open()
+            self._assignment.starts.note_unwritten()
             if self._catching_up:
                 with mapping_errors("asking for offsets", self.watch.client_errors, self.watch.client):
                     self._catching_up.note()
@@ -115,15 +116,15 @@ class KafkaSource:
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, behind transaction markers. Partitions that have more to deliver are left out.
 
-        Also the starts of partitions that deliver nothing before their start is committed (`kafka.start=end`). The ends are
-        taken from the client's end-of-partition events, which come in order with the records. The client's own
-        `position()` may be stale after a rebalance, and committing a stale one would lose records.
+        Also the starts of partitions that deliver nothing before their start is committed. The ends are taken from the
+        client's end-of-partition events, which come in order with the records. The client's own `position()` may be stale
+        after a rebalance, and committing a stale one would lose records.
         """
         return self._partitions.to_commit(partitions)
 
     @property
     def waits_for_commit(self) -> bool:
-        """True while a partition delivers nothing before its start is committed (`kafka.start=end`)."""
+        """True while a partition delivers nothing before its start is committed: where the group never committed one."""
         return self._partitions.uncommitted
 
     def start_of(self, partition: Partition) -> Start | None:
@@ -233,7 +234,7 @@ class KafkaSource:
         until = at.start.until if at and at.start else None
         if replay and until is None:  # an offset without its bound would be read on from for ever
             raise TransactionTrouble(f"{names_of([partition])} is no longer read, so the end of its range is not known")
-        topic_id, began_with = self.watch.topic_ids[partition.topic], self._assignment.began_with(partition.topic)
+        topic_id, began_with = self.watch.topic_ids[partition.topic], self._assignment.starts.began_with
         metadata = CommitMetadata(topic_id, mark, began_with, reached, replay, until).encode()
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from enricher.worker.kafka.shared import heartbeats
 from enricher.worker.kafka.shared.properties import CLIENTS, check_properties, shortest_retry_pause_s
@@ -37,8 +37,6 @@ class KafkaConfig:
     request_timeout_s: float
     max_record_bytes: int
     max_message_bytes: int
-    start: Literal["resume", "beginning", "end"] = "resume"
-    """The start of a partition without a committed offset."""
     allow_fewer_partitions: bool = False
     """Whether an output topic may have fewer partitions than the input."""
     partition_timeout_s: float = 300.0

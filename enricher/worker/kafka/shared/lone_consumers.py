@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from enricher.errors import FatalError
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.metadata import without_errors
+from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.metadata import answer_to, without_errors
 from enricher.worker.kafka.shared.partition_reader import PartitionReader
+from enricher.worker.runtime.deadlines import Deadline
 
 # The client looks up the group's coordinator although this consumer never joins: no right on the group is needed here.
 _IGNORED = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_AVAILABLE}
@@ -53,6 +57,28 @@ def committed_offsets(consumer: Consumer, tps: list[TopicPartition], timeout_s: 
         errors = [message.error() for message in consumer.consume(10, 0.1)]
         refused = (each for each in errors if each and each.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
         raise KafkaException(next(refused, exception.args[0])) from exception
+
+
+def commit_as_outsider(config: KafkaConfig, complaint: Complaint, tps: list[TopicPartition]) -> None:
+    """Commit offsets for a group without being a member of it, which the broker refuses as soon as it has some.
+
+    Blocks for the request timeout at most. Raises FatalError if the group has members, BrokerError.
+    """
+    with (
+        closing(lone_consumer(config, complaint, {})) as outsider,
+        broker_errors(outsider, f"committing offsets of the group '{config.group_id}'", complaint),
+    ):
+        try:
+            # The coordinator of a new group is not there at once.
+            answer_to(lambda _: outsider.commit(offsets=tps, asynchronous=False), Deadline(config.request_timeout_s))
+        except KafkaException as exception:
+            if exception.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:
+                raise
+            message = (
+                f"the group '{config.group_id}' has members: stop its workers (scale them to 0, or wait for a pause between "
+                "two restarts; one that was killed leaves after kafka.session_timeout_s), then run this again"
+            )
+            raise FatalError(message) from exception
 
 
 def may_pass(error: KafkaError, taken: Collection[int] = ()) -> bool:

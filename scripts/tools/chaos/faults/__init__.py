@@ -20,7 +20,6 @@ from tools.chaos.faults.inputs import (
     OutputLimitLowered,
     OutputPartitionsAdded,
     PartitionsAdded,
-    PartitionsAddedAfterEnd,
     PoisonMessages,
     RefusedLetter,
     TransactionalInput,
@@ -47,7 +46,6 @@ from tools.chaos.faults.topics import (
     ForeignTransactionOpen,
     OffsetsDeleted,
     TopicMadeAgain,
-    TopicMadeAgainAfterEnd,
 )
 from tools.chaos.faults.workers import (
     BrokerAwayAtStart,
@@ -108,8 +106,6 @@ KINDS: tuple[type[Fault], ...] = (
     RegistrySlow,
     RegistryWrong,
     RegistryAwayAtStart,
-    TopicMadeAgainAfterEnd,
-    PartitionsAddedAfterEnd,
     UnknownIds,
     ReplayKilled,
     RedriveKilled,

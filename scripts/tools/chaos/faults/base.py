@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match
-from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from random import Random
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from tools.chaos.rules import Rule
     from tools.chaos.scene import Scene
 
-_WHOLE_S = 30.0
 CATCH_S = 6.0
 """A busy worker sends each request of a transaction several times a second; a resting or restarting one takes longer."""
 
@@ -27,6 +25,8 @@ EXIT_CODES = frozenset({0, 5, 6, 7, -signal.SIGKILL, -signal.SIGTERM})
 installed."""
 REFUSED = 4
 """Only where a fault lowers what a broker accepts, or takes a topic away."""
+NO_OFFSETS = 2
+"""Only where a fault takes the group's offsets away: a worker refuses to guess where it begins."""
 FENCED = 5
 """Only with another producer of the worker's id: a rival, a late request of its own, or a timeout of the broker's."""
 
@@ -70,19 +70,6 @@ class Fault(ABC):
         self.scene.proxy.lift(*self._rules)
 
     # ---- helpers
-
-    def restart_with(self, start: str) -> None:
-        """Restart the workers with this `kafka.start`, unless they have it.
-
-        With `end`, a partition that has not begun by then would rightly begin at its end; the others must lose nothing.
-        """
-        crew = self.scene.crew
-        if crew.start != start:
-            assert wait_until(self.scene.every_partition_has_begun, _WHOLE_S), "some partition has no committed offset"
-            crew.rest()
-            crew.start = start
-            crew.wake()
-            self.scene.wait_until_whole(_WHOLE_S)
 
     def some_worker(self) -> str:
         return self.chosen.choice(sorted(self.scene.crew.slots))

@@ -35,27 +35,6 @@ class PartitionsAdded(Fault):
         self.about = f"{self.scene.partitions} now"
 
 
-class PartitionsAddedAfterEnd(PartitionsAdded):
-    """Adds one partition while the workers have `kafka.start=end`, and fills the input's before they discover it."""
-
-    name = "partitions added under start=end"
-    _burst = 200
-
-    def apply(self) -> None:
-        scene = self.scene
-        self.restart_with("end")
-        scene.workload.pause()
-        scene.workload.flush()
-        super().apply()
-        scene.topics.wait_for_new_partition()
-        scene.workload.reconnect()
-        scene.workload.burst(self._burst, scene.partitions - 1)
-        self.about += f", with {self._burst} in the new one"
-
-    def heal(self) -> None:
-        self.scene.workload.resume()
-
-
 class OutputPartitionsAdded(Fault):
     """Adds one partition to the outputs while the workers run, and one to the input some seconds later.
 

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
-from tools.chaos.faults.base import EXIT_CODES, REFUSED, Fault
-from tools.chaos.frames import Api
-from tools.chaos.rules import Watch
+from tools.chaos.faults.base import EXIT_CODES, NO_OFFSETS, REFUSED, Fault
+from tools.waiting import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
+
+_REFUSE_S = 60.0
+"""Until a worker has loaded its model, joined its group and looked for its offsets."""
 
 
-class TopicMadeAgain(Fault):
+class _OffsetsGone(Fault):
+    """Takes the group's offsets away, and sets them as an operator does, while no worker runs."""
+
+    exit_codes = EXIT_CODES | {NO_OFFSETS}
+
+    def wake_after(self, command: subprocess.Popen[bytes]) -> None:
+        """Start the workers once the offsets are set."""
+        if code := command.wait():
+            self.broken.append(f"`enricher offsets set` ended with {code}")
+        self.scene.crew.wake()
+
+
+class TopicMadeAgain(_OffsetsGone):
     """Deletes the input topic and creates it again under its name, with other records.
 
     Either at once, with one partition filled beyond the group's position: a client that identifies the topic by name would
@@ -19,7 +37,7 @@ class TopicMadeAgain(Fault):
     """
 
     name = "topic made again"
-    exit_codes = EXIT_CODES | {REFUSED}
+    exit_codes = _OffsetsGone.exit_codes | {REFUSED}
     _burst, _beyond = 600, 100
 
     def choose(self) -> None:
@@ -29,8 +47,6 @@ class TopicMadeAgain(Fault):
     def apply(self) -> None:
         """Record the topic's contents while the workers read, publish more, and delete it before they are done."""
         scene = self.scene
-        if self.absent_s:  # a worker that starts meanwhile would take the new topic for a first start
-            self.restart_with("resume")
         scene.workload.pause()
         scene.workload.flush()
         past = scene.topics.remember_input()
@@ -49,46 +65,31 @@ class TopicMadeAgain(Fault):
             self.about += f", at once, with {count} in partition {self.filled}"
 
     def heal(self) -> None:
+        """Do as the operator: a worker that started meanwhile has not seen the old topic, and refuses to guess."""
+        self.scene.crew.rest()
+        self.wake_after(self.scene.start_set_offsets())
         self.scene.workload.resume()
 
 
-class TopicMadeAgainAfterEnd(TopicMadeAgain):
-    """The same while the workers have `kafka.start=end`: the new topic is read from its beginning all the same.
-
-    Without a pause, in which workers might be restarted.
-    """
-
-    name = "topic made again under start=end"
-
-    def choose(self) -> None:
-        super().choose()
-        self.absent_s = 0.0
-
-    def apply(self) -> None:
-        self.restart_with("end")
-        super().apply()
-
-
-class ForeignTransactionOpen(Fault):
+class ForeignTransactionOpen(_OffsetsGone):
     """Deletes the group's offsets while another producer's open transaction hides its newest outputs.
 
     The transaction begins while the workers run, so outputs follow in the same partitions. A reader of committed records
-    sees none of them: who resumes behind those that it sees writes the others twice. With `kafka.start=resume`, because a
-    group without offsets begins at the end if it has to.
+    sees none of them: whoever goes on behind those that it sees writes the others twice. So `enricher offsets set` waits.
     """
 
     name = "foreign open transaction in the output topic"
-    _until_outputs_s, _start_s = 3.0, 60.0
+    _until_outputs_s = 3.0
 
     def choose(self) -> None:
-        """Draw which output topic, and for how long the transaction stays open once the workers look for offsets."""
+        """Draw which output topic, and for how long the transaction stays open once the offsets are to be set."""
         names = self.scene.names
         self.topic = self.chosen.choice([names.output, names.output, names.dead_letters])
         self.lasts_s = self.chosen.uniform(5.0, 12.0)
         self.about = f"in '{self.topic}', {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        """Open the transaction, let outputs follow, and restart the workers without their offsets."""
+        """Open the transaction, let outputs follow, and set the offsets that the group has lost."""
         self.producer = Producer(
             {
                 "bootstrap.servers": self.scene.cluster.bootstrap_servers,
@@ -104,40 +105,41 @@ class ForeignTransactionOpen(Fault):
         self.producer.flush(30)
         time.sleep(self._until_outputs_s)
         self.scene.crew.rest()
-        self.scene.crew.start = "resume"
         self.scene.topics.forget_offsets()
-        looks = [Watch(self.of_worker(name, Api.OFFSET_FETCH)) for name in sorted(self.scene.crew.slots)]
-        for look in looks:
-            self.scene.proxy.apply(look)
-        self.scene.crew.wake()
-        looked = [look.caught.wait(self._start_s) for look in looks]
-        for look in looks:
-            self.scene.proxy.lift(look)
-        if not all(looked):
-            self.about += ", before all workers looked"
+        self.command = self.scene.start_set_offsets()
 
     def heal(self) -> None:
-        """Abort the transaction: the check knows no outputs of others."""
+        """Abort the transaction, for which the command waits: the check knows no outputs of others."""
+        if self.command.poll() is not None:
+            self.broken.append("the offsets were set although a transaction hid outputs")
         self.producer.abort_transaction(30)
         self.producer.close()
+        self.wake_after(self.command)
 
 
-class OffsetsDeleted(Fault):
-    """Stops all workers gracefully, deletes the group with all its offsets, and starts the workers again.
+class OffsetsDeleted(_OffsetsGone):
+    """Stops all workers gracefully, deletes the group with all its offsets, and sets them behind the outputs.
 
-    With `kafka.start=resume`, because a group without offsets begins at the end if it has to.
+    Workers that start before that refuse to guess.
     """
 
     name = "committed offsets deleted"
 
     def choose(self) -> None:
         self.lasts_s = self.chosen.uniform(0.5, 4.0)
-        self.about = f"no worker for {self.lasts_s:.1f} s"
+        self.early = self.chosen.random() < 0.5
+        self.about = f"no worker for {self.lasts_s:.1f} s{', then workers that refuse' if self.early else ''}"
 
     def apply(self) -> None:
         self.scene.crew.rest()
-        self.scene.crew.start = "resume"
         self.scene.topics.forget_offsets()
 
     def heal(self) -> None:
-        self.scene.crew.wake()
+        crew = self.scene.crew
+        if self.early:
+            count = len(crew.exits)
+            crew.wake()
+            if not wait_until(lambda: NO_OFFSETS in [each.code for each in crew.exits[count:]], _REFUSE_S):
+                self.broken.append("no worker refused to start without offsets")
+            crew.rest()
+        self.wake_after(self.scene.start_set_offsets())
