@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
+from kafka.clients import config_for
 from kafka.quiet import CLIENT_ERRORS, CONFIG, OTHER, PLACE, Quiet, no_answer
+from support.topics import Topics
 
 from enricher.errors import Stalled, TransactionTrouble
+from enricher.worker.kafka.reading import start_offsets
 from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.partition import State
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced
@@ -89,6 +93,41 @@ def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, qu
     with pytest.raises(TransactionTrouble, match="reported as 3, which is stale"):
         assignment.rewind()
     quiet.offset = 5
+    assignment.rewind()
+    assert Start(5) == assignment.partitions.start_of(PLACE)
+
+
+@pytest.mark.broker
+def test_a_client_that_is_stuck_ends_the_process(topics: Topics, quiet: Quiet) -> None:
+    """Its questions time out for ever, while the brokers answer another client: a restart is the cure (code 7)."""
+    assignment = Assignment(quiet.consumer, config_for(topics), quiet.watch, CLIENT_ERRORS)
+    assignment.add([TopicPartition(*PLACE)])
+    quiet.trouble = no_answer()
+    with pytest.raises(Stalled, match=r"tell another client.*the client is stuck.*nothing is lost") as end:
+        assignment.rewind()
+    assert (7, False) == (end.value.exit_code, end.value.undelivered)
+
+
+def test_brokers_that_answer_nobody_are_waited_for(quiet: Quiet) -> None:
+    """As in any outage: the recovery tries again."""
+    assignment = Assignment(quiet.consumer, replace(CONFIG, request_timeout_s=0.2), quiet.watch, CLIENT_ERRORS)
+    assignment.add([TopicPartition(*PLACE)])
+    quiet.trouble = no_answer()
+    with pytest.raises(TransactionTrouble, match="with another client"):
+        assignment.rewind()
+    quiet.trouble = None
+    assignment.rewind()
+
+
+def test_brokers_that_come_back_meanwhile_end_no_process(
+    assignment: Assignment, quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other client may be the first that they answer, so the own one is asked again."""
+    other = Quiet()
+    monkeypatch.setattr(start_offsets, "new_client", lambda *_: other)
+    monkeypatch.setattr(other, "committed", lambda *_, **__: setattr(quiet, "trouble", None), raising=False)
+    assignment.add([TopicPartition(*PLACE)])
+    quiet.trouble, quiet.offset = no_answer(), 5
     assignment.rewind()
     assert Start(5) == assignment.partitions.start_of(PLACE)
 

@@ -138,11 +138,14 @@ class Assignment:
             self.needs_new_client = True
 
     def rewind(self) -> None:
-        """Go back to the committed offsets; partitions without one wait for `tend`. Raises TransactionTrouble."""
+        """Go back to the committed offsets; partitions without one wait for `tend`.
+
+        Raises TransactionTrouble, or Stalled if only this client gets no answer.
+        """
         partitions = self.fetching.assignment()
         self.partitions.rewind(partitions, time.monotonic())
         if partitions:
-            found = self.starts.find(partitions, self._config.request_timeout_s)
+            found = self.starts.find_or_end(partitions)
             self.fetching.stop([partition for partition in partitions if partition not in found])
             self._begin(found)
 

@@ -132,7 +132,7 @@ class KafkaSource:
         return self._partitions.start_of(partition)
 
     def rewind(self) -> None:
-        """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble.
+        """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble, or Stalled.
 
         If the topic was recreated, it is read from its beginning, with a new client: the old one may keep the leaders of
         the old topic for ever (librdkafka 4898).

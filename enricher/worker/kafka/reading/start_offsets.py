@@ -15,14 +15,15 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from enricher.errors import BrokerError, SettingsError, TransactionTrouble
+from enricher.errors import BrokerError, SettingsError, Stalled, TransactionTrouble
 from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
 from enricher.worker.kafka.shared.errors import mapping_errors
 from enricher.worker.kafka.shared.metadata import foreign, ours, without_errors
 from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
@@ -165,6 +166,7 @@ class StartOffsets:
         found: dict[Partition, StartOffset] = {}
         with mapping_errors("asking for the committed offsets", self._client_errors):
             tps = without_errors(self._consumer.committed([foreign(each) for each in partitions], timeout=timeout_s))
+        self._client_errors.answered = True
         for tp in tps:
             partition, metadata = ours(tp), CommitMetadata.decode(tp.metadata)
             if tp.offset < 0:
@@ -182,6 +184,38 @@ class StartOffsets:
             found[partition] = StartOffset(start, tp.leader_epoch)
             self._beginnings.pop(partition, None)
         return found
+
+    def find_or_end(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """Find them for a recovery. Blocks for three request timeouts at most.
+
+        Raises Stalled if another client is answered at once what this one is not: then only a new client helps. Seen once
+        after an outage: `committed` timed out for five minutes on live connections. By librdkafka's source (2.16) it answers
+        `_WAIT_COORD` itself, without a request, while the group's state is not `up`, and then waits for a broker's or
+        group's state to change; in the state `wait-coord` the group waits for the reply to its one question, and asks no
+        other. Nothing bounds these waits but the caller's timeout, which ends none of them.
+        """
+        timeout_s = self._config.request_timeout_s
+        try:
+            return self.find(partitions, timeout_s)
+        except TransactionTrouble as trouble:
+            if not _timed_out(trouble):
+                raise
+            with (
+                closing(new_client(Consumer, self._config.consumer(), self._client_errors)) as other,
+                mapping_errors("asking for the committed offsets with another client", self._client_errors),
+            ):
+                other.committed([foreign(each) for each in partitions], timeout=timeout_s)
+        try:  # the brokers may have come back in between
+            return self.find(partitions, timeout_s)
+        except TransactionTrouble as trouble:
+            if not _timed_out(trouble):
+                raise
+            message = (
+                f"the brokers tell another client the offsets of the group '{self._config.group_id}' at once, and this one "
+                f"nothing for {timeout_s:g} s: the client is stuck. This process ends, and a restart reads from the "
+                "committed offsets with a new client; nothing is lost"
+            )
+            raise Stalled(message) from trouble
 
     # ---- inside
 
@@ -293,6 +327,11 @@ class StartOffsets:
         lasts = lasts_s >= _WARN_EVERY_S and self._warnings.is_new("start")
         level = logging.WARNING if lasts else logging.DEBUG
         log.log(level, "the start of %s has not been known for %.0f s: %s", names_of(waiting), lasts_s, trouble)
+
+
+def _timed_out(trouble: TransactionTrouble) -> bool:
+    cause = trouble.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError._TIMED_OUT  # noqa: SLF001  the client's name
 
 
 def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:

@@ -41,8 +41,8 @@ _HINTS = {
     r"certificate verify failed(?!.*could not be verified)": "the broker certificate could not be verified: is "
     "ssl.ca.location the CA that signed it?",
     r"Disconnected.* in state SSL_HANDSHAKE": "this may be a listener without TLS, see security.protocol",
-    r"^$": "no reason was given: is the address right, and is security.protocol what this listener speaks?",
 }
+_NO_REASON = "no reason was given: is the address right, and is security.protocol what this listener speaks?"
 _FILES = {
     "ssl.ca.location": " (does this file exist, with certificates in PEM?)",
     "ssl.certificate.location": " (does this file exist, with a certificate in PEM?)",
@@ -67,6 +67,8 @@ class ClientErrors:
         self.logger.addFilter(self._is_logged)
         self.refused = False
         """Whether the last error was about credentials or certificates, so that waiting does not help."""
+        self.answered = False
+        """Whether a broker has ever answered: then address and protocol are right."""
         self._text = ""
         self._repeats = Repeats(period_s=REPEAT_S)
 
@@ -90,6 +92,8 @@ class ClientErrors:
             return text
         said = [f"the client said before: {self._text}"] if self._text else []
         hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, self._text)]
+        if not self._text and not self.answered:
+            hints.append(_NO_REASON)
         return f"{text} ({'; '.join(said + hints)})" if said or hints else text
 
     def _is_logged(self, record: logging.LogRecord) -> bool:

@@ -176,7 +176,7 @@ class TopicWatch:
             self._send()
 
     def _take(self, answers: _Answers) -> Mapping[str, str | None]:
-        self._asked = []
+        self._asked, self.client_errors.answered = [], True
         described = {topic: future.result() for topic, future in answers.items()}
         counts = {topic: len(description.partitions) for topic, description in described.items()}
         if self.partitions and counts != self.partitions:
