@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
+from confluent_kafka import TopicPartition
 
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.build.kafka_clients import kafka_config
@@ -42,8 +43,9 @@ def dead_letters_accept(
     for tp in committed:
         metadata = CommitMetadata.decode(tp.metadata)
         if (reached := metadata.reached_limit) != ReachedLimit():
-            tp.metadata = replace(metadata, reached_limit=ReachedLimit()).encode()
-            accepted[f"{tp.topic}[{tp.partition}] offset {tp.offset}: accepted ({reached.reason})"] = tp
+            cleared = replace(metadata, reached_limit=ReachedLimit()).encode()
+            line = f"{tp.topic}[{tp.partition}] offset {tp.offset}: accepted ({reached.reason})"
+            accepted[line] = TopicPartition(tp.topic, tp.partition, tp.offset, metadata=cleared)
     if accepted:
         commit_as_outsider(config, complaint, [*accepted.values()])
     for line in accepted or [f"no worker of '{group}' ended at a limit of dead letters"]:
