@@ -14,7 +14,7 @@ from enricher.operate.verify.headers import Omitted, Source, record_id, source_o
 from enricher.operate.verify.inputs import Doubts, Judge, JudgedRange
 from enricher.operate.verify.ledger import PartitionLedger, mark_of
 from enricher.operate.verify.order import ByKey, ByPartition
-from enricher.operate.verify.payload import alike, chosen_of
+from enricher.operate.verify.recomputing import alike, chosen_of
 from enricher.operate.verify.versions import VersionOrder, belongs_to
 from enricher.operate.verify.watch import Fall, OffsetWatch
 from enricher.worker.articles import EventHeaders, record_headers

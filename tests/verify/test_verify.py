@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import orjson
 import pytest
 from confluent_kafka import Message
 from kafka.clients import config_for
@@ -112,11 +111,6 @@ def _exchange_version(outputs: list[Output]) -> None:
     outputs[25].headers["enricher.version"] = outputs[26].headers["enricher.version"]
 
 
-def _claim(outputs: list[Output]) -> None:
-    value = orjson.loads(outputs[25].value or b"")
-    outputs[25].value = orjson.dumps(value | {"classifications": []})  # of no task
-
-
 CHANGES: dict[str, Callable[[list[Output]], None]] = {
     "lost": _pop,
     "doubled": _double,
@@ -127,7 +121,6 @@ CHANGES: dict[str, Callable[[list[Output]], None]] = {
     "dead letters": _cut,
     "record ids": _rename,
     "versions": _exchange_version,
-    "tasks": _claim,
 }
 
 

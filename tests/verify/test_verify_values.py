@@ -13,7 +13,7 @@ from support.plain_records import plain_record
 
 from enricher.errors import SettingsError
 from enricher.operate.verify import values
-from enricher.operate.verify.payload import alike
+from enricher.operate.verify.recomputing import alike
 from enricher.operate.verify.values import FORMATS, document_of
 from enricher.worker.articles import FORMATS as WRITTEN
 from enricher.worker.articles import encode_record, record_writer

@@ -10,7 +10,7 @@ size.
 
 from enricher.operate.verify.deletions import DeleteEvents
 from enricher.operate.verify.findings import EARLIER, Check, Place, Report
-from enricher.operate.verify.payload import LeastScore, Recompute
+from enricher.operate.verify.recomputing import LeastScore, Recompute
 from enricher.operate.verify.verification import VerifyOptions, verify
 from enricher.operate.verify.waiting import watching
 

@@ -97,7 +97,6 @@ class Checks:
         self.headers = Check("headers", "the headers conform to the schema")
         self.versions = Check("versions", "a version is that of its input, and of newer inputs it is higher")
         self.values = Check("values", "a value can be read in the format that its headers name")
-        self.tasks = Check("tasks", "classes, vectors and tasks in a record fit together")
         self.record_ids = Check("record ids", "the record id is that of its source")
         self.open_transactions = Check("open transactions", "none is left open: the last stable offset is the end")
         self.published_ahead = Check("published ahead", "nothing is published at or above the committed offset")

@@ -21,7 +21,6 @@ from enricher.operate.verify.headers import (
 )
 from enricher.operate.verify.ledger import PartitionLedger
 from enricher.operate.verify.order import ByKey, ByPartition
-from enricher.operate.verify.tasks import is_consistent
 from enricher.operate.verify.values import Document, document_of
 from enricher.operate.verify.versions import VersionOrder, belongs_to
 
@@ -95,8 +94,6 @@ class Outputs:
             return None
         document = document_of(value, headers.get("content-type"))
         self.checks.values.note(place, ok=document is not None)
-        if document is not None:
-            self.checks.tasks.note(place, ok=is_consistent(document))
         return document
 
     def _check_id(self, source: Source, place: Place) -> None:

@@ -15,12 +15,15 @@ import orjson
 
 from enricher.distribution import install_command
 from enricher.errors import SettingsError
-from enricher.operate.verify.tasks import LISTS, REGRESSIONS, has_regressions
 from enricher.worker.contracts import RECORD_MESSAGE, record_descriptors, record_schema
 
 FORMATS = frozenset({b"application/json", b"application/avro", b"application/protobuf"})
 """The content types of records."""
 
+_LISTS = ("classifications", "embeddings", "tasks")
+"""The lists that only records of workers with tasks have."""
+_REGRESSIONS = "regressions"
+"""Listed by records of workers with a task of this kind only."""
 _PREFIX_BYTES = 5  # a zero byte and the number of the schema
 
 Document = dict[str, Any]
@@ -54,19 +57,19 @@ def _as_json(record: Document) -> Document:
     document = _without_nulls(record)
     if "article" in document:
         document["article"] = orjson.loads(document["article"])
-    for name in ("entities", *LISTS, REGRESSIONS):
+    for name in ("entities", *_LISTS, _REGRESSIONS):
         if name in document:
             document[name] = [_without_nulls(each) for each in document[name]]
     if document.get("tasks"):
-        document |= {name: document.get(name, []) for name in LISTS}
+        document |= {name: document.get(name, []) for name in _LISTS}
         document["tasks"] = [{"coverage": None, **task} for task in document["tasks"]]
-        if has_regressions(document):
-            document.setdefault(REGRESSIONS, [])
+        if any(task["kind"] == "regression" for task in document["tasks"]):
+            document.setdefault(_REGRESSIONS, [])
         else:
-            document.pop(REGRESSIONS, None)
+            document.pop(_REGRESSIONS, None)
         document["embeddings"] = [_embedding(each) for each in document["embeddings"]]
     else:
-        for name in (*LISTS, REGRESSIONS):  # Protobuf cannot tell an empty list from none
+        for name in (*_LISTS, _REGRESSIONS):  # Protobuf cannot tell an empty list from none
             document.pop(name, None)
     if not document.get("dropped_fields"):
         document.pop("dropped_fields", None)  # the same

@@ -24,7 +24,7 @@ from enricher.operate.verify.inputs import Doubts, Inputs, Judge, JudgedRange
 from enricher.operate.verify.ledger import PartitionLedger
 from enricher.operate.verify.order import ByKey, ByPartition
 from enricher.operate.verify.outputs import Outputs
-from enricher.operate.verify.payload import LeastScore, PayloadCheck, Recompute, chosen_of
+from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, chosen_of
 from enricher.operate.verify.waiting import stable_ends, wait_for_group, watch_for
 from enricher.operate.verify.watch import OffsetWatch
 from enricher.worker.kafka.reading.ranges import Progress, RangeReader
@@ -42,7 +42,7 @@ class VerifyOptions:
 
     `open_wait_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges
     what it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with
-    what this function returns for their inputs. `least_score`: see `PayloadCheck`.
+    what this function returns for their inputs. `least_score`: see `Recomputation`.
     `deletes`: which inputs are delete events; None if none are.
     """
 
@@ -227,7 +227,7 @@ class _Verification:
         if recompute is None:
             return
         with self._reader() as records, self._reader() as articles:
-            payload = PayloadCheck(
+            payload = Recomputation(
                 check=self._checks.payload,
                 recompute=recompute,
                 least_score=self._options.least_score,
