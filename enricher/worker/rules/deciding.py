@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.worker.rules.words import ENDS, STARTS, Words, is_in_word, is_word, match_plain
+from enricher.worker.rules.words import Words, is_in_word, is_word, match_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,53 +24,43 @@ def decided_words(text: str, chars_of: CharsOf, tokens: Iterable[int]) -> Iterat
     """
     words, read = Words(text), 0
     for place, token in enumerate(tokens):
-        start, end = chars = chars_of(token)
-        plain = end > read and _plain_word(text, chars_of, token, chars, read)
-        if plain:
-            word_start, read = plain
-            yield place, word_start, read
+        start, end = chars_of(token)
+        if end <= read:
             continue
-        if end <= read or (at := anchor(text, start, end)) is None:
-            continue
-        word_start, word_end = read, read
-        if at >= read:
-            word_start, read = words.at(at)
-            # A token that begins before the word has no other before it in the word.
-            if start < word_start or not _is_later_piece(text, chars_of, token, word_start):
-                word_end = read
-            else:
-                word_start = word_end = read
-        while True:
-            if read < end:
-                word_end = read = words.extend(read, end)
+        if plain := match_plain(text, start):
+            word_start, word_end = plain.span(1)
+            # Most words are one token, which no other can be a piece of if a character is a byte.
+            if read <= word_start < end <= word_end and (
+                start < word_start
+                or (end == word_end and plain[1].isascii())
+                or not _is_later_piece(text, chars_of, token, start)
+            ):
+                read = word_end
+                yield place, word_start, word_end
+                continue
+        for word_start, word_end in _words_of(words, text, chars_of, token, read):
             if word_start < word_end:
                 yield place, word_start, word_end
-            if read >= end or (following := _following(text, read, end)) is None:
-                break
-            word_start, read = words.at(following)
-            word_end = read
+            read = word_end
 
 
-def _plain_word(text: str, chars_of: CharsOf, token: int, chars: tuple[int, int], read: int) -> tuple[int, int] | None:
-    """The word of a token that is one of plain letters, or the first piece of one, as most tokens of names are."""
-    start, end = chars
-    piece = text[start:end]
-    if (
-        piece.isalpha()
-        and piece.isascii()
-        and read < start
-        and text[start - 1] in STARTS
-        and end < len(text)
-        and text[end] in ENDS
-    ):
-        return start, end
-    if plain := match_plain(text, start):
-        word_start, word_end = plain.span(1)
-        if read <= word_start < end <= word_end and (
-            start < word_start or not _is_later_piece(text, chars_of, token, start)
-        ):
-            return word_start, word_end
-    return None
+def _words_of(words: Words, text: str, chars_of: CharsOf, token: int, read: int) -> Iterator[tuple[int, int]]:
+    """The ranges that a token decides behind `read`; the first is empty if a token before it decides that word."""
+    start, end = chars_of(token)
+    if (at := anchor(text, start, end)) is None:
+        return
+    word_start = read
+    if at >= read:
+        word_start, read = words.at(at)
+        # A token that begins before the word has no other before it in the word.
+        if start >= word_start and _is_later_piece(text, chars_of, token, word_start):
+            word_start = read
+    while True:
+        read = words.extend(read, end)
+        yield word_start, read
+        if read >= end or (following := _following(text, read, end)) is None:
+            return
+        word_start, read = words.at(following)
 
 
 def _following(text: str, start: int, end: int) -> int | None:
