@@ -145,13 +145,11 @@ def test_a_word_that_is_no_file_is_refused(topics: Topics) -> None:
 def test_what_stands_beside_an_offset_is_kept_but_attempts(topics: Topics) -> None:
     """A limit of dead letters belongs to the group, and the end of a range to its replay; attempts to one record."""
     publish(topics.bootstrap_servers, topics.input, inputs(40))
-    before = CommitMetadata(
-        None, Mark(2, 1), reached_limit=ReachedLimit(3, 4, "why"), replay="a..b", until=9, began_with=4
-    )
+    before = CommitMetadata(None, Mark(2, 1), reached_limit=ReachedLimit(3, 4, "why"), replay="a..b", until=9)
     commit(topics.bootstrap_servers, topics.group, topics.input, {1: 2}, before.encode())
     set_at(topics, "beginning", "--partition", "1")
     after = CommitMetadata.decode(commit_of(topics.bootstrap_servers, topics.group, topics.input, 1).metadata)
-    assert (ReachedLimit(3, 4, "why"), "a..b", 9, 4, Mark()) == (
-        after.reached_limit, after.replay, after.until, after.began_with, after.mark,
+    assert (ReachedLimit(3, 4, "why"), "a..b", 9, Mark()) == (
+        after.reached_limit, after.replay, after.until, after.mark,
     )  # fmt: skip
     assert after.topic_id is not None

@@ -17,7 +17,6 @@ from support.topics import Topics
 
 from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.replay.progress import Estimate
 from enricher.operate.replay.topic_ranges import ranges_of
 from enricher.worker.commands.bounds import Bound, range_name
 
@@ -106,14 +105,3 @@ def test_ranges_that_hold_nothing_or_lie_elsewhere_are_refused(topics: Topics, t
 resolve: Callable[[Inspector, str, str, str], object] = lambda ask, topic, start, end: ranges_of(  # noqa: E731  short
     ask, topic, Bound.parse("--from", start), Bound.parse("--to", end), NOW
 )
-
-
-def test_the_estimate_is_that_of_the_last_minute() -> None:
-    """Nothing is promised before something has moved."""
-    estimate = Estimate()
-    assert estimate.left_s(1000, 0.0) is None
-    assert estimate.left_s(1000, 10.0) is None
-    assert 80.0 == estimate.left_s(800, 20.0)
-    for now_s in range(30, 110, 10):
-        last = estimate.left_s(800 - now_s, float(now_s))
-    assert (800 - 100) / 1.0 == last

@@ -39,6 +39,7 @@ from support.topics import PARTITIONS, Topics, make_topics
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay import pinning
+from enricher.operate.replay.command import count_left
 from enricher.operate.replay.pinning import Pinned, pin, read_pinned
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
@@ -298,6 +299,18 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_no_range(replay: Replay) ->
     consumer.close()
     with pytest.raises(BrokerError, match="its range is gone"):
         pin(replay_config(replay), lambda _: {0: (0, 1)})
+
+
+def test_a_group_that_loses_its_offsets_meanwhile_has_not_finished(
+    replay: Replay,
+) -> None:
+    """Without them nobody knows what is left, and the replay would end as if all of it were done."""
+    fill(replay.live, 8)
+    config = replay_config(replay)
+    with pytest.raises(BrokerError, match="has lost its offsets"):
+        count_left(config)
+    pin(config, lambda _: {0: (0, 2)})
+    assert 2 == count_left(config)
 
 
 def test_a_broker_that_comes_up_after_the_replay_is_waited_for(replay: Replay, proxy: Proxy, tmp_path: Path) -> None:

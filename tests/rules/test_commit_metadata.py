@@ -14,8 +14,7 @@ from enricher.worker.rules.commit_metadata import CommitMetadata
         (CommitMetadata(), "enricher/1"),
         (CommitMetadata("kz7-Q2mNTXS0b_1d0wY3sA"), "enricher/1 topic-id=kz7-Q2mNTXS0b_1d0wY3sA"),
         (CommitMetadata("id", Mark(attempts=3, alone=1)), "enricher/1 topic-id=id attempts=3 alone=1"),
-        (CommitMetadata("id", Mark(attempts=3), began_with=4), "enricher/1 topic-id=id began-with=4 attempts=3"),
-        (CommitMetadata("id", began_with=0), "enricher/1 topic-id=id began-with=0"),
+        (CommitMetadata("id", Mark(attempts=3), until=40), "enricher/1 topic-id=id attempts=3 until=40"),
         (CommitMetadata("id", reached_limit=ReachedLimit(in_window=9)), "enricher/1 topic-id=id limit-in-window=9"),
         (
             CommitMetadata(reached_limit=ReachedLimit(3, reason="decode:InvalidArticle")),
@@ -41,7 +40,8 @@ def test_what_somebody_else_wrote_says_nothing(text: str | None) -> None:
         "enricher/1 attempts=-1",
         "enricher/1 attempts=x alone=",
         "enricher/1 attempts=²",
-        "enricher/1 began-with=-1",
+        "enricher/1 until=-1",
+        "enricher/1 began-with=4",  # of earlier versions
         f"enricher/1 attempts={'9' * 5_000}",
         "enricher/1 dead-letters=9 dead-letters-in-a-row=3",  # counts of earlier versions
     ],
@@ -66,7 +66,7 @@ def test_an_offset_belongs_to_a_topic_unless_both_ids_are_known_and_differ(
 
 def test_versions_before_read_what_this_one_writes() -> None:
     """They split it into fields by blanks and equal signs, and pass over names that they do not know."""
-    version, *fields = CommitMetadata("id", Mark(attempts=2), began_with=4).encode().split(" ")
+    version, *fields = CommitMetadata("id", Mark(attempts=2)).encode().split(" ")
     values = dict(field.split("=", 1) for field in fields if "=" in field)
     assert ("enricher/1", "id", "2") == (version, values["topic-id"], values["attempts"])
 

@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from enricher.errors import NoAnswer, RecoveryExhausted, SettingsError
+from enricher.errors import BrokerError, NoAnswer, RecoveryExhausted, SettingsError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE
 from enricher.operate.replay.pinning import Pinned, pin, read_pinned
@@ -93,7 +93,7 @@ def replay(  # noqa: PLR0913  one for each option
         if pinned.left:
             options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
             work(settings, options, signals, watchdog, replay=config.replay, progress=partial(left_lines, config))
-        if left := _answer_to(lambda: _count_left(config), live.worker.recovery_timeout_s):
+        if left := _answer_to(lambda: count_left(config), live.worker.recovery_timeout_s):
             log.info("stopped: %d offsets of the range are left; start it again to go on", left)
             raise typer.Exit(interrupt_code(signals.received or 0))
     log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
@@ -124,11 +124,13 @@ def _answer_to(question: Callable[[], _Answer], patience_s: float) -> _Answer:
         time.sleep(_ASK_AGAIN_S)
 
 
-def _count_left(config: KafkaConfig) -> int:
+def count_left(config: KafkaConfig) -> int:
     """How many offsets of the range are left."""
     with closing(Inspector(config, stable=True)) as ask:
         pinned = read_pinned(ask, config)
-    return pinned.left if pinned else 0
+    if pinned is None:
+        raise BrokerError(f"the group '{config.group_id}' has lost its offsets, which say what is left to replay")
+    return pinned.left
 
 
 def _replaying(

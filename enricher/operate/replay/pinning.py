@@ -51,7 +51,7 @@ class Pinned:
 def read_pinned(ask: Inspector, config: KafkaConfig) -> Pinned | None:
     """The range of the group and how far it has come; None if the group has not begun.
 
-    Raises SettingsError if the group reads something else, BrokerError if it has lost some of its offsets.
+    Raises SettingsError if the group reads something else, BrokerError if its topic was created again.
     """
     topic_id = ask.topic_id(config.input_topic)
     committed = {
@@ -67,11 +67,6 @@ def read_pinned(ask: Inspector, config: KafkaConfig) -> Pinned | None:
             raise BrokerError(
                 f"the topic '{config.input_topic}' was deleted and created again since the group '{config.group_id}' began: "
                 "its range is gone. Replay the new topic in another --group"
-            )
-        if lost := sorted({*range(metadata.began_with or 0)} - committed.keys()):
-            raise BrokerError(
-                f"the group '{config.group_id}' has lost its offsets for the partitions {', '.join(map(str, lost))} of "
-                f"'{config.input_topic}', which say what is left to replay. Replay them in another --group"
             )
     bounds = {number: metadata.until for number, (_, metadata) in committed.items() if metadata.until is not None}
     return Pinned({number: committed[number][0] for number in bounds}, bounds)
@@ -126,7 +121,7 @@ def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, topic_id:
                 config.input_topic,
                 number,
                 start,
-                metadata=CommitMetadata(topic_id, began_with=len(ranges), replay=config.replay, until=end).encode(),
+                metadata=CommitMetadata(topic_id, replay=config.replay, until=end).encode(),
             )
             for number, (start, end) in ranges.items()
         ]

@@ -23,12 +23,10 @@ class CommitMetadata:
     `mark` and `reached_limit`: attempts at the records from there on, and the limit of dead letters that ended a worker.
 
     `replay` and `until`: the group reads a range that has this name (without spaces), and this partition before this offset.
-    `began_with`: how many partitions that range has. Earlier versions wrote it without a replay, too.
     """
 
     topic_id: str | None = None
     mark: Mark = field(default_factory=Mark)
-    began_with: int | None = None
     reached_limit: ReachedLimit = field(default_factory=ReachedLimit)
     replay: str = ""
     until: int | None = None
@@ -38,10 +36,9 @@ class CommitMetadata:
         return None in {self.topic_id, topic_id} or self.topic_id == topic_id
 
     def encode(self) -> str:
-        """Write it as `enricher/1 topic-id=... began-with=4 attempts=1`, without empty fields."""
+        """Write it as `enricher/1 topic-id=... attempts=1`, without empty fields."""
         values = {
             "topic-id": self.topic_id,
-            "began-with": self.began_with,
             "attempts": self.mark.attempts or None,
             "alone": self.mark.alone or None,
             "limit-in-a-row": self.reached_limit.in_a_row or None,
@@ -66,7 +63,7 @@ class CommitMetadata:
             reason=values.get("limit-reason", "")[:_MOST_REASON_CHARS],
         )
         bound = values.get("replay", ""), _count(values.get("until"))
-        return cls(values.get("topic-id"), mark, _count(values.get("began-with")), reached_limit, *bound)
+        return cls(values.get("topic-id"), mark, reached_limit, *bound)
 
 
 def _count(text: str | None) -> int | None:

@@ -234,8 +234,7 @@ class KafkaSource:
         until = at.start.until if at and at.start else None
         if replay and until is None:  # an offset without its bound would be read on from for ever
             raise TransactionTrouble(f"{names_of([partition])} is no longer read, so the end of its range is not known")
-        topic_id, began_with = self.watch.topic_ids[partition.topic], self._assignment.starts.began_with
-        metadata = CommitMetadata(topic_id, mark, began_with, reached, replay, until).encode()
+        metadata = CommitMetadata(self.watch.topic_ids[partition.topic], mark, reached, replay, until).encode()
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

@@ -61,8 +61,7 @@ class StartOffset:
 class StartOffsets:
     """Finds where `partitions` begin. Remembers what this worker committed, because a lower answer is stale.
 
-    `failure`: why the last look found nothing; None if it did not fail. `began_with`: how many partitions the range of a
-    replay has; None while unknown, and without a replay.
+    `failure`: why the last look found nothing; None if it did not fail.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class StartOffsets:
         self._next_s = 0.0
         self._warnings = Repeats(period_s=_WARN_EVERY_S)
         self.failure: TransactionTrouble | None = None
-        self.began_with: int | None = None
 
     # ---- what happens
 
@@ -285,16 +283,13 @@ class StartOffsets:
             raise BrokerError(
                 f"the group '{group}' does not replay the range {ours}: its offsets were committed by something else"
             )
-        if ours:
-            self.began_with = metadata.began_with
 
     def _outside_the_range(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         """The empty ranges of partitions that were added after the range of the group was committed.
 
-        Raises BrokerError if a partition was in the range, so that its offset has been lost.
+        Raises BrokerError if this process has committed an offset of one, which has been lost.
         """
-        began_with = self.began_with or 0
-        if gone := [partition for partition in partitions if partition.number < began_with]:
+        if gone := [partition for partition in partitions if partition in self._floors]:
             raise BrokerError(
                 f"the group '{self._config.group_id}' has lost its offsets for {names_of(gone)}, which say what is left to "
                 "replay. Offsets expire when a group has no member for offsets.retention.minutes"
