@@ -34,7 +34,11 @@ GROUPS = {
         },
     ),
     "offsets": Group(
-        "Say where a consumer group goes on, while it has no members.", {"set": "operate.offsets.command:offsets_set"}
+        "Say where a consumer group goes on, while it has no members.",
+        {
+            "set": "operate.offsets.command:offsets_set",
+            "skip": "operate.offsets.skip:offsets_skip",
+        },
     ),
     "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics.command:topics_create"}),
     "dead-letters": Group(

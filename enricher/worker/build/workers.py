@@ -66,7 +66,7 @@ def kafka_worker(
     dead_letters = DeadLetterLimits(most, config.group_id)
     source = KafkaSource(config, until_caught_up=until_caught_up)
     writer, prepare = writer_of(settings)
-    encoder = _encoder(settings, writer)
+    encoder = encoder_of(settings, writer)
     sink = TransactionalSink(
         config,
         encoder,
@@ -119,7 +119,8 @@ class _Ends:
     tracing: Tracing = field(default_factory=ContextPropagation)
 
 
-def _encoder(settings: Settings, writer: RecordWriter) -> Encoder:
+def encoder_of(settings: Settings, writer: RecordWriter) -> Encoder:
+    """The maker of the bytes of outputs and dead letters. Raises SettingsError."""
     output = settings.output
     source = output.cloudevents_source or default_source(settings.kafka.group_id)
     return Encoder(

@@ -9,7 +9,8 @@ reading/
     assignment         which partitions come, go and are wanted; the end if one stops delivering
     start_offsets      where they begin, or why nobody can tell; fetching: what the client is told about them
     rebalances         the consumer's callbacks
-    delivery           messages to records; unreadable: batches that cannot be decompressed
+    delivery           messages to records
+    ranges             reads ranges of offsets, for commands; unreadable: batches that cannot be decompressed
     catching_up        whether the group has committed what was there at the start
 
 writing/

@@ -16,7 +16,7 @@ from enricher.worker.heads.languages import loggable_tag
 from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
-from enricher.worker.loop.refusals import check_headers, dead_letter_for
+from enricher.worker.loop.refusals import check_headers
 from enricher.worker.loop.waiting import Waiting, beyond_the_record, text_chars, value_bytes
 from enricher.worker.records import Article, Part, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.rules.assembly import finish_enriched
@@ -126,9 +126,7 @@ class Intake:
         `alone`: a ticket waits if another one of its partition waits.
         """
         for ticket in tickets:
-            if ticket.raw.unreadable is not None:
-                ticket.finish(dead_letter_for(ticket.raw.unreadable))
-            elif ticket.raw.value is None:
+            if ticket.raw.value is None:
                 ticket.finish(Tombstone())
             elif alone and self._pending.add_behind(ticket):
                 pass

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import Consumer, TopicPartition
 
-from enricher.errors import Stalled, TransactionTrouble
+from enricher.errors import BrokerError, Stalled, TransactionTrouble
 from enricher.worker.kafka.reading.fetching import Fetching
-from enricher.worker.kafka.reading.partition import State
+from enricher.worker.kafka.reading.partition import AssignedPartition, State
 from enricher.worker.kafka.reading.partitions import Partitions
 from enricher.worker.kafka.reading.start_offsets import StartOffset, StartOffsets
 from enricher.worker.kafka.shared.client import KafkaConfig
@@ -100,6 +100,8 @@ class Assignment:
         delivers nothing. Those that are not read yet are held once they are. The client drops what it prefetched of a
         partition that it pauses. Raises TransactionTrouble if it cannot go back.
         """
+        # What comes before an unreadable batch is published first: only then it is certain where to step over it.
+        partitions = {*partitions, *(each for each in self.partitions if self._waits_before_unreadable(each))}
         if overdue := self.partitions.overdue(now_s):
             partitions = {*partitions, *(each for each in self.partitions if each not in overdue)}
         released = [each for each in self.partitions.of(State.HELD) if each not in partitions]
@@ -124,6 +126,17 @@ class Assignment:
     def note_commit(self, offsets: Mapping[Partition, int]) -> None:
         """Note committed offsets: a lower answer of the broker is stale from now on."""
         self.starts.note_commit(offsets)
+
+    def require_readable(self, at: AssignedPartition) -> None:
+        """Raise BrokerError if the client cannot decompress the partition's next batch, and all before it is committed."""
+        if not at.damage.unreadable or self._waits_before_unreadable(at.name):
+            return
+        group, (topic, number) = self._config.group_id, at.name
+        raise BrokerError(
+            f"the client cannot unpack the batch of {topic}[{number}] at the committed offset {at.position}, in "
+            f"{at.damage.fetches} fetches: {at.damage.unreadable}. Nothing is lost. Stop the workers and step over it with "
+            f"`enricher offsets skip {group} {topic} --partition {number}`: each of its records becomes a dead letter"
+        )
 
     # ---- in a recovery
 
@@ -170,6 +183,13 @@ class Assignment:
                 self.partitions[partition].find(each.start.offset, time.monotonic())
         if begun := {partition: each for partition, each in found.items() if not each.uncommitted}:
             self.fetching.begin(begun)
+
+    def _waits_before_unreadable(self, name: Partition) -> bool:
+        """Whether records before an unreadable batch of the partition are not committed yet."""
+        at = self.partitions[name]
+        if not at.damage.unreadable or at.position is None or at.start is None:
+            return False
+        return max(at.start.offset, self.starts.committed_here(name)) < at.position
 
     def _give_up_on(self, partitions: Sequence[Partition], after_s: float, why: str) -> None:
         """End the process, whose client may have lost these. They stay assigned: attempts at them are taken back."""

@@ -1,7 +1,7 @@
 """Counts how often a batch was damaged: on the network, so that a second fetch helps, or in the broker's log for good.
 
 The client itself would fetch a damaged batch for ever (seen: 1,200 times a second). Batches that are intact but cannot be
-decompressed are counted here as well; `unreadable` decides what happens to them.
+decompressed are counted here as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError
 
 from enricher.errors import BrokerError
-from enricher.worker.kafka.reading.unreadable import UNREADABLE
+from enricher.worker.kafka.shared.errors import UNREADABLE
 from enricher.worker.records import Partition
 
 DAMAGED = {
@@ -22,7 +22,6 @@ DAMAGED = {
 """The client's errors for batches that it cannot deliver."""
 _MAX_FETCHES = 10
 _CERTAIN_FETCHES = 3
-"""Fetches of a batch with a valid checksum that cannot be decompressed. One would be enough; three are cheap."""
 _CALM_S = 2.0
 """The time by which the responses that were on their way before the seek have arrived."""
 _LASTS_S = 10.0
@@ -47,6 +46,8 @@ class Damage:
     """The batch begins here; None while nothing was damaged since the last record."""
     first_s: float = 0.0
     fetches: int = 0
+    unreadable: str = ""
+    """The client's error, once it is certain that it cannot decompress the batch."""
     _stray: _Stray | None = None
 
     def is_seen(self, error: KafkaError | None, partition: Partition, at: int, expected: int, now_s: float) -> bool:
@@ -60,24 +61,20 @@ class Damage:
         # Not `at`, which the client may have read from the damaged batch.
         return error.code() in DAMAGED and self._note(error, partition, expected, now_s)
 
-    def is_unreadable(self, error: KafkaError | None) -> bool:
-        """Whether it is certain that the batch last passed to `is_seen` cannot be decompressed."""
-        return error is not None and error.code() == UNREADABLE and self.fetches >= _CERTAIN_FETCHES
-
-    def give_up(self, expected: int, *, more: bool) -> None:
-        """Such a batch was given up before `expected`. `more`: the rest of it needs no more fetches."""
-        self.offset = expected if more else None
-
     def clear(self) -> None:
         """The partition delivered a record."""
-        self.offset = self._stray = None
+        self.offset, self._stray, self.unreadable = None, None, ""
 
     def _note(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
         self._stray = None
         if self.offset != offset:
-            self.offset, self.first_s, self.fetches = offset, now_s, 0
+            self.offset, self.first_s, self.fetches, self.unreadable = offset, now_s, 0, ""
         self.fetches += 1
-        if error.code() != UNREADABLE and self.fetches >= _MAX_FETCHES and now_s - self.first_s >= _LASTS_S:
+        if self.fetches < _MAX_FETCHES:
+            return True
+        if error.code() == UNREADABLE:
+            self.unreadable = error.str()
+        elif now_s - self.first_s >= _LASTS_S:
             message = (
                 f"the batch at offset {offset} of {partition.topic}[{partition.number}] was damaged in {self.fetches} "
                 f"fetches within {now_s - self.first_s:.0f} s: {error.str()}. Make an intact replica the leader. If there "

@@ -12,8 +12,6 @@ from confluent_kafka import KafkaError, Message
 
 from enricher.worker.kafka.reading.assignment import Assignment
 from enricher.worker.kafka.reading.fetching import Fetching
-from enricher.worker.kafka.reading.partition import AssignedPartition
-from enricher.worker.kafka.reading.unreadable import UnreadableBatches
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.errors import transient_error
@@ -40,13 +38,9 @@ class Delivery:
         self._fetching = fetching
         self._watch = watch
         self._client_errors = client_errors
-        self._unreadable = UnreadableBatches(config)
 
-    def records_of(self, messages: Sequence[Message], limit: int, now_s: float) -> list[RawRecord]:
-        """The records in these messages. The client skips a damaged batch; this seeks back to it.
-
-        `limit`: how many records were asked for.
-        """
+    def records_of(self, messages: Sequence[Message], now_s: float) -> list[RawRecord]:
+        """The records in these messages. The client skips a damaged batch; this seeks back to it."""
         records: list[RawRecord] = []
         damaged, out_of_range = set[Partition](), set[Partition]()
         for message in messages:
@@ -56,7 +50,7 @@ class Delivery:
                 continue
             if at and at.is_damaged(error, message.offset() or 0, now_s):
                 damaged.add(partition)
-                records += self._stand_ins(at, message, max(1, limit - len(records)), now_s)
+                self._assignment.require_readable(at)
             elif error is None:
                 record = raw_record(
                     message, self._watch.topic_ids[partition.topic], max_headers=self._config.max_headers
@@ -90,17 +84,3 @@ class Delivery:
                     *partition, at.position, last - 1,
                 )  # fmt: skip
         self._fetching.go_on_at(beginnings)
-
-    def _stand_ins(self, at: AssignedPartition, message: Message, limit: int, now_s: float) -> list[RawRecord]:
-        """Records that stand for unreadable ones, once it is certain that they are unreadable.
-
-        The client stays in front of their batch, so the rest of it follows in later turns.
-        """
-        error, damage = message.error(), at.damage
-        if error is None or at.position is None or not damage.is_unreadable(error):
-            return []
-        span = self._unreadable.span(at.name, at.position, error, message.offset() or 0)
-        stand_ins = self._unreadable.stand_ins(at.name, span[:limit], self._watch.topic_ids[at.name.topic])
-        records = [record for record in stand_ins if at.deliver(record.offset, record.leader_epoch, now_s)]
-        damage.give_up(at.position, more=len(span) > len(records))
-        return records

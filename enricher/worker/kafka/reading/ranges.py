@@ -8,10 +8,10 @@ from functools import partial
 from confluent_kafka import Message
 
 from enricher.errors import BrokerError
-from enricher.worker.kafka.reading.unreadable import UNREADABLE, UnreadableBatches
+from enricher.worker.kafka.reading.unreadable import UnreadableBatches
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.errors import UNREADABLE, broker_errors
 from enricher.worker.kafka.shared.lone_consumers import lone_reader, may_pass
 from enricher.worker.kafka.shared.partition_reader import POLL_S, Ranges
 from enricher.worker.records import Partition

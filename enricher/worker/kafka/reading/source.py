@@ -97,7 +97,7 @@ class KafkaSource:
         now_s = time.monotonic()
         if not messages:
             self._partitions.note_drain(now_s)
-        records = self._delivery.records_of(messages, limit, now_s)
+        records = self._delivery.records_of(messages, now_s)
         self._fetching.fetch_again()
         return self._portions.learn_from(records)
 

@@ -130,6 +130,10 @@ class StartOffsets:
 
     # ---- questions
 
+    def committed_here(self, partition: Partition) -> int:
+        """The highest offset that this worker has committed for the partition; 0 if none."""
+        return self._floors.get(partition, 0)
+
     def look(self, now_s: float) -> Mapping[Partition, StartOffset]:
         """The starts that are known now, if partitions wait for theirs and a look is due.
 

@@ -19,16 +19,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import mapping_errors, transient_error
+from enricher.worker.kafka.shared.errors import UNREADABLE, mapping_errors, transient_error
 from enricher.worker.kafka.shared.metadata import foreign, result_of
 from enricher.worker.kafka.shared.partition_reader import NO_END, PartitionReader
-from enricher.worker.records import Partition, RawRecord, Unreadable
+from enricher.worker.records import DeadLetter, Partition, RawRecord, Ticket, Unreadable
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
-UNREADABLE = KafkaError._BAD_COMPRESSION  # noqa: SLF001  the client's name
-"""The checksum was valid, since `check.crcs` cannot be switched off, so another fetch has the same result."""
 _ZSTD = "(codec 0x4)"
 """In the client's message. Only format 2 has this codec."""
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
@@ -65,10 +63,20 @@ class UnreadableBatches:
             self._known[partition] = known, Unreadable(begins, error.str())
         return range(max(expected, known.start), known.stop)
 
-    def stand_ins(self, partition: Partition, offsets: range, topic_id: str | None) -> list[RawRecord]:
-        """Records without content for these offsets of the batch whose `span` was determined last."""
+    def letters(self, partition: Partition, offsets: range, topic_id: str | None) -> list[Ticket]:
+        """Dead letters without content for these offsets of the batch whose `span` was determined last."""
         _, why = self._known[partition]
-        return [RawRecord(partition, each, None, None, topic_id=topic_id, unreadable=why) for each in offsets]
+        message = (
+            f"the client cannot unpack the batch at offset {why.batch_offset}, so only the position of this record is "
+            f"known: {why.reason}"
+        )
+        tickets = [
+            Ticket(RawRecord(partition, each, None, None, topic_id=topic_id, unreadable=why), arrived_s=0.0)
+            for each in offsets
+        ]
+        for ticket in tickets:
+            ticket.finish(DeadLetter("decode", "UnreadableBatch", message))
+        return tickets
 
     def _looked_up(self, partition: Partition, expected: int, error: KafkaError, begins: int) -> range:
         # Between the two are markers and what was aborted or compacted away, unless `begins` is the last offset.
@@ -77,8 +85,8 @@ class UnreadableBatches:
         first = max(expected, begins)
         with _BatchEndFinder(self._config, partition, begins) as looker:
             found = range(first, looker.end(first))
-        log.error(
-            "%s[%d] offsets %d to %d cannot be read and become dead letters without a value: %s",
+        log.warning(
+            "%s[%d] offsets %d to %d cannot be read: %s",
             *partition, found.start, found.stop - 1, error.str(),
         )  # fmt: skip
         return found

@@ -15,6 +15,9 @@ from enricher.worker.kafka.shared.rights import needed_after
 Polled = Consumer | Producer | AdminClient
 """A client that runs its callbacks when it is polled."""
 
+UNREADABLE = KafkaError._BAD_COMPRESSION  # noqa: SLF001  the client's name
+"""The client cannot decompress a batch. Its checksum was valid, since `check.crcs` cannot be switched off, so another fetch
+has the same result."""
 # librdkafka always gives the first one, without the broker's code. The cause may be a newer process, a late InitProducerId
 # of this process, or a transaction that the broker timed out (seen on Kafka 4.3.1 with librdkafka 2.16).
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001  the client's name
