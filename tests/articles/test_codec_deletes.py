@@ -123,7 +123,7 @@ def test_an_event_without_key_and_id_is_refused(document: object, reason: str) -
 def test_an_id_that_is_no_text_is_refused() -> None:
     """A decoder may let lone surrogates through, and they have no bytes."""
     with pytest.raises(InvalidArticle, match="lone surrogate"):
-        CHANGES.tombstone({"op": "d", "before": {"id": "\ud83d"}}, raw(b"{}"))
+        CHANGES.tombstone({"op": "d", "before": {"id": "\ud83d"}}, raw(b"{}"), {})
 
 
 @pytest.mark.parametrize("marks", [True, 1, "1", 0, False, ""])

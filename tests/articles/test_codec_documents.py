@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from support.texts import any_text
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import decode_article
 from enricher.worker.articles.documents import json_bytes
+from tools.decoding import decode_article
 
 CANARY = "xyzzycanary"
 Word = Enum("Word", {"ID": "id"}, type=str)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.texts import any_text
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping, decode_article
+from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping
 from enricher.worker.articles.mapping import FIELDS, MAX_NAME_CHARS
 from enricher.worker.records import Article, Headers, Partition, RawRecord
 
@@ -85,23 +85,6 @@ def test_fields_are_found_where_the_mapping_says(layout: tuple[dict[str, str], o
     assert expected == mapped(document, FieldMapping(fields))
 
 
-@given(documents)
-def test_a_mapping_that_says_what_is_usual_reads_what_is_usual(document: dict[str, Any]) -> None:
-    """Two paths through the code, one contract: the same article, or the same reason but for the pointer in it."""
-    try:
-        expected: Article | str = decode_article(orjson.dumps(document), max_article_chars=LIMIT_CHARS)
-    except InvalidArticle as error:
-        expected = str(error)
-    for mapping in (FieldMapping(), FieldMapping({name: f"/{name}" for name in FIELDS})):
-        try:
-            found: Article | str = mapped(document, mapping)
-        except InvalidArticle as error:
-            found = str(error)
-            for name in FIELDS:
-                found = found.replace(f" at /{name}", "")
-        assert expected == found
-
-
 @given(
     document=documents,
     where=st.lists(st.sampled_from(["/a", "/b/a", "/a/0", "/b/c/a"]), min_size=7, max_size=7),
@@ -155,6 +138,7 @@ def test_paragraphs_are_joined_wherever_they_are() -> None:
     message = refusal(USUAL | {"x": {"y": ["Rain", [CANARY]]}}, mapping)
     assert "body is an array with an item that is not a string at /x/y" == message
     assert "when it is joined" in refusal(USUAL | {"x": {"y": [""] * 100_000}}, mapping)
+    assert "when it is joined" in refusal(USUAL | {"doc": {"blocks": [{"text": ""}] * 100_000}}, BLOCKS)
 
 
 BLOCKS = FieldMapping({"body": "/doc/blocks/*/text"}, paragraph_separator=" | ")
@@ -202,11 +186,6 @@ def test_an_article_whose_blocks_have_no_text_needs_a_title() -> None:
     document = {"doc": {"blocks": [{"url": "/a.jpg"}]}}
     assert ("Rain", "") == ((found := mapped(USUAL | document, BLOCKS)).title, found.body)
     assert "title and body have no visible character" == refusal({"id": "a-1", **document}, BLOCKS)
-
-
-def test_blocks_are_bounded_like_paragraphs() -> None:
-    """The separators between a hundred thousand empty texts count before they are joined."""
-    assert "when it is joined" in refusal(USUAL | {"doc": {"blocks": [{"text": ""}] * 100_000}}, BLOCKS)
 
 
 # ---- ids

@@ -19,7 +19,7 @@ from enricher.errors import InvalidArticle
 from enricher.operate.verify.values import document_of
 from enricher.worker.articles import ArticleReader, FieldMapping, encode_record, record_as_json, record_writer
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.optional import MAX_CHARS, OPTIONAL_FIELDS, optional_texts
+from enricher.worker.articles.optional import MAX_CHARS, OPTIONAL_FIELDS, optional_text
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.progress import describe
@@ -54,30 +54,28 @@ def read(document: dict[str, Any], mapping: FieldMapping) -> Article:
 )
 def test_a_number_is_a_time_in_seconds_or_milliseconds(number: float, text: str) -> None:
     """By its size, at both ends of each."""
-    assert ({"published_at": text}, ()) == optional_texts({"published_at": number}, drop_wrong=False)
+    assert text == optional_text("published_at", number)
 
 
 @given(st.datetimes(datetime(1973, 3, 4), datetime(5138, 11, 16)))  # noqa: DTZ001  the strategy adds none
 def test_seconds_and_milliseconds_of_one_moment_are_one_time(moment: datetime) -> None:
     """Whatever the publisher's library writes."""
     seconds = int(moment.replace(tzinfo=UTC).timestamp())
-    assert optional_texts({"published_at": seconds}, drop_wrong=False) == optional_texts(
-        {"published_at": seconds * 1_000}, drop_wrong=False
-    )
+    assert optional_text("published_at", seconds) == optional_text("published_at", seconds * 1_000)
 
 
 def test_zero_is_no_time() -> None:
     """Protobuf, and many publishers, write it for a time that is not set."""
-    for drop_wrong in (True, False):
-        assert ({}, ()) == optional_texts({"published_at": 0}, drop_wrong=drop_wrong)
+    for mapping in (FieldMapping(), FieldMapping(MAPPED)):
+        found = read(USUAL | {"published_at": 0, "deep": {"title": "Rain", "published_at": 0.0}}, mapping)
+        assert Article("a-1", "Rain", "Oslo") == found
 
 
 @pytest.mark.parametrize("number", [253_402_300_800_000, -62_135_596_800_001, 10**30, 1e300])
 def test_a_time_outside_of_the_calendar_is_wrong(number: float) -> None:
     """Nanoseconds, for instance."""
-    assert ({}, ("published_at",)) == optional_texts({"published_at": number}, drop_wrong=True)
     with pytest.raises(InvalidArticle, match=r"^published_at is outside of the years 1 to 9999 at /x$"):
-        optional_texts({"published_at": number}, drop_wrong=False, at={"published_at": " at /x"})
+        optional_text("published_at", number, " at /x")
 
 
 @pytest.mark.parametrize("name", OPTIONAL_FIELDS)

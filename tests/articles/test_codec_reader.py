@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from support.reading_articles import article_in
-from support.texts import any_text
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.worker.articles import ArticleReader, FieldMapping, decode_article, reader
+from enricher.worker.articles import ArticleReader, FieldMapping, json_articles, reader
 from enricher.worker.articles.cloudevents import Event
 from enricher.worker.articles.framing import Frame
 from enricher.worker.articles.schemas import Decoder, SchemaRef
-from enricher.worker.records import Article, Headers, Partition, RawRecord, Tombstone
+from enricher.worker.records import Article, Headers, Partition, RawRecord
 
 LIMIT_CHARS, LIMIT_BYTES = 1000, 5000
 CANARY = "xyzzycanary"
@@ -48,14 +43,6 @@ def refusal(value: bytes, read: ArticleReader, headers: Headers = ()) -> str:
     assert caught.value.__context__ is None, "what is chained may hold the document"
     assert CANARY not in str(caught.value)
     return str(caught.value)
-
-
-def said(read: Callable[[], Article | Tombstone]) -> Article | Tombstone | str:
-    """The article, or the reason; with the pointer left out that only a mapping names."""
-    try:
-        return read()
-    except InvalidArticle as error:
-        return str(error).replace(" at /id", "", 1)
 
 
 class Registry:
@@ -96,28 +83,6 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], None]:
 # ---- JSON
 
 
-@given(st.binary(max_size=60) | st.dictionaries(st.sampled_from(list(USUAL)), any_text(max_size=3)).map(orjson.dumps))
-@example(b"\xef\xbb\xbf" + orjson.dumps(USUAL))
-@example(FRAMED + orjson.dumps(USUAL))
-def test_usual_articles_are_read_as_ever(value: bytes) -> None:
-    """Without a setting, the reader says of any bytes what `decode_article` says; headers change nothing."""
-    expected = said(lambda: decode_article(value, max_article_chars=LIMIT_CHARS))
-    for read in (reads(), reads(mapping=FieldMapping({"id": "/id"})), reads(keep_document=True)):
-        for headers in ((), (("x", b"y"),)):
-            found = said(partial(read.read, raw(value, headers)))
-            if isinstance(found, Article):
-                found = replace(found, document=None)
-            assert expected == found
-
-
-def test_the_separator_of_the_settings_joins_unmapped_bodies_too() -> None:
-    """It is no part of a mapping of fields."""
-    value = orjson.dumps(USUAL | {"body": ["a", "b"]})
-    for fields in (None, {"id": "/id"}):
-        found = article_in(reads(mapping=FieldMapping(fields, paragraph_separator="/")).read(raw(value)))
-        assert ("a/b", "/") == (found.body, found.body_separator)
-
-
 @pytest.mark.parametrize("more", [{}, {"mapping": FieldMapping({"id": "/id"})}, {"keep_document": True}])
 @pytest.mark.parametrize("headers", [(), EVENT])
 def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
@@ -126,6 +91,7 @@ def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
     """Neither events nor frames nor JSON are parsed, and no decoder runs."""
     for name in ("unwrap", "read_frame", "orjson"):
         monkeypatch.setattr(reader, name, None)
+    monkeypatch.setattr(json_articles, "orjson", None)
     expected = "value has 5001 bytes, at most 5000 are allowed"
     for decoders in (None, Registry(lambda _payload: pytest.fail("it was decoded"))):
         assert expected == refusal(b"{" + b" " * LIMIT_BYTES, reads(**more, decoders=decoders), headers)

@@ -17,7 +17,7 @@ from support.patience import PATIENCE_S
 from support.plain_records import plain_record
 
 from enricher.errors import FatalError, OutputClosed
-from enricher.worker.articles import decode_article, encode_record
+from enricher.worker.articles import encode_record
 from enricher.worker.files import LineSink, LineSource
 from enricher.worker.loop.ports import Sink
 from enricher.worker.records import (
@@ -36,6 +36,7 @@ from enricher.worker.records import (
     Ticket,
     Tombstone,
 )
+from tools.decoding import decode_article
 
 CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)

@@ -11,8 +11,8 @@ import pytest
 from support.examples import examples
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import decode_article
 from enricher.worker.records import Article
+from tools.decoding import decode_article
 
 LIMIT_CHARS = 100_000
 CANARY = "xylophonist"

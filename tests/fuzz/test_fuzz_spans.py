@@ -22,7 +22,7 @@ from support.examples import examples
 from support.texts import any_text
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import Encoder, decode_article
+from enricher.worker.articles import Encoder
 from enricher.worker.articles.html_text import read_html
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.run.engine import OnnxEngine
@@ -41,6 +41,7 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
+from tools.decoding import decode_article
 from tools.only_task import only_task
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

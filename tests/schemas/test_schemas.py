@@ -26,7 +26,6 @@ from enricher.worker.articles import (
     RECORD_NAMESPACE,
     Encoder,
     EventHeaders,
-    decode_article,
     encode_record,
     record_headers,
 )
@@ -46,6 +45,7 @@ from enricher.worker.records import (
     TaskReport,
     Ticket,
 )
+from tools.decoding import decode_article
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 HEADERS = ("enriched-record-headers.v1", "enriched-record-headers.v2", "dead-letter-headers.v1")

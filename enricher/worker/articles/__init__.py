@@ -18,7 +18,7 @@ from enricher.worker.articles.enriched import (
     without_repeats,
     write_entities,
 )
-from enricher.worker.articles.json_articles import MAX_ID_CHARS, decode_article
+from enricher.worker.articles.json_articles import MAX_ID_CHARS
 from enricher.worker.articles.mapping import FieldMapping
 from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS
 from enricher.worker.articles.output_headers import (
@@ -52,7 +52,6 @@ __all__ = [
     "as_line",
     "clip",
     "dead_letter_headers",
-    "decode_article",
     "default_source",
     "encode_record",
     "letter_for",

@@ -38,7 +38,7 @@ class DeleteEvents:
         return isinstance(value, Scalar) and (type(value), value) in self._values
 
     def tombstone(
-        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
+        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None]
     ) -> Tombstone | None:
         """The tombstone of a delete event; None for other documents. `defaults`: see `FieldMapping.article`.
 

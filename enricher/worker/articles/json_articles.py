@@ -1,13 +1,11 @@
-"""Reads articles: bytes -> `Article`, or `InvalidArticle` and nothing else (`schemas/article.v1.schema.json`).
+"""The rules for articles in JSON (`schemas/article.v1.schema.json`), one function each, which raise only `InvalidArticle`.
 
-The rules of the schema are here, one function each; nothing about tokens, models or Kafka. `mapping` reads articles whose
-fields are elsewhere. No message contains text of the article, because messages reach logs and headers that more people may
-read than the articles.
+Nothing about tokens, models or Kafka; `mapping` finds the fields. No message contains text of the article, because messages
+reach logs and headers that more people may read than the articles.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 from unicodedata import category
@@ -16,7 +14,6 @@ import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.framing import ID_MAGIC, ID_PREFIX_BYTES
-from enricher.worker.articles.optional import OPTIONAL_FIELDS, optional_texts
 from enricher.worker.records import Article
 
 MAX_ID_CHARS = 512
@@ -36,42 +33,13 @@ ReadDocument = Callable[[bytes, int], dict[str, Any]]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decode_article(
-    value: bytes,
-    *,
-    max_article_chars: int,
-    max_value_bytes: int = sys.maxsize,
-    paragraph_separator: str = PARAGRAPH_SEPARATOR,
-    drop_wrong: bool = False,
-) -> Article:
-    """Read one article; title and body together may have `max_article_chars` Unicode code points.
+def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
+    """The JSON object in a value. Raises InvalidArticle.
 
     A value above `max_value_bytes` is not parsed: nested arrays take 0.15 s and 50 MB of memory per megabyte. A schema id
     prefix of Confluent and a UTF-8 byte order mark (RFC 8259, section 8.1) are skipped. The last of duplicate keys counts.
-    `drop_wrong`: read the article without the optional fields that are wrong.
-    NaN, infinite numbers, lone surrogates and more than 1024 levels are not JSON, in any field.
-
-    Raises only InvalidArticle; its message names the rule and the field, never the content.
+    NaN, infinite numbers, lone surrogates and more than 1024 levels are not JSON.
     """
-    document = read_document(value, max_value_bytes)
-    # Each field is nearly always a string, and a call would cost more than this check.
-    id_text, body, separator = document.get("id"), document.get("body"), None
-    if type(id_text) is not str:
-        raise InvalidArticle(not_an_id(id_text) if "id" in document else "id is missing")
-    if type(body) is not str:
-        if "body" not in document:
-            raise InvalidArticle("body is missing")
-        body, separator = join_paragraphs(body, paragraph_separator, max_article_chars), paragraph_separator
-    # Null counts as absent: many serialisers write every field.
-    optional = {name: found for name in OPTIONAL_FIELDS if (found := document.get(name)) is not None}
-    texts, dropped = optional_texts(optional, drop_wrong=drop_wrong)
-    article = Article(id_text, texts.pop("title", ""), body, texts, None, separator, dropped=dropped)
-    check_article(article, max_article_chars)
-    return article
-
-
-def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
-    """The JSON object in a value. Raises InvalidArticle."""
     if len(value) > max_value_bytes:
         raise too_large(value, max_value_bytes)
     text = json_part(value)

@@ -5,7 +5,8 @@ A document is what any format is decoded to. Messages name fields and where they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,7 +19,7 @@ from enricher.worker.articles.json_articles import (
     join_paragraphs,
     not_an_id,
 )
-from enricher.worker.articles.optional import METADATA_FIELDS, OPTIONAL_FIELDS, optional_texts
+from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS, OPTIONAL_FIELDS, optional_text
 from enricher.worker.articles.pointers import (
     EACH,
     MISSING,
@@ -39,6 +40,8 @@ HEADER = "header:"
 
 MAX_NAME_CHARS = 128
 """The longest name in `articles.metadata`: names become fields of records, and no index accepts a longer one."""
+
+NO_DEFAULTS: Mapping[str, str | None] = MappingProxyType({})
 
 _IN_RECORD = "metadata"
 """The field of a record that contains those values. It counts as one of the levels that can be written."""
@@ -108,62 +111,51 @@ class FieldMapping:
         check_metadata(metadata)
         where = {name: fields.get(name, f"/{name}") for name in FIELDS}
         names = {name: parse_pointer(each) for name, each in where.items() if not is_beside(each)}
-        self.paragraph_separator = paragraph_separator
-        self.drop_wrong = drop_wrong
-        self.is_default = not (fields or metadata or scalar_ids)
-        """True if articles are where `decode_article` reads them, and nothing more is kept."""
+        # Most values are at the top level of a document, where finding them by key takes a third of the time of a call.
+        keys = {name: each[0] for name, each in names.items() if len(each) == 1}
+        list_at, each, _ = f"{where['body']}/".partition(f"/{EACH}/")
+        self._separator, self._scalar_ids, self._drop_wrong = paragraph_separator, scalar_ids, drop_wrong
         self._mapped = frozenset(fields)
         self._at = {name: f" at {each}" if name in fields else "" for name, each in where.items()}
-        self._beside = None if "id" in names else _finder_beside(where["id"])
-        self._finders = {name: finder(each) for name, each in names.items()}
-        self._find_body = body_finder(names["body"])
-        list_at, each, _ = f"{where['body']}/".partition(f"/{EACH}/")
         self._no_body = f"body is missing{self._at['body']}{f': there is no list at {list_at}' if each else ''}"
-        # Most values are at the top level of a document, where finding them by key takes a third of the time of a call.
-        self._keys = {name: each[0] for name, each in names.items() if len(each) == 1}
-        self._id_key, self._body_key = self._keys.get("id"), self._keys.get("body")
-        self._flat = tuple((name, self._keys[name]) for name in OPTIONAL_FIELDS if name in self._keys)
-        self._deep = tuple(name for name in OPTIONAL_FIELDS if name not in self._keys)
+        self._id_key, self._body_key = keys.get("id"), keys.get("body")
+        self._id_is_beside = "id" not in names
+        self._find_id = _finder_beside(where["id"]) if self._id_is_beside else finder(names["id"])
+        self._find_body = body_finder(names["body"])
+        self._optional = tuple((name, keys.get(name), finder(names[name]), MAX_CHARS[name]) for name in OPTIONAL_FIELDS)
         self._further = tuple((name, finder(parse_pointer(each))) for name, each in metadata.items())
-        self._more = bool(self._deep or self._further)
-        self._scalar_ids = scalar_ids
 
     def article(
         self,
         document: dict[str, Any],
         raw: RawRecord,
         max_article_chars: int,
-        defaults: Mapping[str, str | None] | None = None,
+        defaults: Mapping[str, str | None] = NO_DEFAULTS,
     ) -> Article:
         """The article in a document that came in `raw`. Raises InvalidArticle.
 
         `defaults`: values of fields that no mapping names and the document lacks.
         """
-        id_text = document.get(self._id_key) if self._id_key else self._id(document, raw)
+        id_text = document.get(self._id_key) if self._id_key else None
         if type(id_text) is not str:
-            id_text = self._other_id(document, raw, defaults)
+            id_text = self._id(document, raw, defaults)
         body, separator = document.get(self._body_key, MISSING) if self._body_key else self._find_body(document), None
         if type(body) is not str:
             if body is MISSING:
                 raise InvalidArticle(self._no_body)
-            separator = self.paragraph_separator
+            separator = self._separator
             body = join_paragraphs(body, separator, max_article_chars, at=self._at["body"])
-        optional = {name: value for name, key in self._flat if (value := document.get(key)) is not None}
-        further = None
-        if defaults or self._more:
-            optional = self._all_optional(document, optional, defaults or {})
-            further = self._further_json(document)
-        texts, dropped = optional_texts(optional, drop_wrong=self.drop_wrong, at=self._at)
-        article = Article(id_text, texts.pop("title", ""), body, texts, further, separator, dropped=dropped)
+        further = self._further_json(document) if self._further else None
+        texts, dropped = self._optional_texts(document, defaults)
+        article = Article(id_text, texts.pop("title", ""), body, texts, further, separator, dropped=tuple(dropped))
         check_article(article, max_article_chars)
         return article
 
     def id_text(
-        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
+        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] = NO_DEFAULTS
     ) -> str:
         """The id alone. Raises InvalidArticle if there is none that an article may have. `defaults`: see `article`."""
-        value = self._id(document, raw)
-        text = value if isinstance(value, str) else self._other_id(document, raw, defaults)
+        text = self._id(document, raw, defaults)
         check_id(text)
         return text
 
@@ -172,31 +164,50 @@ class FieldMapping:
         body = self._find_body(document)
         return body if isinstance(body, list) else None
 
-    def _id(self, document: dict[str, Any], raw: RawRecord) -> Any:  # noqa: ANN401  JSON may be anything
-        """The value at the id's pointer, key or header; MISSING if there is none."""
-        return self._finders["id"](document) if self._beside is None else self._beside(raw)
+    def _default(self, name: str, defaults: Mapping[str, str | None]) -> str | None:
+        return None if name in self._mapped else defaults.get(name)
 
-    def _other_id(self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None) -> str:
-        """The id of a document in which it is missing, or is not a string."""
-        value = self._id(document, raw)
+    def _optional_texts(
+        self, document: dict[str, Any], defaults: Mapping[str, str | None]
+    ) -> tuple[dict[str, str], Sequence[str]]:
+        """The optional fields, and the names of those that are left out because they are wrong."""
+        texts: dict[str, str] = {}
+        dropped: list[str] = []
+        for name, key, find, max_chars in self._optional:
+            value = document.get(key) if key else find(document)
+            # Nearly always true, and a call would cost more than this.
+            if type(value) is str and len(value) <= max_chars:
+                texts[name] = value
+            # Null counts as absent: many serialisers write every field.
+            elif value is not None or defaults:
+                try:
+                    text = self._other_text(name, value, defaults)
+                except InvalidArticle:
+                    if not self._drop_wrong:
+                        raise
+                    dropped.append(name)
+                else:
+                    if text is not None:
+                        texts[name] = text
+        return texts, dropped
+
+    def _other_text(self, name: str, value: object, defaults: Mapping[str, str | None]) -> str | None:
+        """The text of an optional field that is missing, or is not a string of the right length."""
         if value is MISSING or value is None:
-            if defaults and "id" not in self._mapped and (text := defaults["id"]):
-                return text
-            if value is MISSING:
-                raise InvalidArticle(f"id is missing{self._at['id']}")
+            value = self._default(name, defaults)
+        return None if value is None else optional_text(name, value, self._at[name])
+
+    def _id(self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None]) -> str:
+        value = self._find_id(raw if self._id_is_beside else document)
+        if isinstance(value, str):
+            return value
+        if (value is MISSING or value is None) and (text := self._default("id", defaults)):
+            return text
+        if value is MISSING:
+            raise InvalidArticle(f"id is missing{self._at['id']}")
         if not self._scalar_ids or not isinstance(value, int | float):
             raise InvalidArticle(not_an_id(value, at=self._at["id"]))
         return _scalar(value, self._at["id"])
-
-    def _all_optional(
-        self, document: dict[str, Any], flat: Mapping[str, object], defaults: Mapping[str, str | None]
-    ) -> dict[str, object]:
-        """The optional fields, with values from deeper in the document and with the defaults, in the usual order."""
-        every: dict[str, object] = {name: text for name, text in defaults.items() if name not in self._mapped}
-        every |= flat
-        deep = {name: self._finders[name](document) for name in self._deep}
-        every |= {name: value for name, value in deep.items() if value is not MISSING and value is not None}
-        return {name: value for name in OPTIONAL_FIELDS if (value := every.get(name)) is not None}
 
     def _further_json(self, document: dict[str, Any]) -> bytes | None:
         """The values of `articles.metadata` as a JSON object; None if the document has none of them.

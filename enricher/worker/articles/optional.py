@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import TypeGuard
 
 from enricher.errors import InvalidArticle
@@ -28,33 +27,13 @@ _SECONDS_BELOW = 100_000_000_000
 """A smaller number is a time in seconds, until the year 5138; a larger one in milliseconds, from 1973 on."""
 
 
-def optional_texts(
-    values: Mapping[str, object], *, drop_wrong: bool, at: Mapping[str, str] = MappingProxyType({})
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The texts of these fields, and the names of those that were dropped because they are wrong.
+def optional_text(name: str, value: object, at: str = "") -> str | None:
+    """The text of a field; None if it counts as absent. `at`: where it was found, for messages. Raises InvalidArticle.
 
-    Without `drop_wrong` it raises InvalidArticle instead. `at`: where each was found, for messages. A `published_at` of 0
-    counts as absent: serializers write it for a time that is not set.
+    A `published_at` may be a number. One of 0 counts as absent: serializers write it for a time that is not set.
     """
-    texts: dict[str, str] = {}
-    dropped: list[str] = []
-    for name, value in values.items():
-        if type(value) is str and len(value) <= MAX_CHARS[name]:
-            texts[name] = value
-        elif not (name == "published_at" and _is_whole(value) and value == 0):
-            try:
-                texts[name] = _text(name, value, at.get(name, ""))
-            except InvalidArticle:
-                if not drop_wrong:
-                    raise
-                dropped.append(name)
-    return texts, tuple(dropped)
-
-
-def _text(name: str, value: object, at: str) -> str:
-    """The text of a field; a time may be a number. Raises InvalidArticle."""
     if name == "published_at" and _is_whole(value):
-        return _time_text(int(value), at)
+        return _time_text(int(value), at) if value else None
     if not isinstance(value, str):
         raise InvalidArticle(f"{name} is not a string{at}")
     if len(value) > MAX_CHARS[name]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.worker.articles import decode_article
 from enricher.worker.inference.run.advice import cutter_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 from tools.cutting import windows_of
+from tools.decoding import decode_article
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enricher.worker.articles import decode_article
 from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.advice import default_cutter
@@ -18,6 +17,7 @@ from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from tools import ARTICLES
 from tools.cutting import windows_of
+from tools.decoding import decode_article
 
 SHORTEST_TOKENS = 8
 SEED = 4

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby
 
-from enricher.worker.articles import decode_article
 from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.records import Part, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
@@ -23,6 +22,7 @@ from tools.bench.repeating import Run
 from tools.bench.stages import REST, stage_times
 from tools.bench.stubs import KnownAnswers
 from tools.bench.watching import calls_of, work_off
+from tools.decoding import decode_article
 
 ABOUT = (
     "The worker, Kafka to Kafka, exactly once, with a model that answers at once from memory what the real one returned "

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.articles import RecordWriter, decode_article, record_writer, write_entities
+from enricher.worker.articles import RecordWriter, record_writer, write_entities
 from enricher.worker.build.loaded_model import Model
 from enricher.worker.build.recomputation import recompute
 from enricher.worker.contracts import RecordFormat
@@ -19,6 +19,7 @@ from enricher.worker.settings import Settings
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Table
 from tools.bench.repeating import Spread, in_turns
+from tools.decoding import decode_article
 from tools.only_task import only_task, tasks_of
 
 FORMATS: tuple[RecordFormat, ...] = ("json", "json-schema", "avro", "protobuf")

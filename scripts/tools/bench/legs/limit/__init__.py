@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from enricher.worker.articles import decode_article
 from enricher.worker.build.loaded_model import Model, window_cutter
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult, Window
@@ -20,6 +19,7 @@ from tools.bench.outcome import Outcome
 from tools.bench.repeating import Run, rates
 from tools.bench.watching import calls_of, work_off
 from tools.cutting import windows_of
+from tools.decoding import decode_article
 
 ABOUT = (
     "The worker on a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
