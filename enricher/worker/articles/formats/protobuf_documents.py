@@ -16,6 +16,9 @@ Documents are those of Protobuf's own JSON mapping, except that 64-bit integers 
 | extension, unknown field | left out |
 
 Fields without presence are never absent, so that a headline with an empty body in proto3 is not an article without a body.
+
+Protobuf's own `MessageToDict` takes 1.1 to 1.5 times as long for a flat article of 3 kB, 1.7 to 3 times for one of 30
+blocks, 3.5 times for one of 300. Nothing bounds it: 10 kB of empty messages with 1,000 fields each took it 18 s and 630 MB.
 """
 
 from __future__ import annotations
