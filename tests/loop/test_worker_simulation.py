@@ -175,8 +175,6 @@ class SchemaSimulation(Simulation):
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
         super().__init__(seed, tracker)
-        # A few waiting articles hold their partition.
-        self._limits = replace(self._limits, waiting_share=self.random.choice((0.03, 0.1)))
         for _ in range(self.random.randint(1, 4)):
             self.world.clock.after(self.random.random() * CALM_S, self._outage)
 

@@ -41,7 +41,6 @@ LIMITS = LoopLimits(
     max_articles_per_second=0.0,
     max_in_flight=64,
     max_in_flight_bytes=1_000_000,
-    waiting_share=0.5,
     max_queued_tokens=400,
     publish_interval_s=256 * TICK_S,
     publish_share=0.0,

@@ -99,11 +99,9 @@ def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
 
 
 def test_what_one_partition_has_in_flight_is_known() -> None:
-    """Number and bytes, with what articles take beyond their records."""
+    """Number and bytes."""
     tracker, (first, _) = tracked(5, 9)
-    first.unpacked_bytes = 1_000
-    tracker.count_unpacked(1_000)
-    assert (2, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.bytes_of(P0))
+    assert (2, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.record_bytes_of(P0))
     first.finish(Tombstone())
     tracker.release({})
-    assert (1, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.bytes_of(P0))
+    assert (1, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.record_bytes_of(P0))

@@ -359,11 +359,8 @@ BACKLOG = Row(
         lines(
             "Partitions that wait for a schema",
             Unit.NUMBER,
-            (
-                "sum by (instance, enricher_state) (enricher_schemas_waiting_partitions{@})",
-                "{{instance}} {{enricher_state}}",
-            ),
-            note="A paused one is not read: its part of what may be in flight is taken. The others go on.",
+            ("sum by (instance) (enricher_schemas_waiting_partitions{@})", "{{instance}}"),
+            note="They are not read until the schema is here, or the wait for it is over. The others go on.",
         ),
         lines(
             "Schema not to be had for",

@@ -220,7 +220,6 @@ def _loop_limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
         max_articles_per_second=worker.max_articles_per_second,
-        waiting_share=worker.waiting_share,
         max_queued_tokens=worker.backlog_batches * sum(each.max_batch_tokens for each in rules),
         publish_interval_s=worker.publish_interval_ms / 1000,
         publish_share=worker.publish_share,

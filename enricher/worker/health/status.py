@@ -127,7 +127,6 @@ def _partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
             "number": partition.number,
             "lag": lag,
             "waiting_for_schemas": snapshot.waiting.get(partition, 0),
-            "paused": partition in snapshot.held,
         }
         for partition, lag in lags
     ]

@@ -48,8 +48,7 @@ MayDecode = Callable[[Ticket], bool]
 class Intake:
     """Takes tickets from arrival to the scheduler. Owns the tokenizer pool and `schemas`.
 
-    A ticket whose schema is not here yet waits, and holds back nobody else until the limits of what is in flight are
-    reached. `schemas` is None if no record names a schema.
+    A ticket whose schema is not here yet waits. `schemas` is None if no record names a schema.
     `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
     gets a call for itself. Each part of a ticket is tokenised as its pass needs it.
     """
@@ -120,16 +119,11 @@ class Intake:
             if self.schemas:
                 closing.callback(self.schemas.close)
 
-    def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:
-        """Queue new tickets. A record without a value is a tombstone and is finished at once.
-
-        `alone`: a ticket waits if another one of its partition waits.
-        """
+    def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:  # noqa: ARG002  for lanes
+        """Queue new tickets. A record without a value is a tombstone and is finished at once."""
         for ticket in tickets:
             if ticket.raw.value is None:
                 ticket.finish(Tombstone())
-            elif alone and self._pending.add_behind(ticket):
-                pass
             elif self._long.is_long(ticket):
                 self._long.wait(ticket)
             else:

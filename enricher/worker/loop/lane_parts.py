@@ -162,8 +162,12 @@ class LanePacing(Pacing):
     def note_read(self, count: int, now_s: float) -> None:
         """Nothing: the limit of the rate counts articles when their lane sends them, so none uses up that of another."""
 
-    def _part_of(self, partition: Partition) -> float:
-        return self.limits.waiting_share * self._share_of(partition)
+    def _fills(self, partition: Partition, part: float, size_bytes: int, *, held: bool) -> bool:
+        """Whether its articles, or these bytes of theirs, take this part of what may be in flight; if it is held, half."""
+        limits = self.limits
+        part *= 0.5 if held else 1.0
+        enough_articles = self.tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight)
+        return enough_articles or size_bytes >= part * limits.max_in_flight_bytes
 
     def _share_of(self, partition: Partition) -> float:
         return 1 / (len(self.intake.shares) * self._in_lane[partition.topic])

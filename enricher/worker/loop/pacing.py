@@ -31,7 +31,6 @@ class LoopLimits:
     max_in_flight: int
     max_in_flight_bytes: int
     max_articles_per_second: float
-    waiting_share: float
     max_queued_tokens: int
     publish_interval_s: float
     publish_share: float
@@ -60,14 +59,10 @@ class Pacing:
     load: Load = field(init=False)
     cadence: Cadence = field(init=False)
     rate: RateLimit = field(init=False)
-    held: frozenset[Partition] = field(default=frozenset(), init=False)
-    """Partitions that are not read, because articles that wait for schemas fill their part of what may be in flight."""
     engine_waits_s: float = field(default=0.0, init=False)
     """Seconds since the engine last returned a batch, while it has work; as of the last turn. Safe in any thread."""
     tokenizer_waits_s: float = field(default=0.0, init=False)
     """The same for the tokenizer."""
-    _unpacked: frozenset[Partition] = field(default=frozenset(), init=False)
-    """Partitions with waiting articles, behind which others have been unpacked to half of that part."""
     _waited_s: float = field(default=0.0, init=False)
     _paused: bool = field(default=False, init=False)
     _full_since_s: float | None = field(default=None, init=False)
@@ -110,44 +105,16 @@ class Pacing:
         self.rate.taken(count, now_s)
 
     def update_held(self) -> Collection[Partition]:
-        """Choose the partitions to hold: their waiting articles, and those behind them, would take all the room.
-
-        A partition whose articles wait has an equal part of `waiting_share`. Beyond it, it is held until half is free again.
-        """
-        waiting = self.intake.waiting_tickets()
-        self.held = frozenset(
-            each
-            for each in waiting
-            if self._fills(each, self._part_of(each), self.tracker.bytes_of(each), held=each in self.held)
-        )
-        half_bytes = 0.5 * self.limits.max_in_flight_bytes
-        self._unpacked = frozenset(
-            each for each in waiting if self.tracker.unpacked_bytes_of(each) >= self._part_of(each) * half_bytes
-        )
-        return self.held
-
-    def _part_of(self, _partition: Partition) -> float:
-        """The share of what may be in flight that a partition with waiting articles has."""
-        return self.limits.waiting_share / max(1, len(self.tracker.partitions))
-
-    def _fills(self, partition: Partition, part: float, size_bytes: int, *, held: bool) -> bool:
-        """Whether its articles, or these bytes of theirs, take this part of what may be in flight; if it is held, half."""
-        limits = self.limits
-        part *= 0.5 if held else 1.0
-        enough_articles = self.tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight)
-        return enough_articles or size_bytes >= part * limits.max_in_flight_bytes
+        """Choose the partitions to hold: those with an article that waits for its schema."""
+        return frozenset(self.intake.waiting_tickets())
 
     def may_decode(self, ticket: Ticket) -> bool:
         """Whether a record may be decoded now.
 
         While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition
-        may: a small record can be a large article, and nothing is released before the oldest one is finished. The same
-        counts for a partition with waiting articles, before those behind them take the room of other partitions.
+        may: a small record can be a large article, and nothing is released before the oldest one is finished.
         """
-        may_unpack = self.tracker.unpacked_bytes < self.limits.max_in_flight_bytes
-        if may_unpack and ticket.raw.partition not in self._unpacked:
-            return True
-        return self.tracker.is_next(ticket)
+        return self.tracker.unpacked_bytes < self.limits.max_in_flight_bytes or self.tracker.is_next(ticket)
 
     def budget_tokens(self, batch: Batch) -> int:
         """The budget of a batch of the same pass."""

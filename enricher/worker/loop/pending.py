@@ -27,14 +27,6 @@ class Pending:
         self._count += 1
         self._by_partition[ticket.raw.partition] = self._by_partition.get(ticket.raw.partition, 0) + 1
 
-    def add_behind(self, ticket: Ticket) -> bool:
-        """Let a ticket wait for the schema of another one of its partition; False if none of its partition waits."""
-        for reference, waiting in self._tickets.items():
-            if any(other.raw.partition == ticket.raw.partition for _, other in waiting):
-                self.add(reference, ticket)
-                return True
-        return False
-
     def by_partition(self) -> Mapping[Partition, int]:
         """How many tickets wait, per partition with any. Safe in any thread."""
         return self._by_partition.copy()

@@ -83,7 +83,6 @@ class SnapshotReader:
             schemas=self.intake.schemas.state() if self.intake.schemas else None,
             waiting_articles=self.intake.waiting_articles,
             waiting=self.intake.waiting_tickets(),
-            held=self.pacing.held,
             dead_letter_limits=self.limits_used,
         )
 

@@ -199,14 +199,6 @@ class OffsetTracker:
         """Bytes of the records of these tickets, without what their articles take beyond them."""
         return self._queues[partition].record_bytes
 
-    def bytes_of(self, partition: Partition) -> int:
-        """Bytes for which these count in `in_flight_bytes`. Takes time linear in the tickets."""
-        return sum([each.raw.size_bytes + each.unpacked_bytes for each in self._queues[partition].tickets])
-
-    def unpacked_bytes_of(self, partition: Partition) -> int:
-        """Bytes that the articles of these tickets take beyond their records. Takes time linear in the tickets."""
-        return sum([each.unpacked_bytes for each in self._queues[partition].tickets])
-
     def count_unfinished(self, partitions: Iterable[Partition] | None = None) -> int:
         """How many tickets of these partitions (None: of all) have no outcome yet. Takes time linear in the tickets."""
         queues = [self._queues[each] for each in (self._queues if partitions is None else partitions)]

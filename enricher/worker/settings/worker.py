@@ -142,14 +142,6 @@ class WorkerSettings(Group):
         description="Bytes of the records of those articles. What is kept beside them, such as `articles.metadata`, may "
         "take as much again.",
     )
-    waiting_share: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="The share of `max_in_flight_articles` and of `max_in_flight_bytes` that partitions may take, in equal "
-        "parts, while their articles wait for a schema. "
-        "A partition that exceeds its part is paused, and the others go on.",
-    )
     max_articles_per_second: float = Field(
         0.0,
         ge=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -106,7 +106,5 @@ class Snapshot:
     """Articles that wait for their schema."""
     waiting: Mapping[Partition, int] = field(default_factory=dict)
     """Articles that wait for their schema, for each partition that has any."""
-    held: Collection[Partition] = ()
-    """Partitions that are paused because these articles and later ones fill their part of what may be in flight."""
     dead_letter_limits: Mapping[str, float] = field(default_factory=dict)
     """How much of each dead-letter limit is used up, 0 to 1, by the limit's name; only limits that are set."""

@@ -185,9 +185,8 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            "Articles in flight that wait for their schema. They hold back later offsets of their partitions.",
            lambda seen: readings.waiting_articles(seen.snapshot())),
     _gauge("enricher.schemas.waiting.partitions", "{partition}",
-           "Partitions with such articles. `paused`: these and those behind them take all that the partition may have in "
-           "flight, so it is not read until some are through; `reading`: it is.",
-           lambda seen: readings.waiting_partitions(seen.snapshot()), (STATE,)),
+           "Partitions with such articles, which are not read until these are through.",
+           lambda seen: readings.waiting_partitions(seen.snapshot())),
     _counter("enricher.registry.requests", "{request}",
              "Requests for schemas by outcome. `unavailable` is asked again for ever, `unknown` for a while; `unusable` "
              "makes dead letters.",

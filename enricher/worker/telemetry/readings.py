@@ -90,9 +90,8 @@ def waiting_articles(now: Snapshot) -> Numbers:
 
 
 def waiting_partitions(now: Snapshot) -> Numbers:
-    """Partitions with articles that wait for their schema, by state: paused, or still read."""
-    paused = sum(partition in now.held for partition in now.waiting)
-    return by({"paused": paused, "reading": len(now.waiting) - paused} if now.schemas else {})
+    """Partitions with articles that wait for their schema; no number if articles need no schemas."""
+    return one(len(now.waiting) if now.schemas else None)
 
 
 def requests(now: Snapshot) -> Numbers:

@@ -21,8 +21,8 @@ function lagCell(lag, most) {
   return cell;
 }
 
-function partitionText({topic, number, waiting_for_schemas: waiting, paused}) {
-  const waits = waiting ? `, ${FORMATS.count(waiting)} wait for a schema${paused ? ', paused' : ''}` : '';
+function partitionText({topic, number, waiting_for_schemas: waiting}) {
+  const waits = waiting ? `, ${FORMATS.count(waiting)} wait for a schema` : '';
   return `${topic} ${number}${waits}`;
 }
 
