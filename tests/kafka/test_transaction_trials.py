@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import count
 
 import pytest
@@ -19,12 +16,11 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.operate.trials import running, visibility
-from enricher.operate.trials.clients import Clients, Outcome, Reader
-from enricher.operate.trials.promises import PROMISES, Promise, Result
-from enricher.operate.trials.running import Trials
-from enricher.operate.trials.topics import TrialTopics
-from enricher.worker.runtime.deadlines import Deadline
+from enricher.operate.trials import running
+from enricher.operate.trials import trials as the_trials
+from enricher.operate.trials.clients import Clients, Outcome
+from enricher.operate.trials.promises import PROMISES, Promise
+from enricher.operate.trials.running import Result, Trials
 
 pytestmark = pytest.mark.broker
 
@@ -37,30 +33,28 @@ def promise_called(name: str) -> Promise:
 def tried(topics: Topics, *names: str) -> dict[str, Result]:
     """The outcomes of these promises, by name."""
     with Trials(config_for(topics), [promise_called(name) for name in names]) as trials:
-        return {result.promise.name: result for result in trials.results(PATIENCE_S)}
+        return {result.promise.name: result for result in trials.results()}
 
 
 def assert_nothing_is_left(bootstrap_servers: str, prefix: str) -> None:
-    """No topic and no group of trials exists; they may take a moment to go."""
+    """No topic of trials exists; it may take a moment to go."""
     admin = admin_of(bootstrap_servers)
 
     def are_gone() -> bool:
-        names = [*admin.list_topics(timeout=PATIENCE_S).topics]
-        names += [group.group_id for group in admin.list_consumer_groups().result(PATIENCE_S).valid]
-        return not [name for name in names if name.startswith(prefix)]
+        return not [name for name in admin.list_topics(timeout=PATIENCE_S).topics if name.startswith(prefix)]
 
     wait_until(are_gone, PATIENCE_S, "nothing is left")
 
 
 def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
-    """No topic and no group; the worker's own are not touched."""
+    """No topic; the worker's own are not touched."""
     config = config_for(topics)
     with Trials(config) as trials:
-        results = list(trials.results(PATIENCE_S))
+        results = list(trials.results())
     assert {result.promise.name: result.outcome.holds for result in results} == {p.name: True for p in PROMISES}, (
         results
     )
-    assert trials.left_behind == []
+    assert trials.left_behind is None
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
     places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
     assert {end for _committed, end in places.values()} == {0}
@@ -74,12 +68,6 @@ class EveryReaderSeesAll(Clients):
         """A consumer that reads uncommitted records."""
         with super().consumer("read_uncommitted") as consumer:
             yield consumer
-
-    @contextmanager
-    def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:  # noqa: ARG002
-        """A reader of uncommitted records."""
-        with super().reader("read_uncommitted") as reader:
-            yield reader
 
 
 class NoTwoIdsAreOne(Clients):
@@ -132,15 +120,14 @@ class OnlyOffsetsAreKept(Clients):
 @pytest.mark.parametrize(
     ("name", "broken", "seen"),
     [
-        ("commit and abort", EveryReaderSeesAll, "a committed reader saw 'committed', 'aborted', 'last'"),
-        ("last stable offset", EveryReaderSeesAll, "a committed reader saw 'before', 'open', 'behind'"),
-        ("stable offsets", EveryReaderSeesAll, "with 2 sent and the transaction open the answer 1"),
+        ("commit and abort", EveryReaderSeesAll, "a committed reader saw 'before', 'aborted', 'behind'"),
         ("fencing by transactional id", NoTwoIdsAreOne, "the first producer's commit was accepted"),
-        ("fencing by generation", NoGenerationIsChecked, "an older generation accepted"),
-        ("offsets in the transaction", OffsetsGoTheirOwnWay, "with 2 sent 2, after the abort 2"),
+        ("fencing by generation", NoGenerationIsChecked, "an older generation was accepted"),
+        ("offsets in the transaction", EveryReaderSeesAll, "with 2 sent the answer 1"),
+        ("offsets in the transaction", OffsetsGoTheirOwnWay, "after the abort 2"),
+        ("offsets in the transaction", OnlyOffsetsAreKept, "with None instead of its text"),
         ("expiry by timeout", NothingExpires, "still open"),
         ("expiry by timeout", EveryReaderSeesAll, "saw 'abandoned', 'behind', 'last'"),
-        ("text of a committed offset", OnlyOffsetsAreKept, "came back as None"),
     ],
 )
 def test_a_trial_can_tell_when_its_promise_does_not_hold(
@@ -148,7 +135,7 @@ def test_a_trial_can_tell_when_its_promise_does_not_hold(
 ) -> None:
     """Each with clients that make this broker look as if it broke the promise."""
     monkeypatch.setattr(running, "Clients", broken)
-    monkeypatch.setattr(visibility, "_SCAN_S", 1.0 if broken is NothingExpires else 30.0)
+    monkeypatch.setattr(the_trials, "_SCAN_S", 1.0 if broken is NothingExpires else 30.0)
     outcome = tried(topics, name)[name].outcome
     assert outcome.holds is False, outcome
     assert seen in outcome.seen
@@ -171,7 +158,7 @@ def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: To
         replace(good, name="bug", trial=failing(KeyError("x"))),
     ]
     with Trials(config_for(topics), [*bad, good]) as trials:
-        outcomes = {result.promise.name: result.outcome for result in trials.results(PATIENCE_S)}
+        outcomes = {result.promise.name: result.outcome for result in trials.results()}
     assert outcomes["commit and abort"].holds is True
     assert [(outcomes[name].holds, outcomes[name].seen) for name in ("refused", "bug")] == [
         (None, "no right"),
@@ -179,24 +166,12 @@ def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: To
     ]
 
 
-def test_a_trial_that_hangs_is_given_up(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others have their lines, the rest is said to be open at the limit, and what was made is deleted."""
-    good, late_s = promise_called("commit and abort"), 0.0
-    late_clock = partial(Deadline, clock=lambda: time.monotonic() + late_s)
-    monkeypatch.setattr(running, "Deadline", late_clock)
-
-    def hang(clients: Clients) -> Outcome:
-        return Outcome(clients.wait(lambda: False, 600.0), "")
-
+def test_a_trial_that_would_begin_too_late_is_not_tried(topics: Topics) -> None:
+    """It counts as not tried, and the topic is deleted."""
     config = config_for(topics)
-    with Trials(config, [replace(good, name="hanging", trial=hang), good]) as trials:
-        results = trials.results(limit_s=60)
-        first = next(results)
-        late_s = 60.0
-        (hanging,) = results
-    assert ("commit and abort", True) == (first.promise.name, first.outcome.holds)
-    assert ("hanging", None) == (hanging.promise.name, hanging.outcome.holds)
-    assert "not finished after 60 s" in hanging.outcome.seen
+    with Trials(config, [promise_called("commit and abort")]) as trials:
+        [result] = trials.results(limit_s=0.0)
+    assert (None, "not begun within 0 s") == (result.outcome.holds, result.outcome.seen)
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
 
 
@@ -216,32 +191,14 @@ def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
 def test_an_interruption_while_the_topic_is_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Ctrl-C, a topic that cannot be used yet is deleted as well."""
 
-    def interrupted(_trials: TrialTopics, _name: str) -> bool:
+    def interrupted(_trials: Trials, _name: str) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrialTopics, "_is_usable", interrupted)
+    monkeypatch.setattr(Trials, "_is_usable", interrupted)
     trials = Trials(config_for(topics))
     with pytest.raises(KeyboardInterrupt), trials:
         pass
-    assert trials.left_behind == []
-    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
-
-
-class NeverStarts(threading.Thread):
-    """Ctrl-C comes before it has started."""
-
-    def start(self) -> None:
-        """Interrupt."""
-        raise KeyboardInterrupt
-
-
-def test_an_interruption_while_trials_are_started_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial whose thread has not started is not waited for."""
-    trials = Trials(config_for(topics), [promise_called("commit and abort")])
-    with monkeypatch.context() as patched:
-        patched.setattr("enricher.operate.trials.running.threading.Thread", NeverStarts)
-        with pytest.raises(KeyboardInterrupt), trials:
-            next(trials.results())
+    assert trials.left_behind is None
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
 
 

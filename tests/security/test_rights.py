@@ -204,7 +204,7 @@ def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured
     found = checks["topics of the trials"]
     assert "Needed: CREATE on the topic" in found["seen"]
     assert f"on topics that begin with '{place.topics.group}-doctor-'" in found["advice"]
-    assert "READ and DELETE on groups" in found["advice"]
+    assert "READ on groups" in found["advice"]
     assert "clean-up" not in checks, "nothing was made, so nothing is left"
     assert not checks.keys() & {promise.name for promise in PROMISES}
 
@@ -244,7 +244,7 @@ def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
         r"^\| `([A-Z`, ]+)` \| (topic|group)s that begin", (DEPLOY / "brokers.md").read_text("utf-8"), re.MULTILINE
     )
     labels = [f"{operation} {kind}" for operations, kind in rows for operation in operations.split("`, `")]
-    assert len(labels) == 6
+    assert len(labels) == 5
     give(secured, rights_of(place, *labels))
     outcome, checks = tried(place)
     assert outcome.code == 0, outcome.said

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.metadata import bounds_of, ours, without_errors
-from enricher.worker.kafka.shared.partition_reader import NO_END, PartitionReader
+from enricher.worker.kafka.shared.metadata import without_errors
 from enricher.worker.kafka.shared.producers import short_lived_producer
 from enricher.worker.runtime.deadlines import Deadline
 
 CALL_S = 15.0
 """Timeout of one call of a client."""
-_OPEN_S = 30.0
+OPEN_S = 30.0
 """Timeout of transactions that a trial ends itself: long enough for it, and short if the process dies."""
-_SESSION_S = 10.0
-"""A member that is stopped while it joins does not leave, and its group is deleted when its session has expired."""
+_SESSION_MS = 10_000
+_POLL_S = 0.05
+METADATA = "enricher/1 topic-id=AAAAAAAAAAAAAAAAAAAAAQ attempts=2 alone=1 " + "x" * 160
+"""A text as a worker commits with an offset, with room for longer ones."""
+LEADER_EPOCH = 0
 _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
 
 
@@ -38,16 +37,12 @@ class Outcome:
 
 @dataclass
 class Clients:
-    """Creates clients and uses them. Raises the client's errors unmapped, and blocks for at most `CALL_S`.
+    """Creates clients and uses them. Raises the client's errors unmapped, and blocks for at most `CALL_S` unless told else.
 
-    After `stop` BrokerError is raised instead of anything that the broker would keep.
-
-    `topic` to `ids`: a trial's own partition, group, and prefix of transactional ids. `stop`: set from outside when the
-    trial's result is no longer needed.
+    `topic` to `ids`: a trial's own partition, group, and prefix of transactional ids.
     """
 
     config: KafkaConfig
-    stop: threading.Event
     topic: str
     number: int
     group: str
@@ -55,9 +50,8 @@ class Clients:
     complaint: Complaint = field(default_factory=Complaint)
 
     @contextmanager
-    def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
+    def producer(self, name: str = "first", timeout_s: float = OPEN_S) -> Iterator[Producer]:
         """An initialised transactional producer. It fences the previous one of the same name. Raises our errors."""
-        self._go_on()
         timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
             "transactional.id": f"{self.ids}-{name}",
@@ -74,24 +68,39 @@ class Clients:
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
         """A consumer of the trial's group, which it joins only if it subscribes."""
-        self._go_on()
-        with closing(new_client(Consumer, self._consumer_properties(isolation), self.complaint)) as consumer:
+        properties = self.config.consumer() | {
+            "group.id": self.group,
+            "session.timeout.ms": _SESSION_MS,
+            "isolation.level": isolation,
+            "allow.auto.create.topics": False,
+        }
+        with closing(new_client(Consumer, properties, self.complaint)) as consumer:
             yield consumer
-
-    @contextmanager
-    def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:
-        """Reads the trial's partition from its beginning."""
-        self._go_on()
-        with closing(PartitionReader(self._consumer_properties(isolation), self.complaint)) as reader:
-            yield Reader(self, reader)
 
     def partition(self, offset: int = -1001) -> TopicPartition:
         """The trial's partition, as the client's type."""
         return TopicPartition(self.topic, self.number, offset)
 
+    def values(self, until: str, *, limit_s: float = CALL_S, stay_s: float = 0) -> list[str]:
+        """The partition's committed records from its beginning until this value, and those that come `stay_s` later."""
+        found: list[str] = []
+        with self.consumer() as consumer:
+            consumer.assign([self.partition(0)])
+
+            def read() -> bool:
+                while message := consumer.poll(_POLL_S):
+                    if not (error := message.error()):
+                        found.append((message.value() or b"").decode(errors="replace"))
+                    else:
+                        _raise_if_lasting(error)  # reading needs no right on the group
+                return until in found
+
+            if self.wait(read, limit_s) and stay_s:
+                self.wait(lambda: not read(), stay_s)
+        return found
+
     def write(self, producer: Producer, *values: str) -> None:
         """Write records in the open transaction, and wait for the acknowledgements."""
-        self._go_on()
         failed: list[KafkaError] = []
 
         def note(error: KafkaError | None, _message: Message) -> None:
@@ -104,8 +113,7 @@ class Clients:
         if failed:
             raise KafkaException(failed[0])
         if unsent:
-            message = f"a record was not acknowledged within {CALL_S:.0f} s"
-            raise BrokerError(message)
+            raise BrokerError(f"a record was not acknowledged within {CALL_S:.0f} s")
 
     def write_and_commit(
         self, producer: Producer, *values: str, offset: int | None = None, membership: bytes | None = None
@@ -119,19 +127,14 @@ class Clients:
 
     def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:
         """Send an offset of the trial's group in the open transaction; without `membership`, not as a member."""
-        self._go_on()
         proof = self.no_member() if membership is None else membership
-        producer.send_offsets_to_transaction([self.partition(offset)], proof, CALL_S)
+        sent = TopicPartition(self.topic, self.number, offset, METADATA, LEADER_EPOCH)
+        producer.send_offsets_to_transaction([sent], proof, CALL_S)
 
     def no_member(self) -> bytes:
         """Group metadata of a consumer that has not joined, so that the broker checks no generation."""
         with self.consumer() as consumer:
-            return self.membership(consumer)
-
-    def membership(self, consumer: Consumer) -> bytes:
-        """The consumer's current group metadata, with member id and generation."""
-        metadata: bytes = consumer.consumer_group_metadata()
-        return metadata
+            return membership_of(consumer)
 
     def committed_offset(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
         """The committed offset of the trial's group. A `read_committed` consumer waits for open transactions."""
@@ -142,64 +145,18 @@ class Clients:
         """Poll the consumers in turn until `done`; False after `timeout_s`."""
         deadline = Deadline(timeout_s)
         while not done():
-            self._go_on()
             if deadline.over:
                 return False
             for consumer in consumers:
-                if (message := consumer.poll(0.05)) and (error := message.error()):
-                    _passes(error, KafkaError.GROUP_AUTHORIZATION_FAILED)
-            if not consumers:
-                time.sleep(0.05)
+                if (message := consumer.poll(_POLL_S)) and (error := message.error()):
+                    _raise_if_lasting(error, KafkaError.GROUP_AUTHORIZATION_FAILED)
         return True
 
-    def _consumer_properties(self, isolation: str) -> dict[str, Any]:
-        return self.config.consumer() | {
-            "group.id": self.group,
-            "session.timeout.ms": int(_SESSION_S * 1000),
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-        }
 
-    def _go_on(self) -> None:
-        if self.stop.is_set():
-            raise BrokerError("it was interrupted")
-
-
-class Reader:
-    """The records of a trial's partition, in order, as one consumer sees them."""
-
-    def __init__(self, clients: Clients, reader: PartitionReader) -> None:
-        self._clients = clients
-        self._consumer = reader.consumer
-        self._messages = reader.read(clients.topic, {clients.number: (0, NO_END)}, _passes)
-        self._at_end = False
-        self.values: list[str] = []
-
-    @property
-    def end(self) -> int:
-        """The end for this consumer: the last stable offset if it is `read_committed`, else the end offset."""
-        return bounds_of(self._consumer, ours(self._clients.partition()), CALL_S)[1]
-
-    def read_until(self, value: str, timeout_s: float = CALL_S) -> bool:
-        """Read until a record of this value has come; False after `timeout_s`."""
-        return self._read(lambda: value in self.values, timeout_s)
-
-    def read_to_end(self, and_for_s: float) -> None:
-        """Read until the consumer reports the end, and for some seconds more to see whether records follow."""
-        self._read(lambda: self._at_end, CALL_S)
-        watched = Deadline(and_for_s)
-        self._read(lambda: self._at_end and watched.over, and_for_s + CALL_S)
-
-    def _read(self, enough: Callable[[], bool], timeout_s: float) -> bool:
-        def done() -> bool:
-            if message := next(self._messages):
-                self._at_end = message.error() is not None
-                if not self._at_end:
-                    self.values.append((message.value() or b"").decode(errors="replace"))
-            return enough()
-
-        return self._clients.wait(done, timeout_s)
+def membership_of(consumer: Consumer) -> bytes:
+    """The consumer's current group metadata, with member id and generation."""
+    metadata: bytes = consumer.consumer_group_metadata()
+    return metadata
 
 
 def refusal(call: Callable[[], object]) -> str | None:
@@ -217,8 +174,7 @@ def refusal(call: Callable[[], object]) -> str | None:
     return None
 
 
-def _passes(error: KafkaError, *refusals: int) -> bool:
+def _raise_if_lasting(error: KafkaError, *refusals: int) -> None:
     """Raise errors about rights and fatal ones; the consumer retries after all others."""
     if error.fatal() or error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *refusals}:
         raise KafkaException(error)
-    return False

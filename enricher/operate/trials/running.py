@@ -1,51 +1,60 @@
-"""Tries all promises in parallel, within a time limit, and deletes what the trials created, however they end."""
+"""Tries the promises one after the other, in a topic that is created for it and deleted afterwards."""
 
 from __future__ import annotations
 
 import logging
-import queue
 import re
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
 
 from enricher.errors import EnricherError
+from enricher.operate.topics.admin import Admin, TopicPlan
 from enricher.operate.trials.clients import Clients, Outcome
-from enricher.operate.trials.promises import PROMISES, Promise, Result
-from enricher.operate.trials.topics import TrialTopics
+from enricher.operate.trials.promises import PROMISES, Promise
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.errors import our_error
+from enricher.worker.kafka.shared.metadata import result_of
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
 
-_LIMIT_S = 45.0
-"""The limit for all trials together. The slowest takes about 15 s: it waits for a timeout of 5 s and a scan every 10 s."""
-_STOPPING_S = 5.0
+_LIMIT_S = 120.0
+"""After it no other trial begins. All together take about 30 s: expiry waits for a scan every 10 s."""
+_DELETE_S = 15.0
+"""A cluster that is electing leaders takes seconds."""
 _LEAST_PARTITIONS = 2  # two members of one group, each with a partition
+_ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
 _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")
 _MAX_PREFIX_CHARS = 150  # Kafka's names of topics have 249 characters at most
 
 
-class Trials:
-    """Creates a topic with a partition for each promise on entry, and deletes everything that was created on exit.
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A promise that was tried."""
 
-    Entry raises BrokerError if the topic cannot be created. `left_behind`: what could not be deleted.
+    promise: Promise
+    outcome: Outcome
+    took_s: float
+
+
+class Trials(Admin):
+    """Creates a topic with a partition for each promise on entry, and deletes it on exit.
+
+    Entry raises BrokerError if the topic cannot be created. `left_behind`: why the topic could not be deleted. The trials'
+    groups are left to the broker, which removes groups that have neither members nor offsets of topics that exist.
     """
 
     def __init__(self, config: KafkaConfig, promises: Sequence[Promise] = PROMISES) -> None:
-        self._config = config
+        super().__init__(config)
         self._promises = promises
         self._run = uuid.uuid4().hex[:8]
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._topics = TrialTopics(config)
-        self.left_behind: list[str] = []
+        self.left_behind: str | None = None
 
     @staticmethod
     def prefix_of(config: KafkaConfig) -> str:
@@ -53,32 +62,27 @@ class Trials:
         return f"{_FOREIGN.sub('-', config.group_id)[:_MAX_PREFIX_CHARS]}-doctor-"
 
     @property
-    def topic(self) -> str:
+    def name(self) -> str:
         """The topic that the trials share. Its name is the prefix of everything that this run creates."""
         return f"{self.prefix_of(self._config)}{self._run}"
 
     def results(self, limit_s: float = _LIMIT_S) -> Iterator[Result]:
-        """Try all, each in a thread. Yields each result as soon as it is known, the last after at most `limit_s`."""
-        finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
-        missing = {promise.name: promise for promise in self._promises}
-        began_s, deadline = time.monotonic(), Deadline(limit_s)
+        """Try each, and yield its result. Those that would begin after `limit_s` are not tried."""
+        deadline = Deadline(limit_s)
         for number, promise in enumerate(self._promises):
-            self._start(promise, number, finished)
-        while missing:
-            try:
-                result = finished.get(timeout=deadline.left_s())
-            except queue.Empty:
-                break
-            del missing[result.promise.name]
-            yield result
-        for promise in missing.values():
-            yield Result(promise, Outcome(None, f"not finished after {limit_s:.0f} s"), time.monotonic() - began_s)
+            ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
+            clients = Clients(self._config, self.name, number, f"{self.name}.{number}", ids)
+            began_s = time.monotonic()
+            late = Outcome(None, f"not begun within {limit_s:.0f} s") if deadline.over else None
+            yield Result(promise, late or _try(promise, clients), time.monotonic() - began_s)
 
     def __enter__(self) -> Self:
         try:
-            self._topics.make(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
+            seen = self.topic(self._config.input_topic)
+            replicas = seen.replicas if seen and seen.replicas else _ANY_REPLICAS
+            self.create([TopicPlan(self.name, max(_LEAST_PARTITIONS, len(self._promises)), replicas)])
         except BaseException:
-            self._clean_up()
+            self._delete()
             raise
         return self
 
@@ -86,46 +90,31 @@ class Trials:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            log.warning("stopped early: deleting the topics and groups that begin with '%s'", self.topic)
-        self._stop.set()
-        deadline = Deadline(_STOPPING_S)
-        for thread in filter(threading.Thread.is_alive, self._threads):  # a signal may come before one has started
-            thread.join(deadline.left_s())
-        self._clean_up()
+            log.warning("stopped early: deleting the topic '%s'", self.name)
+        self._delete()
 
-    def _start(self, promise: Promise, number: int, finished: queue.SimpleQueue[Result]) -> None:
-        ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
-        group = f"{self.topic}.{number}"
-        clients = Clients(self._config, self._stop, self.topic, number, group, ids)
-        # A call into the client may hang for ever, and must not keep the process alive.
-        thread = threading.Thread(
-            target=lambda: finished.put(_try(promise, clients)), name=f"trial-{number}", daemon=True
-        )
-        self._threads.append(thread)
-        thread.start()
-
-    def _clean_up(self) -> None:
-        for what, delete, name in (
-            ("topic", self._topics.delete, self.topic),
-            ("groups that begin with", self._topics.delete_groups, f"{self.topic}."),
-        ):
-            try:
-                delete(name)
-            except EnricherError as error:
-                self.left_behind.append(f"{what} '{name}' ({error})")
-        if self.left_behind:
-            log.warning("not deleted: %s", "; ".join(self.left_behind))
+    def _delete(self) -> None:
+        """Delete the topic; a missing one is no error."""
+        try:
+            with self._errors(f"deleting the topic '{self.name}'", "DELETE on the topic"):
+                future = self._client.delete_topics([self.name], request_timeout=_DELETE_S)[self.name]
+                try:
+                    result_of(future, _DELETE_S)
+                except KafkaException:
+                    if self.topic(self.name):
+                        raise
+        except EnricherError as error:
+            self.left_behind = f"topic '{self.name}' ({error})"
+            log.warning("not deleted: %s", self.left_behind)
 
 
-def _try(promise: Promise, clients: Clients) -> Result:
-    """The result, whatever happens: a trial that fails must not hide the results of the others."""
-    began_s = time.monotonic()
+def _try(promise: Promise, clients: Clients) -> Outcome:
+    """The outcome, whatever happens: a trial that fails must not hide the results of the others."""
     try:
-        outcome = promise.trial(clients)
+        return promise.trial(clients)
     except KafkaException as exception:
-        outcome = Outcome(None, str(our_error(exception.args[0], "a trial", clients.complaint)))
+        return Outcome(None, str(our_error(exception.args[0], "a trial", clients.complaint)))
     except EnricherError as error:
-        outcome = Outcome(None, str(error))
+        return Outcome(None, str(error))
     except Exception as error:  # noqa: BLE001  as the docstring says
-        outcome = Outcome(None, f"{type(error).__name__}: {error}")
-    return Result(promise, outcome, time.monotonic() - began_s)
+        return Outcome(None, f"{type(error).__name__}: {error}")
