@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.loaded_tasks import plan_tasks
+from enricher.worker.build.loaded_tasks import load_tasks, plan_tasks, with_windows
 from enricher.worker.heads import KINDS
-from enricher.worker.settings import TaskSettings, load_settings
+from enricher.worker.inference.run.advice import ADVICE_FILE
+from enricher.worker.settings import BatchingSettings, Settings, TaskSettings, load_settings
 from tools.head_references.folders import REFERENCE, HeadName, write_folder
 
 
@@ -39,15 +40,51 @@ def test_without_tasks_there_is_one_by_the_settings_of_model_and_batching(monkey
     """It is what a task that says the same is, except that the settings do not name it."""
     source = str(REFERENCE / "bert")
     monkeypatch.setenv("ENRICHER_BATCHING__MAX_WINDOW_TOKENS", "96")
-    in_environment(monkeypatch, {"ner": {"source": source, "precision": "fp32"}})
+    in_environment(monkeypatch, {"ner": {"source": source}})
     said = plan_tasks(load_settings())
     monkeypatch.delenv("ENRICHER_TASKS")
     monkeypatch.setenv("ENRICHER_MODEL__SOURCE", source)
-    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     derived = plan_tasks(load_settings())
     assert (True, False) == (said.named, derived.named)
-    assert (said.tasks, said.grouping) == (derived.tasks, derived.grouping)
-    assert [(96, 40)] == [each.windows for each in said.requests] == [each.windows for each in derived.requests]
+    assert (said.tasks, said.checkpoints) == (derived.tasks, derived.checkpoints)
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """Folders of two tasks, `a` and `b`, on one encoder."""
+    folders = [write_folder("bert", "single", tmp_path / "a"), write_folder("bert", "mean", tmp_path / "b")]
+    in_environment(monkeypatch, {each.name: {"source": str(each)} for each in folders})
+    return folders
+
+
+def test_tasks_on_two_encoders_are_refused(shared: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is loaded, with both models, what differs and what to do; on one encoder they are not."""
+    plan_tasks(load_settings()).require_one_encoder()
+    in_environment(monkeypatch, {"a": {"source": str(shared[0])}, "other": {"source": str(REFERENCE / "electra")}})
+    with pytest.raises(
+        SettingsError, match=rf"^tasks\.other .*electra.* and tasks\.a \({shared[0]}\).* a second deployment"
+    ):
+        load_tasks(load_settings())
+
+
+def test_models_that_ask_for_different_windows_are_refused(shared: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the settings decide. One that asks for none has those of the other."""
+    advice = {"max_window_tokens": 64, "overlap_tokens": 8}
+    (shared[1] / ADVICE_FILE).write_text(json.dumps(advice))
+    assert 64 == window_settings(load_settings()).max_window_tokens
+    (shared[0] / ADVICE_FILE).write_text(json.dumps(advice | {"max_window_tokens": 96}))
+    with pytest.raises(SettingsError, match=r"a asks for 96 .*b asks for 64 .* Set batching\.max_window_tokens"):
+        window_settings(load_settings())
+    monkeypatch.setenv("ENRICHER_BATCHING__MAX_WINDOW_TOKENS", "80")
+    assert (80, 8) == (
+        window_settings(load_settings()).max_window_tokens,
+        window_settings(load_settings()).overlap_tokens,
+    )
+
+
+def window_settings(settings: Settings) -> BatchingSettings:
+    """The settings of windows with which the tasks are loaded."""
+    return with_windows(settings, plan_tasks(settings)).batching
 
 
 def test_a_model_that_finds_no_entities_needs_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -96,7 +133,7 @@ def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.M
         ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),
         ({"source": "/a", "languages": ["e n"]}, "a.languages: String should match pattern"),
         ({"source": "/a", "default": True}, "a: `default` says nothing without `languages`"),
-        ({"source": "/a", "max_window_tokens": 4}, "a.max_window_tokens: Input should be greater than or equal to 8"),
+        ({"source": "/a", "precision": "fp32"}, "a.precision: no such setting"),
         (3, "a: Input should be a valid dictionary"),
     ],
     ids=str,
@@ -148,16 +185,14 @@ def test_tasks_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "enricher.toml: tasks: Input should be a valid dictionary" in mistake()
 
 
-@pytest.mark.parametrize(("field", "value"), [("source", "newswire-e5"), ("precision", "fp32")])
-def test_settings_without_effect_beside_tasks_are_refused(
-    monkeypatch: pytest.MonkeyPatch, field: str, value: str
-) -> None:
-    """With what to do instead."""
-    monkeypatch.setenv(f"ENRICHER_MODEL__{field.upper()}", value)
-    assert value == getattr(load_settings().model, field)
+def test_the_source_of_the_model_is_refused_beside_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to do instead; its precision counts for all tasks."""
+    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     in_environment(monkeypatch, {"a": {"source": "/a"}})
-    assert f"model.{field} has no effect beside tasks" in mistake()
-    assert f"[tasks.NAME] {field} = ..." in mistake()
+    assert "fp32" == load_settings().model.precision
+    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", "newswire-e5")
+    assert "model.source has no effect beside tasks" in mistake()
+    assert "[tasks.NAME] source = ..." in mistake()
 
 
 @pytest.mark.parametrize(
@@ -174,8 +209,6 @@ def test_settings_without_effect_beside_tasks_are_refused(
         ("single", "threshold", 0.3, False),
         ("single", "vector", "float16", False),
         ("mean", "threshold", 0.3, False),
-        ("multi", "max_window_tokens", 160, True),
-        ("multi", "max_window_tokens", 161, False),
     ],
 )
 def test_settings_without_effect_on_what_the_checkpoint_finds_are_refused(
@@ -187,9 +220,7 @@ def test_settings_without_effect_on_what_the_checkpoint_finds_are_refused(
     if useful:
         assert ["a"] == plan_tasks(load_settings()).names
     else:
-        with pytest.raises(
-            SettingsError, match=rf"tasks\.a\.{setting} (has no effect|is 161, but .* takes 160 at most)"
-        ):
+        with pytest.raises(SettingsError, match=rf"tasks\.a\.{setting} has no effect"):
             plan_tasks(load_settings())
 
 

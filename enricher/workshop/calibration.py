@@ -23,7 +23,7 @@ from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate.overlap import sentences_of, shares_sentence
 from enricher.workshop.quantisation.calibrate import (
@@ -99,8 +99,8 @@ def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Windo
         article = texts.articles[index]
         (found,) = tokenizer.tokenize([article])
         if isinstance(found, TokenizedArticle):  # an article that the tokenizer refuses has no windows
-            part = Part(Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article))
-            windows.extend(cutter.cut(part, found, 0.0))
+            ticket = Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article)
+            windows.extend(cutter.cut(ticket, found, 0.0))
             tokens = sum(window.length_tokens for window in windows)
         if tokens > MOST_TOKENS:
             break

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.inference.run.model import open_model, prepare_pass
+from enricher.worker.inference.run.model import open_model, prepare_heads
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
@@ -50,7 +50,7 @@ def model_evaluate(
 def _measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
     """Prepare the model as a worker does, and evaluate it with progress. Raises ModelError, FatalError."""
     settings = load_settings(log_files=False).model
-    prepared = prepare_pass(
+    prepared = prepare_heads(
         [checkpoint], device=device, precision=precision, cache_dir=settings.cache_dir, gpu_wait=settings.gpu_wait
     )
     with Ticker(remark_console()) as ticker:

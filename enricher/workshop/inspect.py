@@ -24,7 +24,7 @@ from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import DeviceOption
 from enricher.workshop.calibration import recipe_lines
 from enricher.workshop.manifest import problems_of_manifest
-from enricher.workshop.sharing import head_facts, passes_of_sources, passes_of_tasks, print_passes
+from enricher.workshop.sharing import facts_of_sources, facts_of_tasks, head_facts, print_models
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -45,22 +45,21 @@ def model_inspect(
 ) -> None:
     """Show a model: kind of its head, sizes, labels, digests, which precisions this machine runs, and their gate reports.
 
-    For several models it shows which of them share a pass, because their encoders and tokenizers are bit-identical, and the
-    first difference of the others. Without SOURCE, but with tasks in the settings, it shows the passes of a worker with
-    these settings.
+    For several models it shows whether one worker can run them, because their encoders and tokenizers are bit-identical, or
+    the first difference. Without SOURCE, but with tasks in the settings, it shows a worker with these settings.
     """
     settings, chosen = load_settings(), resolve_device(device)
     if not sources and settings.tasks:
-        shown = passes_of_tasks(settings, chosen)
+        shown = facts_of_tasks(settings, chosen)
     elif sources and len(sources) > 1:
-        shown = passes_of_sources(sources, settings, chosen)
+        shown = facts_of_sources(sources, settings, chosen)
     else:
         checkpoint = open_model((sources or [EMBEDDED])[0])
         shown = {**_facts(checkpoint), "variants": _variants(checkpoint, chosen)}
     if as_json:
         sys.stdout.write(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() + "\n")
-    elif "passes" in shown:
-        print_passes(shown)
+    elif "together" in shown:
+        print_models(shown)
     else:
         _print(shown)
     if problems := shown.get("manifest_problems"):

@@ -1,4 +1,4 @@
-"""The part of `enricher model inspect` for several models: their heads, and which of them share a pass."""
+"""The part of `enricher model inspect` for several models: their heads, and how one worker would run them."""
 
 from __future__ import annotations
 
@@ -37,37 +37,24 @@ def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def passes_of_sources(sources: Sequence[str], settings: Settings, device: Device) -> dict[str, Any]:
-    """The passes of a worker with a task for each of these models. Raises ModelError, SettingsError."""
+def facts_of_sources(sources: Sequence[str], settings: Settings, device: Device) -> dict[str, Any]:
+    """Facts about these models, and about a worker with a task for each. Raises ModelError, SettingsError."""
     tasks = {str(number): TaskSettings(source=source) for number, source in enumerate(sources)}
-    return passes_of_tasks(settings.model_copy(update={"tasks": tasks}), device, sources)
+    return facts_of_tasks(settings.model_copy(update={"tasks": tasks}), device, sources)
 
 
-def passes_of_tasks(settings: Settings, device: Device, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """The passes of a worker with these settings, with other names if given. Raises ModelError, SettingsError."""
+def facts_of_tasks(settings: Settings, device: Device, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Facts about a worker with these settings, with other names if given. Raises ModelError, SettingsError."""
     plan = plan_tasks(settings)
-    precisions = [each.precision for each in plan.tasks.values()]
-    names, groups = names or plan.names, plan.grouping.groups
+    why = plan.why_apart
     return {
         "models": [
             {"name": name, "folder": str(each.folder), **head_facts(each)}
-            for name, each in zip(names, plan.checkpoints, strict=True)
+            for name, each in zip(names or plan.names, plan.checkpoints, strict=True)
         ],
-        "passes": [
-            {
-                "models": [names[index] for index in group],
-                **_choice(
-                    [plan.checkpoints[index] for index in group],
-                    device,
-                    precisions[group[0]],
-                    settings.model.cache_dir,
-                ),
-                "apart": [
-                    {"from": names[other[0]], "why": reason} for other, reason in zip(groups, reasons, strict=False)
-                ],
-            }
-            for group, reasons in zip(groups, plan.grouping.reasons, strict=True)
-        ],
+        "together": {"variant": None, "why": f"not in one worker: {why}", "rejected": []}
+        if why
+        else _choice(plan.checkpoints, device, settings.model.precision, settings.model.cache_dir),
     }
 
 
@@ -81,8 +68,8 @@ def _choice(checkpoints: Sequence[Checkpoint], device: Device, precision: Precis
     return {"variant": choice.variant.name, "why": choice.reason, "rejected": rejected}
 
 
-def print_passes(shown: dict[str, Any]) -> None:
-    """Print the models as a table, and the passes as lines."""
+def print_models(shown: dict[str, Any]) -> None:
+    """Print the models as a table, then how one worker would run them."""
     console = data_console()
     models = Table("model", "kind", "finds", "digest", "encoder")
     for each in shown["models"]:
@@ -94,10 +81,7 @@ def print_passes(shown: dict[str, Any]) -> None:
             each["encoder_digest"][:12],
         )
     console.print(models)
-    for number, each in enumerate(shown["passes"]):
-        apart = [f"not with {found['from']}: {found['why']}" for found in each["apart"]]
-        slower = [f"not {found['variant']}: {found['why']}" for found in each["rejected"]]
-        serves = f"{each['variant'] or 'nothing serves'} ({each['why']})"
-        console.print(escape(f"pass {number}: {', '.join(each['models'])}: {serves}"), soft_wrap=True)
-        for line in (*apart, *slower):
-            console.print(escape(f"  {line}"), soft_wrap=True)
+    together = shown["together"]
+    console.print(escape(f"together: {together['variant'] or 'nothing serves'} ({together['why']})"), soft_wrap=True)
+    for each in together["rejected"]:
+        console.print(escape(f"  not {each['variant']}: {each['why']}"), soft_wrap=True)

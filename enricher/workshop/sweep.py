@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.worker.records import Batch, Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Batch, Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
     from enricher.worker.inference.run.engine import OnnxEngine
@@ -109,5 +109,5 @@ class Sweep:
 def batch_of(cell: Cell, text_ids: Int32Array) -> Batch:
     """Consecutive windows of the cell's length; the text repeats if it is too short."""
     ids = np.resize(text_ids, (cell.windows, cell.length_tokens))
-    part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0))
-    return Batch(tuple(Window(part, row, 0, 0, 0, 0, 0.0) for row in ids))
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+    return Batch(tuple(Window(ticket, row, 0, 0, 0, 0, 0.0) for row in ids))

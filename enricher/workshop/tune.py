@@ -20,7 +20,7 @@ from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.processor import processor_name
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_pass
+from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle
 from enricher.worker.runtime.devices import Precision
@@ -117,7 +117,7 @@ def _of_usual_length(rows: Sequence[Row], window_tokens: int) -> list[Row]:
 def prepare_model(folder: str, device: str, precision: Precision, settings: Settings) -> PreparedModel:
     """Prepare the model as a worker with these settings would. Raises ModelError."""
     wanted = settings.model
-    return prepare_pass(
+    return prepare_heads(
         [open_model(folder)],
         device=device,
         precision=precision,

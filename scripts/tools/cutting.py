@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from enricher.errors import InvalidArticle
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Article, Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.windowing import WindowCutter
 
 _TEXTS = Partition("texts", 0)
@@ -19,6 +19,6 @@ def windows_of(tokenizer: ArticleTokenizer, cutter: WindowCutter, articles: Iter
         [tokens] = tokenizer.tokenize([article])
         if isinstance(tokens, InvalidArticle):
             raise tokens
-        part = Part(Ticket(RawRecord(_TEXTS, number, None, None), 0.0, article=article))
-        windows.append(cutter.cut(part, tokens, now_s=0.0))
+        ticket = Ticket(RawRecord(_TEXTS, number, None, None), 0.0, article=article)
+        windows.append(cutter.cut(ticket, tokens, now_s=0.0))
     return windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.worker.build.loaded_tasks import Pass, Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.heads import NER, EntityHead
 from enricher.worker.records import TaskCard
 
@@ -22,9 +22,9 @@ def only_task(model: ModelCard) -> TaskCard:
 def tasks_of(settings: Settings, model: Model) -> Tasks:
     """Entities by this model, as `load_tasks` gives them."""
     task = only_task(model.card)
-    return Tasks((Pass((NER,), model, (EntityHead.of(model.engine.labels, task),), settings),), (task,))
+    return Tasks(model, (EntityHead.of(model.engine.labels, task),), settings)
 
 
 def load_model(settings: Settings) -> Model:
     """The model of `model.source`, loaded and warmed up, whatever tasks the settings have. Raises ModelError."""
-    return load_tasks(settings.model_copy(update={"tasks": {}})).first
+    return load_tasks(settings.model_copy(update={"tasks": {}})).model

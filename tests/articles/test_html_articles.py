@@ -23,7 +23,6 @@ from enricher.worker.records import (
     Coverage,
     Entity,
     OwnedLabels,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -166,8 +165,10 @@ def entities_at(article: Article, *ranges: tuple[int, int]) -> list[Entity]:
         labels[len(article.title) + start] = 1
     texts: Any = (("title", article.title), ("body", article.body))
     fields = tuple(TokenizedField(name, np.zeros(len(text), np.int32), CharSpans()) for name, text in texts)
-    part = Part(Ticket(raw(""), 0.0, article=article), tokens=TokenizedArticle(fields))
-    return EntityHead.of(("O", "B-PER", "I-PER")).find(part, [OwnedLabels(0, labels, np.ones(len(labels), np.float32))])
+    ticket = Ticket(raw(""), 0.0, article=article, tokens=TokenizedArticle(fields))
+    return EntityHead.of(("O", "B-PER", "I-PER")).find(
+        ticket, [OwnedLabels(0, labels, np.ones(len(labels), np.float32))]
+    )
 
 
 def test_entities_count_in_the_source_and_have_the_text_of_a_reader(reads: Reads) -> None:

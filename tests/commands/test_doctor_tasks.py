@@ -1,4 +1,4 @@
-"""What `enricher doctor` says of tasks: their passes, why some are apart, and which gate report costs which precision."""
+"""What `enricher doctor` says of tasks: their models, and which gate report costs which precision."""
 
 from __future__ import annotations
 
@@ -36,26 +36,31 @@ def findings(monkeypatch: pytest.MonkeyPatch, tasks: dict[str, dict[str, object]
     return {finding.check: finding for finding in model_findings(load_settings())}
 
 
-def test_passes_are_told_with_the_reasons_and_one_article_goes_through_all(
+def test_one_article_goes_through_the_heads_of_all_tasks(
     found: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also through a task for another language."""
     tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
-    names: dict[str, object] = {"source": "newswire-e5", "precision": "fp32", "languages": ["de"]}
-    told = findings(monkeypatch, {**tasks, "names": names})
-    precisions = {"precision of pass 0", "precision of pass 1"}
-    assert {"pass 0", "pass 1", "device", *precisions, "languages", "one sentence", "memory"} == told.keys()
+    told = findings(monkeypatch, {**tasks, "topics": {**tasks["topics"], "languages": ["de"]}})
+    assert {"model", "device", "precision", "one sentence", "memory"} == told.keys()
     assert all(finding.verdict != "FAIL" for finding in told.values())
-    assert "topics: topics (" in told["pass 0"].seen
-    assert "vectors: vectors (" in told["pass 0"].seen
-    assert told["pass 0"].seen.endswith("one run for all of them")
-    assert "not with topics: precision auto there, fp32 here" in told["pass 1"].seen
-    assert "fp32 was asked for" in told["precision of pass 1"].seen
-    assert told["languages"].seen.startswith("newswire-e5 was measured in de, en, zh and trained in en, pt, sv, zh; ")
+    assert "topics: topics (" in told["model"].seen
+    assert "vectors: vectors (" in told["model"].seen
     sentence = told["one sentence"].seen
-    assert "Berlin LOC" in sentence
     assert any(f"topics {label} " in sentence for label in LABELS)
     assert "vectors of " in sentence
+
+
+def test_tasks_of_two_encoders_are_refused(found: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both models are named, with what differs and what to do."""
+    tasks: dict[str, dict[str, object]] = {
+        "topics": {"source": str(found["topics"])},
+        "names": {"source": "newswire-e5"},
+    }
+    (finding,) = findings(monkeypatch, tasks).values()
+    assert ("FAIL", "settings") == (finding.verdict, finding.side)
+    assert f"newswire-e5) and tasks.topics ({found['topics']}): config.json differs" in finding.seen
+    assert "a second deployment" in finding.seen
 
 
 def test_a_checkpoint_of_another_kind_is_refused(found: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,13 +80,13 @@ def test_a_model_that_is_not_there_is_told_with_the_tasks(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
-def test_the_report_that_keeps_a_pass_in_fp32_is_told(
+def test_the_report_that_keeps_a_worker_in_fp32_is_told(
     found: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First the missing ones with their commands, then the one that failed."""
     monkeypatch.setattr(OpenVinoBfloat16, "problem", lambda _self: openvino_problem("fp32"))
     tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
-    told = findings(monkeypatch, tasks)["precision of pass 0"]
+    told = findings(monkeypatch, tasks)["precision"]
     assert ("warn", True) == (told.verdict, told.seen.startswith("fp32 "))
     for folder in found.values():
         assert f"enricher model check {folder} --precision bf16" in told.advice
@@ -99,6 +104,6 @@ def test_the_report_that_keeps_a_pass_in_fp32_is_told(
         arguments = ("check", found[name], "--gold", gold, "--precision", "bf16", "--device", "cpu")
         result = run_model(*arguments, cache_dir=tmp_path / "cache")
         assert code == result.exit_code, (result.output, result.exception)
-    told = findings(monkeypatch, tasks)["precision of pass 0"]
+    told = findings(monkeypatch, tasks)["precision"]
     assert ("ok", True) == (told.verdict, told.seen.startswith("fp32 "))
     assert "not openvino-bf16: topics: openvino-bf16 failed its gate: " in told.seen

@@ -1,4 +1,4 @@
-"""The commands about models, on heads of other kinds and on the passes of tasks."""
+"""The commands about models, on heads of other kinds and on several tasks."""
 
 from __future__ import annotations
 
@@ -72,24 +72,25 @@ def test_inspect_tells_what_each_kind_of_head_finds(folders: dict[str, Path], tm
     assert "int8 is calibrated for a single token classification head" in " ".join(shown.stdout.split())
 
 
-def test_inspect_of_several_models_tells_which_share_a_pass(folders: dict[str, Path], tmp_path: Path) -> None:
-    """And names the first weight in which the encoder of the last differs."""
+def test_inspect_of_several_models_tells_whether_one_worker_can_run_them(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """It names the first weight in which the encoder of another one differs."""
+    shown = inspected(*(folders[name] for name in ("ner", "topics", "vectors")), cache_dir=tmp_path)
+    assert [str(folders[name]) for name in ("ner", "topics", "vectors")] == [each["name"] for each in shown["models"]]
+    assert "fp32" in shown["together"]["variant"]
     shown = inspected(*folders.values(), cache_dir=tmp_path)
-    shared, apart = shown["passes"]
-    assert [str(folders[name]) for name in ("ner", "topics", "vectors")] == shared["models"]
-    assert [str(folders["other"])] == apart["models"]
-    assert [{"from": str(folders["ner"]), "why": f"{ENCODER_WEIGHT} differs"}] == apart["apart"]
+    assert shown["together"]["variant"] is None
+    assert shown["together"]["why"].endswith(f"({folders['ner']}): {ENCODER_WEIGHT} differs")
     told = run_model("inspect", folders["ner"], folders["other"], "--device", "cpu", cache_dir=tmp_path).stdout
-    assert f"not with {folders['ner']}: {ENCODER_WEIGHT}" in told
+    assert f"{ENCODER_WEIGHT} differs" in told
 
 
-def test_inspect_without_arguments_tells_the_passes_of_the_tasks(folders: dict[str, Path], tmp_path: Path) -> None:
-    """By the names in the settings, with what a task says about its precision."""
-    tasks = {name: {"source": str(folder)} for name, folder in folders.items()}
-    env = {"ENRICHER_TASKS": json.dumps(tasks | {"topics": {"source": str(folders["topics"]), "precision": "fp32"}})}
-    shown = inspected(cache_dir=tmp_path, env=env)
-    groups = [each["models"] for each in shown["passes"]]
-    assert [["ner", "vectors"], ["topics"], ["other"]] == groups
+def test_inspect_without_arguments_tells_about_the_tasks(folders: dict[str, Path], tmp_path: Path) -> None:
+    """By the names in the settings."""
+    tasks = {name: {"source": str(folders[name])} for name in ("ner", "topics")}
+    shown = inspected(cache_dir=tmp_path, env={"ENRICHER_TASKS": json.dumps(tasks)})
+    assert ["ner", "topics"] == [each["name"] for each in shown["models"]]
 
 
 @pytest.mark.skipif(openvino_problem("bf16") is not None, reason="the processor has no bf16 units")
@@ -158,7 +159,7 @@ def test_check_measures_classes_against_labels(folders: dict[str, Path], labelle
 def test_check_measures_vectors_on_texts_alone_and_inspect_then_says_that_they_may_serve(
     folders: dict[str, Path], labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pass shared with a head that has not passed serves fp32, and says about which model the reason is."""
+    """Beside a head that has not passed it serves fp32, and says about which model the reason is."""
     monkeypatch.setattr(verdict, "NEIGHBOURS_OF", 12)
     monkeypatch.setattr(verdict, "LEAST_COSINE", 0.9)
     monkeypatch.setattr(verdict, "LEAST_SAME_TEN", 0.0)
@@ -167,10 +168,10 @@ def test_check_measures_vectors_on_texts_alone_and_inspect_then_says_that_they_m
     result = run_model("check", folders["vectors"], *arguments, cache_dir=tmp_path)
     assert result.exit_code == 0, (result.output, result.exception)
     assert (
-        "openvino-bf16" == inspected(folders["vectors"], folders["vectors"], cache_dir=tmp_path)["passes"][0]["variant"]
+        "openvino-bf16" == inspected(folders["vectors"], folders["vectors"], cache_dir=tmp_path)["together"]["variant"]
     )
     run_model("check", folders["topics"], *arguments, cache_dir=tmp_path)
-    shared = inspected(folders["vectors"], folders["topics"], cache_dir=tmp_path)["passes"][0]
+    shared = inspected(folders["vectors"], folders["topics"], cache_dir=tmp_path)["together"]
     assert "fp32" in shared["variant"]
     (why,) = [each["why"] for each in shared["rejected"] if each["variant"] == "openvino-bf16"]
     assert why.startswith("topics: openvino-bf16 failed its gate: ")

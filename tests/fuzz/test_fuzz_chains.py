@@ -30,7 +30,6 @@ from enricher.worker.records import (
     Article,
     Batch,
     Int32Array,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -75,25 +74,25 @@ def labels_by_hash(chain: str) -> Int32Array:
     return labels
 
 
-def windows_of(text: str, tokens_of: ArticleTokenizer, length_tokens: int) -> tuple[Part, list[Window]]:
+def windows_of(text: str, tokens_of: ArticleTokenizer, length_tokens: int) -> tuple[Ticket, list[Window]]:
     """The part of an article with this body, and its windows."""
     article = Article("a", "", text)
-    part = Part(Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article))
+    ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
     (tokens,) = tokens_of.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
     cutter = WindowCutter(length_tokens, 2, tokens_of.specials_before, tokens_of.specials_after)
-    return part, cutter.cut(part, tokens, 0.0)
+    return ticket, cutter.cut(ticket, tokens, 0.0)
 
 
 def document_of(text: str, chain: str, tokens_of: ArticleTokenizer, length_tokens: int = 16) -> Any:  # noqa: ANN401  JSON
     """The record of an article with this body, in which the label of each piece is that of its hash."""
-    part, windows = windows_of(text, tokens_of, length_tokens)
+    ticket, windows = windows_of(text, tokens_of, length_tokens)
     for window in windows:
         labels = labels_by_hash(chain)[window.ids]
         store_answers(batch_result([WindowLabels(window, labels, np.ones(len(labels), np.float32))]), HEADS)
     if not windows:
-        finish_enriched(part, HEADS)
-    return written(part.ticket)
+        finish_enriched(ticket, HEADS)
+    return written(ticket)
 
 
 def first_pieces(text: str, chain: str) -> dict[tuple[int, int], int]:
@@ -183,7 +182,7 @@ def test_a_model_whose_labels_depend_on_the_piece(chain: str) -> None:
     @given(text=ANY_TEXT)
     @example(ONE_LETTER_WORDS)
     def holds(text: str) -> None:
-        part, windows = windows_of(text, tokenizer(chain), 16)
+        ticket, windows = windows_of(text, tokenizer(chain), 16)
         if not windows:
             return
         result = engine.run(Batch(tuple(windows)))
@@ -192,7 +191,7 @@ def test_a_model_whose_labels_depend_on_the_piece(chain: str) -> None:
             for number, label in zip(window.ids.tolist(), answer.labels.tolist(), strict=True):
                 assert label == labels.setdefault(number, label)
         store_answers(result, HEADS)
-        document = written(part.ticket)
+        document = written(ticket)
         check_spans(document, Article("a", "", text))
         by_piece = np.zeros(trained(chain).get_vocab_size(), np.int32)
         by_piece[[*labels]] = [*labels.values()]

@@ -32,7 +32,6 @@ from enricher.worker.records import (
     Article,
     Batch,
     ModelCard,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -87,13 +86,13 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")))
 
 
-def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tuple[Part, list[Window]]:
+def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tuple[Ticket, list[Window]]:
     """The part of a ticket, and its windows, cut as a worker does."""
-    part = Part(Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article))
+    ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
     tokens = tokenizer().tokenize([article])[0]
     assert not isinstance(tokens, InvalidArticle)
     before, after = tokenizer().specials_before, tokenizer().specials_after
-    return part, WindowCutter(window_tokens, overlap_tokens, before, after).cut(part, tokens, 0.0)
+    return ticket, WindowCutter(window_tokens, overlap_tokens, before, after).cut(ticket, tokens, 0.0)
 
 
 def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
@@ -156,15 +155,15 @@ def test_any_labels_on_any_html_give_spans_of_its_source(data: st.DataObject, bo
 def labelled_at_random(data: st.DataObject, article: Article, window_tokens: int) -> tuple[Any, int]:
     """The record of an article whose tokens have any labels, and the number of its windows."""
     overlap_tokens = data.draw(st.integers(0, (window_tokens - 3) // 2))
-    part, windows = windows_of(article, window_tokens, overlap_tokens)
+    ticket, windows = windows_of(article, window_tokens, overlap_tokens)
     dice = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     heads = [EntityHead.of(LABELS, TASK)]
     for window in dice.permutation(np.array(windows, object)):
         labels = dice.choice(len(LABELS), len(window.ids), p=[0.3, *[0.7 / 6] * 6]).astype(np.int32)
         store_answers(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), heads)
     if not windows:
-        finish_enriched(part, heads)
-    return written(part.ticket), len(windows)
+        finish_enriched(ticket, heads)
+    return written(ticket), len(windows)
 
 
 def test_every_token_of_any_text_is_owned_by_one_window() -> None:
@@ -175,13 +174,13 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
     @given(title=TEXTS, body=TEXTS, window_tokens=st.integers(5, 40))
     def holds(title: str, body: str, window_tokens: int) -> None:
         article = Article("a", title, body)
-        part, windows = windows_of(article, window_tokens, 1)
+        ticket, windows = windows_of(article, window_tokens, 1)
         for window in windows:
             inside = np.full(len(window.ids), LABELS.index("I-PER"), np.int32)
             store_answers(batch_result([WindowLabels(window, inside, np.ones(len(window.ids), np.float32))]), heads)
         if not windows:
-            finish_enriched(part, heads)
-        document = written(part.ticket)
+            finish_enriched(ticket, heads)
+        document = written(ticket)
         check_spans(document, article)
         (tokens,) = tokenizer().tokenize([article])
         assert isinstance(tokens, TokenizedArticle)
@@ -211,10 +210,10 @@ def test_the_model_itself_on_any_text(count: int) -> None:
             result = engine.run(Batch(windows))
             assert not result.failures
             store_answers(result, heads)
-        for article, (part, own) in zip(articles, cut, strict=True):
+        for article, (ticket, own) in zip(articles, cut, strict=True):
             if not own:
-                finish_enriched(part, heads)
-            check_spans(written(part.ticket), article)
+                finish_enriched(ticket, heads)
+            check_spans(written(ticket), article)
 
     holds()
 
@@ -232,15 +231,15 @@ def test_what_is_read_can_be_written(article: dict[str, Any]) -> None:
         found = decode_article(json.dumps(article).encode("utf-8", "surrogatepass"), max_article_chars=100_000)
     except InvalidArticle:
         return
-    part, windows = windows_of(found, 512, 0)
+    ticket, windows = windows_of(found, 512, 0)
     heads = [EntityHead.of(LABELS, TASK)]
     for window in windows:
         length = len(window.ids)
         answer = WindowLabels(window, np.ones(length, np.int32), np.ones(length, np.float32))
         store_answers(batch_result([answer]), heads)
     if not windows:
-        finish_enriched(part, heads)
-    document = written(part.ticket)
+        finish_enriched(ticket, heads)
+    document = written(ticket)
     assert document["id"] == article["id"]
     for name in ("language", "source", "url"):
         assert document.get(name) == article.get(name)

@@ -64,7 +64,7 @@ def test_advice_is_cut_to_what_the_tokenizer_takes(
     else:
         monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
         monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
-    (served,) = load_tasks(Settings()).passes
+    served = load_tasks(Settings())
     assert 48 == window_cutter(served.settings, served.model).max_window_tokens
 
 

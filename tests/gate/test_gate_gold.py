@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from enricher.errors import FatalError
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.filling import by_length
 from enricher.workshop.gate.batches import COMPOSITIONS, mix_lengths
 from enricher.workshop.gate.gold import (
@@ -27,8 +27,8 @@ from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 
 def window(length_tokens: int) -> Window:
     """A window of no article."""
-    part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0))
-    return Window(part, np.zeros(length_tokens, np.int32), 0, 0, length_tokens, 0, 0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    return Window(ticket, np.zeros(length_tokens, np.int32), 0, 0, length_tokens, 0, 0.0)
 
 
 WINDOWS = [window(length) for length in (8, 120, 31, 64, 7, 128, 90, 15)]

@@ -13,7 +13,7 @@ from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Part, Partition, RawRecord, Ticket
+from enricher.worker.records import Partition, RawRecord, Ticket
 from enricher.worker.settings import Settings
 from enricher.workshop.gate.gold import join_texts
 from enricher.workshop.gate.runs import tokenize_texts
@@ -36,9 +36,9 @@ def tokenized_for(folder: Path, gold: GoldSet) -> TokenizedTexts:
 
 def windows_of(cutter: WindowCutter, texts: TokenizedTexts) -> list[tuple[list[int], int, int]]:
     """The ids and the owned tokens of every window."""
-    parts = [Part(Ticket(RawRecord(Partition("gold", 0), 0, None, None), 0.0)) for _ in texts.tokens]
+    parts = [Ticket(RawRecord(Partition("gold", 0), 0, None, None), 0.0) for _ in texts.tokens]
     pairs = zip(parts, texts.tokens, strict=True)
-    cut = [window for part, tokens in pairs for window in cutter.cut(part, tokens, 0.0)]
+    cut = [window for ticket, tokens in pairs for window in cutter.cut(ticket, tokens, 0.0)]
     return [(window.ids.tolist(), window.own_start, window.own_stop) for window in cut]
 
 

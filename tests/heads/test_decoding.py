@@ -17,7 +17,7 @@ from support.models import open_minilm
 
 from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Entity, Part
+from enricher.worker.records import Article, Entity, Ticket
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
@@ -25,16 +25,16 @@ LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 SCHEME = LabelScheme.from_labels(LABELS)
 
 
-def labelled(body: str, labels: str, title: str = "") -> Part:
+def labelled(body: str, labels: str, title: str = "") -> Ticket:
     """One token a word; `labels` names each word's label, title first."""
-    part = part_of(title, body, spans_of_words(title), spans_of_words(body))
-    answer(part, [LABELS.index(label) for label in labels.split()])
-    return part
+    ticket = part_of(title, body, spans_of_words(title), spans_of_words(body))
+    answer(ticket, [LABELS.index(label) for label in labels.split()])
+    return ticket
 
 
-def found(part: Part) -> list[tuple[str, str]]:
+def found(ticket: Ticket) -> list[tuple[str, str]]:
     """Text and label of each entity."""
-    return [(entity["text"], entity["label"]) for entity in entities_of(part, SCHEME)]
+    return [(entity["text"], entity["label"]) for entity in entities_of(ticket, SCHEME)]
 
 
 def test_a_begin_opens_an_entity_and_insides_continue_it() -> None:
@@ -61,32 +61,32 @@ def test_an_inside_after_a_word_without_label_opens_an_entity() -> None:
 def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
     """Later pieces neither end, nor open, nor change anything; the span reaches to the end of the last piece."""
     pieces = GivenSpans([(0, 2), (2, 8), (9, 11), (11, 13), (13, 14)])
-    part = part_of("", "Lovelace wrote", spans_of_words(""), pieces)
-    answer(part, [1, 3, 0, 1, 1])
-    assert [("Lovelace", "PER")] == found(part)
+    ticket = part_of("", "Lovelace wrote", spans_of_words(""), pieces)
+    answer(ticket, [1, 3, 0, 1, 1])
+    assert [("Lovelace", "PER")] == found(ticket)
 
 
 def test_title_and_body_are_never_joined() -> None:
     """An entity at the end of the title and one of the same type at the start of the body are two, each in its field."""
-    part = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
+    ticket = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
     assert [("title", 6, 9, "Ada"), ("body", 0, 8, "Lovelace")] == [
-        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in entities_of(part, SCHEME)
+        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in entities_of(ticket, SCHEME)
     ]
 
 
 def test_white_space_at_the_ends_of_a_token_is_not_part_of_the_entity() -> None:
     """Some tokenizers count the space before a word as the word's own."""
-    part = part_of("", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([(0, 2), (2, 7), (7, 14), (14, 18)]))
-    answer(part, [0, 3, 4, 0])
-    (entity,) = entities_of(part, SCHEME)
+    ticket = part_of("", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([(0, 2), (2, 7), (7, 14), (14, 18)]))
+    answer(ticket, [0, 3, 4, 0])
+    (entity,) = entities_of(ticket, SCHEME)
     assert (4, 12, "New York") == (entity["start"], entity["end"], entity["text"])
 
 
 def test_an_entity_of_white_space_alone_is_none() -> None:
     """Nothing is left of it."""
-    part = part_of("", "a   b", spans_of_words(""), GivenSpans([(0, 1), (1, 4), (4, 5)]))
-    answer(part, [0, 1, 0])
-    assert found(part) == []
+    ticket = part_of("", "a   b", spans_of_words(""), GivenSpans([(0, 1), (1, 4), (4, 5)]))
+    answer(ticket, [0, 1, 0])
+    assert found(ticket) == []
 
 
 @pytest.mark.parametrize("name", ["Zoe\u0301", "हिन्दी Ada", "Ａｄａ", "\U0001d4d0da"])
@@ -100,25 +100,25 @@ def test_offsets_count_code_points(name: str) -> None:
 
 def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
     """0.5 and 1.0 make 0.75, for the last entity and for one before it."""
-    part = labelled("Ada Lovelace met Ada Lovelace", "B-PER I-PER O B-PER I-PER")
-    answer(part, [1, 2, 0, 1, 2], [0.5, 1.0, 1.0, 0.5, 1.0])
-    assert [0.75, 0.75] == [entity["score"] for entity in entities_of(part, SCHEME)]
+    ticket = labelled("Ada Lovelace met Ada Lovelace", "B-PER I-PER O B-PER I-PER")
+    answer(ticket, [1, 2, 0, 1, 2], [0.5, 1.0, 1.0, 0.5, 1.0])
+    assert [0.75, 0.75] == [entity["score"] for entity in entities_of(ticket, SCHEME)]
 
 
 @given(score=st.floats(0, 1, width=32))
 def test_scores_are_told_to_the_fourth_decimal(score: float) -> None:
     """As Python itself rounds it, whatever float32 the model gave; a number of Python, which JSON takes."""
-    part = labelled("Ada", "B-PER")
-    answer(part, [1], [score])
-    (entity,) = entities_of(part, SCHEME)
+    ticket = labelled("Ada", "B-PER")
+    answer(ticket, [1], [score])
+    (entity,) = entities_of(ticket, SCHEME)
     assert (float, round(score, 4)) == (type(entity["score"]), entity["score"])
 
 
 def test_a_score_a_little_above_one_is_one() -> None:
     """Devices compute probabilities with rounding errors; no indexer shall see more than 1."""
-    part = labelled("Ada", "B-PER")
-    answer(part, [1], [1.00003])
-    (entity,) = entities_of(part, SCHEME)
+    ticket = labelled("Ada", "B-PER")
+    answer(ticket, [1], [1.00003])
+    (entity,) = entities_of(ticket, SCHEME)
     assert entity["score"] == 1.0
 
 
@@ -151,7 +151,7 @@ CHARACTERS = st.sampled_from("aB \u0301\u00a0\n👩\u200d中\U0001d4d0")
 
 
 @st.composite
-def any_parts(draw: st.DrawFn) -> Part:
+def any_parts(draw: st.DrawFn) -> Ticket:
     """Texts of any characters, cut into any tokens, with any labels."""
     parts = []
     for _ in range(2):
@@ -160,21 +160,21 @@ def any_parts(draw: st.DrawFn) -> Part:
         chars = [(start, draw(st.integers(start, stop))) for start, stop in pairwise(cuts)]
         parts.append((text, GivenSpans(chars)))
     (title, title_spans), (body, body_spans) = parts
-    part = part_of(title, body, title_spans, body_spans)
+    ticket = part_of(title, body, title_spans, body_spans)
     length = len(title_spans.chars) + len(body_spans.chars)
-    answer(part, draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)))
-    return part
+    answer(ticket, draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)))
+    return ticket
 
 
 @given(any_parts())
-def test_spans_are_ordered_apart_and_inside_their_field(part: Part) -> None:
+def test_spans_are_ordered_apart_and_inside_their_field(ticket: Ticket) -> None:
     """Whatever the labels: half-open, not empty, trimmed, in order, never overlapping, and the text is the field's."""
-    assert part.ticket.article is not None
+    assert ticket.article is not None
     ends = {"title": 0, "body": 0}
-    entities = entities_of(part, SCHEME)
+    entities = entities_of(ticket, SCHEME)
     assert sorted(entities, key=lambda entity: entity["field"] != "title") == entities
     for entity in entities:
-        text = part.ticket.article.text(entity["field"])
+        text = ticket.article.text(entity["field"])
         assert ends[entity["field"]] <= entity["start"] < entity["end"] <= len(text)
         assert entity["text"] == text[entity["start"] : entity["end"]] == entity["text"].strip()
         ends[entity["field"]] = entity["end"]
@@ -207,12 +207,12 @@ def test_all_sentences_of_the_reference_give_exactly_its_spans() -> None:
         articles, tokenizer.tokenize(articles), labels, wanted, strict=True
     ):
         assert not isinstance(tokens, Exception)
-        part = part_of("", article.body, spans_of_words(""), spans_of_words(""))
-        part.ticket.article, part.tokens = article, tokens
-        answer(part, its_labels[1:-1].tolist())
+        ticket = part_of("", article.body, spans_of_words(""), spans_of_words(""))
+        ticket.article, ticket.tokens = article, tokens
+        answer(ticket, its_labels[1:-1].tolist())
         spans = [
             {"start": entity["start"], "end": entity["end"], "label": entity["label"], "text": entity["text"]}
-            for entity in entities_of(part, scheme)
+            for entity in entities_of(ticket, scheme)
         ]
         assert by_words.pop(article.id, its_wanted) == {"id": article.id, "entities": spans}
         counts.update(entity["label"] for entity in its_wanted["entities"])

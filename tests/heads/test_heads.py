@@ -15,10 +15,10 @@ from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.head import Threshold, pool
 from enricher.worker.heads.languages import Languages
-from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Part, Pooling, TaskCard, Ticket
+from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Pooling, TaskCard, Ticket
 
 MODEL = ModelCard("model", "0", "fp32")
-PART = Part(Ticket(raw(0), 0.0))
+PART = Ticket(raw(0), 0.0)
 MEAN = TaskCard("task", "classification", MODEL, "mean")
 
 
@@ -46,7 +46,7 @@ def test_the_mean_of_means_is_the_mean_of_all_tokens(values: list[float], cuts: 
     """However the article is cut: each token counts once."""
     bounds = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     parts = [values[start:stop] for start, stop in pairwise(bounds)]
-    answers = rows(*((len(part), [float(np.mean(part))]) for part in parts))
+    answers = rows(*((len(ticket), [float(np.mean(ticket))]) for ticket in parts))
     assert pool(answers, "mean").tolist() == pytest.approx([np.mean(values)], abs=1e-5)
 
 
@@ -89,12 +89,12 @@ def test_each_of_several_labels_may_have_its_own_threshold() -> None:
 @pytest.mark.parametrize("several", [False, True])
 def test_entities_below_the_threshold_are_left_out(threshold: Threshold, kept: list[str], *, several: bool) -> None:
     """One for all labels, or one for each; a score that is equal to it is enough. Also where tasks are named."""
-    part = part_of("", "Ada Oslo", spans_of_words(""), spans_of_words("Ada Oslo"))
-    answer(part, [1, 2], scores=[0.9, 0.2])
+    ticket = part_of("", "Ada Oslo", spans_of_words(""), spans_of_words("Ada Oslo"))
+    answer(ticket, [1, 2], scores=[0.9, 0.2])
     head = EntityHead.of(("O", "B-PER", "B-LOC"), MEAN, names_task=several, threshold=threshold)
-    [[labels]] = part.answers
+    [[labels]] = ticket.answers
     assert isinstance(labels, OwnedLabels)
-    found = head.find(part, [labels])
+    found = head.find(ticket, [labels])
     assert kept == [entity["text"] for entity in found]
     assert {"task"} <= {*found[0]} if found and several else all("task" not in entity for entity in found)
 

@@ -19,7 +19,7 @@ from enricher.worker.records import OwnedLabels
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enricher.worker.records import Part
+    from enricher.worker.records import Ticket
 
 CASES = [
     json.loads(line)
@@ -44,22 +44,22 @@ def text_of(case: Mapping[str, object]) -> str:
     return join_paragraphs(body, "\n\n", 1_000) if isinstance(body, list) else str(body)
 
 
-def labelled(text: str, names: list[str], spans: list[tuple[int, int]]) -> tuple[Part, list[tuple[int, int]]]:
+def labelled(text: str, names: list[str], spans: list[tuple[int, int]]) -> tuple[Ticket, list[tuple[int, int]]]:
     """A part whose tokens have the labels of a model that finds every name, and where the names are."""
     ranges, at = list[tuple[int, int]](), 0
     for name in names:
         at = text.index(name, at)
         ranges.append((at, at + len(name)))
         at += len(name)
-    part = part_of("", text, GivenSpans(), GivenSpans(spans))
+    ticket = part_of("", text, GivenSpans(), GivenSpans(spans))
     labels = []
     for start, end in spans:
         first = next((char for char in range(start, end) if text[char].isalnum()), start)
         found = next((each for each in ranges if each[0] <= first < each[1]), None)
         before = "" if found is None else text[found[0] : first]
         labels.append(0 if found is None else 2 if any(map(str.isalnum, before)) else 1)
-    answer(part, labels)
-    return part, ranges
+    answer(ticket, labels)
+    return ticket, ranges
 
 
 PAIRS = [
@@ -73,8 +73,8 @@ def test_names_are_marked_as_people_mark_them(case: dict[str, list[str]], cut: s
     """Each name that a token of its own begins is found, with exactly its characters, and nothing else."""
     text = text_of(case)
     spans = [each.span() for each in PIECES[cut].finditer(text)]
-    part, ranges = labelled(text, case["names"], spans)
-    found = [(each["start"], each["end"]) for each in entities_of(part, SCHEME)]
+    ticket, ranges = labelled(text, case["names"], spans)
+    found = [(each["start"], each["end"]) for each in entities_of(ticket, SCHEME)]
     begun = [each for each in ranges if any(_begins(text, chars, each) for chars in spans)]
     assert set(begun) <= set(found) <= set(ranges)
     if cut not in {"white space", "spaces before", "pairs"}:
@@ -91,11 +91,11 @@ def test_nothing_is_found_in_addresses_unless_it_is_wanted(cut: str) -> None:
     """With every token labelled: no part of the URL or of the e-mail address; with the setting off, both."""
     text = "https://www.berlin.de/angela-merkel angela.merkel@paris.fr"
     spans = [each.span() for each in PIECES[cut].finditer(text)]
-    part = part_of("", text, GivenSpans(), GivenSpans(spans))
-    answer(part, [1] * len(spans))
-    assert entities_of(part, SCHEME) == []
-    ((answers,),) = part.answers
+    ticket = part_of("", text, GivenSpans(), GivenSpans(spans))
+    answer(ticket, [1] * len(spans))
+    assert entities_of(ticket, SCHEME) == []
+    ((answers,),) = ticket.answers
     assert isinstance(answers, OwnedLabels)
-    assert part.ticket.article is not None
-    assert part.tokens is not None
-    assert decode_entities(part.ticket.article, part.tokens, [answers], SCHEME, skip_addresses=False)
+    assert ticket.article is not None
+    assert ticket.tokens is not None
+    assert decode_entities(ticket.article, ticket.tokens, [answers], SCHEME, skip_addresses=False)

@@ -19,7 +19,7 @@ from enricher.worker.heads import KINDS
 from enricher.worker.heads.head import Head, Threshold
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import OwnedRow, Part, TaskCard, TaskKind
+from enricher.worker.records import OwnedRow, TaskCard, TaskKind, Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class CountHead(Head):
         del spec, threshold, several
         return cls(task, languages=languages)
 
-    def find(self, part: Part, answers: list[OwnedRow]) -> list[dict[str, Any]]:
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[dict[str, Any]]:
         """The sum over the windows, each token once."""
-        del part
+        del ticket
         return [{"task": self.task.name, "tokens": sum(each.tokens for each in answers)}]
 
     @classmethod

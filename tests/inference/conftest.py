@@ -13,7 +13,7 @@ from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,9 +58,9 @@ def window() -> Callable[[Sequence[int]], Window]:
     """Make a window of no article from ids, special tokens included."""
 
     def make(ids: Sequence[int]) -> Window:
-        part = Part(Ticket(RawRecord(Partition("articles", 0), 0, None, None), arrived_s=0.0))
+        ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, None), arrived_s=0.0)
         return Window(
-            part,
+            ticket,
             np.array(ids, np.int32),
             start=0,
             own_start=0,

@@ -157,5 +157,7 @@ def test_the_doctor_says_the_same(checkpoint: Checkpoint, tmp_path: Path) -> Non
 def _finding(folder: Path, scratch: Path) -> Finding:
     settings = SimpleNamespace(model=SimpleNamespace(precision="auto", cache_dir=scratch / "cache"))
     prepared = prepare(folder, device="cuda", precision="auto", cache_dir=scratch / "cache")
-    served: Any = SimpleNamespace(model=SimpleNamespace(prepared=prepared), settings=settings, names=("",))
-    return doctor._precision(served, "precision")
+    served: Any = SimpleNamespace(
+        model=SimpleNamespace(prepared=prepared), settings=settings, cards=(SimpleNamespace(name="names"),)
+    )
+    return doctor._precision(served)

@@ -23,7 +23,6 @@ from enricher.worker.records import (
     Batch,
     BatchResult,
     EnrichedRecord,
-    Part,
     Partition,
     RawRecord,
     RunOutput,
@@ -158,7 +157,7 @@ def test_words_are_those_of_the_text_if_the_tokenizer_splits_little(
     (tokens,) = tokenizer.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
-    (window,) = WindowCutter(60, 4, (), ()).cut(Part(ticket), tokens, 0.0)
+    (window,) = WindowCutter(60, 4, (), ()).cut(ticket, tokens, 0.0)
     heads = [EntityHead.of(["O", "B-PER", "B-LOC"])]
     (at,) = (tokens.fields[0].ids == tokens.fields[0].ids[0]).nonzero()
     labels = np.zeros(len(window.ids), np.int32)
@@ -184,7 +183,7 @@ def test_a_model_that_is_padded_by_its_file_runs_like_any_other(tmp_path: Path) 
     (tokens,) = ours.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
-    windows = WindowCutter(60, 4, ours.specials_before, ours.specials_after).cut(Part(ticket), tokens, 0.0)
+    windows = WindowCutter(60, 4, ours.specials_before, ours.specials_after).cut(ticket, tokens, 0.0)
     (answer,) = by_window(OnnxEngine(model, threads_per_run=1, pad_id=ours.pad_id).run(Batch(tuple(windows))))
     assert isinstance(answer, WindowLabels)
     assert 15 + 2 == len(answer.labels)

@@ -212,15 +212,15 @@ import numpy as np
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.run.model import open_model, prepare_variant
-from enricher.worker.records import Batch, Ticket, Part, Partition, RawRecord, Window
+from enricher.worker.records import Batch, Ticket, Partition, RawRecord, Window
 
 variant = next(each for each in variants_for("cpu") if each.name == sys.argv[3])
 engine = OnnxEngine(
     prepare_variant(open_model(sys.argv[1]), variant, "cpu", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
 )
-part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0))
+ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
 ids = np.full(150, 7, np.int32)
-batch = Batch((Window(part, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * 256)
+batch = Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * 256)
 engine.run(Batch(batch.windows[:2]))
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 50_000_000,) * 2)

@@ -15,7 +15,7 @@ from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import open_model, prepare, prepare_pass, prepare_variant
+from enricher.worker.inference.run.model import open_model, prepare, prepare_heads, prepare_variant
 from enricher.worker.records import ModelCard
 from tools.bench.model.plain import export
 from tools.head_references.folders import REFERENCE, write_folder
@@ -35,12 +35,12 @@ def heads(tmp_path: Path) -> list[Checkpoint]:
 
 
 def _path(checkpoints: list[Checkpoint], cache_dir: Path) -> Path:
-    return prepare_pass(checkpoints, device="cpu", precision="fp32", cache_dir=cache_dir).onnx_path
+    return prepare_heads(checkpoints, device="cpu", precision="fp32", cache_dir=cache_dir).onnx_path
 
 
 def test_a_pass_names_the_checkpoint_and_the_card_of_each_head(heads: list[Checkpoint], tmp_path: Path) -> None:
     """In the order of the outputs; all in the precision of the pass."""
-    prepared = prepare_pass(heads, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
+    prepared = prepare_heads(heads, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
     assert tuple(heads) == prepared.checkpoints
     assert heads[0] == prepared.checkpoint
     assert tuple(ModelCard(each.name, each.digest, "fp32") for each in heads) == prepared.cards
@@ -50,7 +50,7 @@ def test_a_pass_names_the_checkpoint_and_the_card_of_each_head(heads: list[Check
 def test_a_model_by_itself_is_a_pass_of_one(tmp_path: Path) -> None:
     """Same graph, same card, same place in the cache as ever."""
     prepared = prepare(BERT, device="cpu", precision="fp32", cache_dir=tmp_path)
-    assert prepared == prepare_pass([open_model(BERT)], device="cpu", precision="fp32", cache_dir=tmp_path)
+    assert prepared == prepare_heads([open_model(BERT)], device="cpu", precision="fp32", cache_dir=tmp_path)
     assert (prepared.checkpoint,) == prepared.checkpoints
     key = f"{prepared.checkpoint.digest[:32]}-{prepared.variant.name}-{BUILDER_VERSION}"
     assert tmp_path / key / "model.onnx" == prepared.onnx_path

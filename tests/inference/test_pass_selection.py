@@ -16,7 +16,7 @@ from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run import selection
-from enricher.worker.inference.run.model import prepare_pass
+from enricher.worker.inference.run.model import prepare_heads
 from enricher.worker.inference.run.selection import choose, missing_reports, obstacle_to
 from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import write_report
@@ -152,7 +152,7 @@ def test_int8_serves_one_head_for_entities_by_itself(heads: list[Checkpoint]) ->
     assert Quantised() == choose(heads[:1], "cpu", "auto").variant
     choice = choose(heads, "cpu", "auto")
     assert Twin() == choice.variant
-    why = "int8 is calibrated for a single token classification head, and this pass has 3 heads"
+    why = "int8 is calibrated for a single token classification head, and this worker has 3 heads"
     assert [(Quantised(), why)] == choice.rejected
     assert missing_reports(heads, "cpu", None) == []
     with pytest.raises(ModelError, match=f"int8 is refused: {why}. Choose auto"):
@@ -199,7 +199,7 @@ def test_the_log_warns_of_reports_that_an_operator_can_make(
             write_report(heads[2].folder, report(heads[2], Twin(), passed=False))
         caplog.clear()
         with caplog.at_level(logging.INFO):
-            prepared = prepare_pass(heads, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
+            prepared = prepare_heads(heads, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
         prepare_and_level[state] = {
             each.getMessage().split()[1].rstrip(":"): each.levelno
             for each in caplog.records
@@ -221,6 +221,6 @@ def test_missing_reports_are_one_warning_and_none_where_float32_was_chosen(
     for precision, expected in asked:
         caplog.clear()
         with caplog.at_level(logging.INFO, logger="enricher"):
-            prepare_pass(heads[:1], device="cpu", precision=precision, cache_dir=tmp_path / "cache")
+            prepare_heads(heads[:1], device="cpu", precision=precision, cache_dir=tmp_path / "cache")
         warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
         assert expected == len(warnings)

@@ -202,7 +202,7 @@ def test_a_recipe_without_usable_numbers_is_refused(
 def test_windows_are_judged_by_other_articles(window: MakeWindow) -> None:
     """A third of the windows at most, unless each article has more; the order follows from the seed."""
     articles = [[window([2] * 9) for _ in range(size)] for size in (5, 3, 4, 40, 2, 6, 3)]
-    windows = [replace(each, part=article[0].part) for article in articles for each in article]
+    windows = [replace(each, ticket=article[0].ticket) for article in articles for each in article]
     for seed in range(5):
         observed, held_out = divide(windows, seed)
         assert {id(each.ticket) for each in observed}.isdisjoint(id(each.ticket) for each in held_out)

@@ -78,7 +78,7 @@ def test_one_flipped_bit_of_any_encoder_weight_is_named(family: str, tmp_path: P
         flipped = original[name].copy()
         flipped.reshape(-1).view(np.uint32)[-1] ^= 1
         save_file({**original, name: flipped}, folder / "model.safetensors")
-        assert name == _compared((REFERENCE / family, folder))
+        assert f"{name} differs" == _compared((REFERENCE / family, folder))
 
 
 def test_the_weights_compared_are_those_of_the_graph(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_weights_that_mean_the_same_numbers_are_the_same(pair: tuple[Path, Path]
     assert _compared(pair) is None
 
 
-def test_the_key_of_a_configuration_is_named(pair: tuple[Path, Path]) -> None:
-    """With both values."""
+def test_a_configuration_that_differs_is_named(pair: tuple[Path, Path]) -> None:
+    """Before any weight is read."""
     _edit(pair[1] / "config.json", layer_norm_eps=1e-5)
-    assert "layer_norm_eps in config.json (1e-12, 1e-05)" == _compared(pair)
+    assert "config.json differs" == _compared(pair)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_the_key_of_a_configuration_is_named(pair: tuple[Path, Path]) -> None:
     [
         ("tokenizer.json", {"truncation": {"max_length": 128}, "padding": {"strategy": "BatchLongest"}}, None),
         ("tokenizer_config.json", {"name_or_path": "somewhere", "padding_side": "right"}, None),
-        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": {"[PAD]": 1, "a": 0}}}, "model in tokenizer.json"),
-        ("tokenizer_config.json", {"model_max_length": 128}, "model_max_length in tokenizer_config.json (512, 128)"),
+        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": {"[PAD]": 1, "a": 0}}}, "tokenizer.json differs"),
+        ("tokenizer_config.json", {"model_max_length": 128}, "tokenizer_config.json differs"),
     ],
 )
 def test_tokenizers_differ_only_in_what_changes_tokens_or_windows(
@@ -136,15 +136,14 @@ def test_tokenizers_differ_only_in_what_changes_tokens_or_windows(
 ) -> None:
     """sentence-transformers writes its truncation and padding into the same files."""
     _edit(pair[1] / file, **changes)
-    difference = _compared(pair)
-    assert difference == expected or (expected is not None and str(difference).startswith(expected))
+    assert expected == _compared(pair)
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "added_tokens.json"])
 def test_a_tokenizer_file_that_one_lacks_is_named(pair: tuple[Path, Path], name: str) -> None:
     """It may change what the others mean."""
     (pair[0] / name).write_text("{}")
-    assert name == _compared(pair)
+    assert f"{name} differs" == _compared(pair)
 
 
 def test_a_model_that_is_onnx_already_shares_with_none(tmp_path: Path) -> None:
@@ -152,5 +151,6 @@ def test_a_model_that_is_onnx_already_shares_with_none(tmp_path: Path) -> None:
     export(Checkpoint.open(BERT), tmp_path)
     shutil.copy(BERT / "config.json", tmp_path)
     model = open_model(tmp_path)
-    assert "model.onnx" == first_difference(model, Checkpoint.open(BERT)) == first_difference(model, model)
+    why = "model.onnx, a model that is ONNX already, runs by itself"
+    assert why == first_difference(model, Checkpoint.open(BERT)) == first_difference(model, model)
     assert model.digest == encoder_digest(model)

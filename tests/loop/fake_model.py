@@ -20,9 +20,9 @@ from enricher.worker.records import (
     BatchResult,
     FieldName,
     Int32Array,
-    Part,
     RawRecord,
     RunOutput,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
     TokenLabels,
@@ -68,17 +68,18 @@ def spans_of(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(match.span() for match in re.finditer(r"\S+", text))
 
 
-def tokenize(parts: list[Part]) -> Tokenized:
+def tokenize(tickets: list[Ticket]) -> Tokenized:
     """One token a word: a name is written large, "poison" breaks the engine, "untokenizable" the tokenizer."""
-    return [(part, _tokenized(part.ticket.article)) for part in parts if part.ticket.article]
+    return [(ticket, tokenized(ticket.article, _ids)) for ticket in tickets if ticket.article]
 
 
-def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:
+def tokenized(article: Article, ids_of: Callable[[str], Int32Array]) -> TokenizedArticle | InvalidArticle:
+    """The tokens of title and body, one a word."""
     if "untokenizable" in article.body:
         return InvalidArticle("refused", stage="tokenize")
     names: tuple[FieldName, ...] = ("title", "body")
     return TokenizedArticle(
-        tuple(TokenizedField(name, _ids(article.text(name)), FakeSpans(article.text(name))) for name in names)
+        tuple(TokenizedField(name, ids_of(article.text(name)), FakeSpans(article.text(name))) for name in names)
     )
 
 

@@ -24,7 +24,6 @@ from enricher.worker.records import (
     DeadLetter,
     ModelCard,
     OmittedHeaders,
-    Part,
     Partition,
     RawRecord,
     TaskCard,
@@ -41,12 +40,12 @@ PER_CALL, EACH = 1_000, 64
 
 def new_intake(
     calls: int = 1_000, heads: Sequence[Head] = (EntityHead.of(LABELS),)
-) -> tuple[Intake, FakePool[list[Part], Tokenized]]:
+) -> tuple[Intake, FakePool[list[Ticket], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
-    return Intake(read, pool.as_pool(), (cutter,), scheduler, (heads,), chars_per_call=PER_CALL, clock=clock), pool
+    return Intake(read, pool.as_pool(), cutter, scheduler, heads, chars_per_call=PER_CALL, clock=clock), pool
 
 
 def advance(intake: Intake) -> bool:
@@ -70,9 +69,9 @@ def packed(count: int) -> list[Ticket]:
     return [Ticket(RawRecord(Partition("t", 0), offset, None, b"packed"), 0.0) for offset in range(count)]
 
 
-def counted(call: Sequence[Part]) -> int:
+def counted(call: Sequence[Ticket]) -> int:
     """The size of a call."""
-    return sum(EACH + part.ticket.article.length_chars for part in call if part.ticket.article)
+    return sum(EACH + ticket.article.length_chars for ticket in call if ticket.article)
 
 
 @given(st.lists(st.integers(0, 3_000), max_size=60))
@@ -82,7 +81,7 @@ def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
     arrived = tickets(lengths_chars)
     intake.take(arrived)
     advance(intake)
-    assert arrived == [part.ticket for call in pool.submitted for part in call]
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
     assert all(counted(call) <= PER_CALL or len(call) == 1 for call in pool.submitted)
     assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(pool.submitted))
 
@@ -140,7 +139,7 @@ def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.Mon
     while advance(intake) and seen[-1:] != [10]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert seen == [3, 6, 9, 10]
-    assert arrived == [part.ticket for call in pool.submitted for part in call]
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
 
 
 def test_a_turn_decodes_for_so_long_and_one_value_more() -> None:
@@ -159,7 +158,7 @@ def test_a_turn_decodes_for_so_long_and_one_value_more() -> None:
     while intake.advance(clock(), always) and seen[-1:] != [7]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert [3, 6, 7] == seen
-    assert arrived == [part.ticket for call in pool.submitted for part in call]
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
 
 
 @pytest.mark.parametrize("length_chars", [10, 2 * LONG_BYTES])
@@ -223,7 +222,7 @@ def test_a_delete_event_is_finished_without_the_tokenizer() -> None:
     intake.take([gone, article])
     advance(intake)
     assert gone.outcome == Tombstone(b"7")
-    assert [[article]] == [[part.ticket for part in call] for call in pool.submitted]
+    assert [[article]] == pool.submitted
 
 
 @pytest.mark.parametrize(
@@ -287,7 +286,7 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
         ticket.forgotten = True
     intake.drop_forgotten()
     advance(intake)
-    assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == ([part.ticket for part in pool.submitted[-1]], reads)
+    assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == (pool.submitted[-1], reads)
 
 
 def spoken_intake(*heads: Head, measured: Languages | None = None) -> Intake:

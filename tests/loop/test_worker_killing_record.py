@@ -18,7 +18,7 @@ from support.seeds import seeds
 from enricher.errors import TransactionTrouble
 from enricher.worker.files import LineSource
 from enricher.worker.loop.pacing import LoopLimits
-from enricher.worker.records import Mark, Part, Partition
+from enricher.worker.records import Mark, Partition, Ticket
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 MAX_DEATHS = LIMITS.max_deaths_at_offset
@@ -135,7 +135,7 @@ def test_a_suspect_partition_leaves_room_for_one_record_in_the_whole_worker() ->
     engine, tokenizer, taken = life.process.engine, life.process.tokenizer, list[tuple[int, int, int]]()
     submit = tokenizer.submit
 
-    def note(item: list[Part]) -> None:
+    def note(item: list[Ticket]) -> None:
         if life.alone:
             taken.append((len(item), tokenizer.busy, engine.busy))
         submit(item)

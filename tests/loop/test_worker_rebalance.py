@@ -89,14 +89,14 @@ def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
     world, process = world_with_one_worker()
     world.put(*[LONG] * 6)
     world.steps(process, until=lambda: process.tokenizer.busy > 0)
-    taken = [part for parts in process.tokenizer.submitted for part in parts]
+    taken = [ticket for tickets in process.tokenizer.submitted for ticket in tickets]
     process.source.expel()
     process.worker.step()
     world.clock.sleep(1.0)
     assert taken
-    assert all(part.ticket.forgotten for part in taken)
+    assert all(ticket.forgotten for ticket in taken)
     process.worker.intake.advance(world.clock(), process.worker.pacing.may_decode)
-    assert all(part.tokens is None for part in taken)
+    assert all(ticket.tokens is None for ticket in taken)
 
 
 def test_articles_that_wait_for_the_tokenizer_are_dropped_with_their_partition() -> None:

@@ -18,7 +18,7 @@ from loop.fake_clock import TICK_S
 from loop.fake_model import with_room_for
 from loop.fake_schemas import FakeSchemas, with_schema
 from loop.fake_source import FakeSource
-from loop.fake_tasks import ONE_PASS
+from loop.fake_tasks import ONE_TASK
 from loop.faults import Crash, Late
 from loop.world import INVALID, LIMITS, LONG, ONE_TOPIC, POISONED, SHORT, UNTOKENIZABLE, Process, World
 from support.seeds import seeds
@@ -40,7 +40,7 @@ class Simulation:
     values: Sequence[bytes | None] = VALUES
     forgets = 0.0
     most_turns = 4_000
-    setup = ONE_PASS
+    setup = ONE_TASK
     shares = ONE_TOPIC
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:

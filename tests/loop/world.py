@@ -14,7 +14,7 @@ from loop.fake_model import DEADLY, article_value
 from loop.fake_schemas import FakeRegistry, FakeSchemas
 from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
 from loop.fake_source import FakeSource
-from loop.fake_tasks import ONE_PASS, Setup
+from loop.fake_tasks import ONE_TASK, Setup
 from loop.faults import Fault, no_fault
 
 from enricher.errors import TransactionTrouble
@@ -27,7 +27,7 @@ from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Batch, BatchResult, Part, Partition
+from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
@@ -81,7 +81,7 @@ class Process:
     worker: Worker
     source: FakeSource
     sink: FakeSink
-    tokenizer: FakePool[list[Part], Tokenized]
+    tokenizer: FakePool[list[Ticket], Tokenized]
     engine: FakePool[Batch, BatchResult]
     wakeup: FakeWakeup
     intake: Intake
@@ -121,7 +121,7 @@ class World:
     """Everything outside the workers, and the seeds of all chance in it."""
 
     def __init__(
-        self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_PASS, shares: Mapping[str, float] = ONE_TOPIC
+        self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_TASK, shares: Mapping[str, float] = ONE_TOPIC
     ) -> None:
         self.setup = setup
         self.shares = shares
@@ -187,15 +187,14 @@ class World:
         intake = new_intake(
             read=schemas.read,
             tokenizer=tokenizer.as_pool(),
-            cutters=setup.cutters,
+            cutter=setup.cutter,
             scheduler=scheduler,
             heads=setup.heads,
             chars_per_call=1_024,
             clock=self.clock,
             schemas=schemas,
-            cards=setup.cards,
         )
-        counters.name_tasks([[head.task.name for head in heads if head.task.named] for heads in setup.heads])
+        counters.name_tasks([head.task.name for head in setup.heads if head.task.named])
         offsets, pool = tracker(), engine.as_pool()
         pacing = new_pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
         worker = Worker(

@@ -31,7 +31,6 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import (
     Article,
     EnrichedRecord,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -91,10 +90,10 @@ def worker_entities(
     article: Article, tokens: TokenizedArticle, labels: EntityHead, logits: Float32Array, cutter: WindowCutter
 ) -> list[tuple[str, Found]]:
     """What a worker makes of a model that gives these logits: windows in any order, and any answer where they overlap."""
-    part = Part(Ticket(RawRecord(Partition("articles", 0), 0, None, None), 0.0, article=article))
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, None), 0.0, article=article)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     best, scores = logits.argmax(1).astype(np.int32), (shares.max(1) / shares.sum(1)).astype(np.float32)
-    windows = cutter.cut(part, tokens, 0.0)
+    windows = cutter.cut(ticket, tokens, 0.0)
     for window in reversed(windows):
         its_labels, its_scores = np.full(len(window.ids), 1, np.int32), np.zeros(len(window.ids), np.float32)
         own = slice(window.own_start, window.own_stop)
@@ -102,8 +101,8 @@ def worker_entities(
         its_labels[own.start + at : own.stop + at], its_scores[own.start + at : own.stop + at] = best[own], scores[own]
         store_answers(batch_result([WindowLabels(window, its_labels, its_scores)]), [labels])
     if not windows:
-        finish_enriched(part, [labels])
-    record = part.ticket.outcome
+        finish_enriched(ticket, [labels])
+    record = ticket.outcome
     assert isinstance(record, EnrichedRecord)
     return [(each["field"], _as_found(each)) for each in record.entities]
 
@@ -140,7 +139,7 @@ def test_the_worker_decodes_as_the_rule_says(family: str, tmp_path: Path) -> Non
         (tokens,) = tokenizer.tokenize([article])
         assert isinstance(tokens, TokenizedArticle)
         parts = [tokens_of(plain, text) for text in (article.title, article.body)]
-        assert [part.ids for part in parts] == [part.ids.tolist() for part in tokens.fields], (
+        assert [ticket.ids for ticket in parts] == [ticket.ids.tolist() for ticket in tokens.fields], (
             article.title,
             article.body,
         )

@@ -55,9 +55,9 @@ def intake_of(chosen: Settings) -> Iterator[tuple[Intake, Wakeup]]:
     intake = Intake(
         read=read_by_schema,
         tokenizer=WorkerPool(tokenize, threads=1, waiting=1, wake=wakeup.set, name="tokenizer"),
-        cutters=(WindowCutter(10, 4, BEFORE, AFTER),),
+        cutter=WindowCutter(10, 4, BEFORE, AFTER),
         scheduler=LengthBucketScheduler(RULES),
-        heads=((EntityHead.of(LABELS),),),
+        heads=(EntityHead.of(LABELS),),
         chars_per_call=1_024,
         clock=time.monotonic,
         schemas=decoders,

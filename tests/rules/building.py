@@ -15,7 +15,6 @@ from enricher.worker.records import (
     Article,
     Entity,
     OwnedLabels,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -48,32 +47,31 @@ def spans_of_words(text: str) -> GivenSpans:
     return GivenSpans([match.span() for match in re.finditer(r"\S+", text)])
 
 
-def part_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> Part:
+def part_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> Ticket:
     """A tokenised article that no window has answered for."""
     fields = (
         TokenizedField("title", np.zeros(len(title_spans.chars), np.int32), title_spans),
         TokenizedField("body", np.zeros(len(body_spans.chars), np.int32), body_spans),
     )
-    return Part(Ticket(raw(0), 0.0, Article("id", title, body)), tokens=TokenizedArticle(fields))
+    return Ticket(raw(0), 0.0, Article("id", title, body), tokens=TokenizedArticle(fields))
 
 
-def answer(part: Part, labels: Sequence[int], scores: Sequence[float] | None = None) -> None:
+def answer(ticket: Ticket, labels: Sequence[int], scores: Sequence[float] | None = None) -> None:
     """Give the part all its labels, as one window that owns everything; scores are 1 where nothing else is said."""
     scores = [1.0] * len(labels) if scores is None else scores
-    part.answers = [[OwnedLabels(0, np.array(labels, np.int32), np.array(scores, np.float32))]]
+    ticket.answers = [[OwnedLabels(0, np.array(labels, np.int32), np.array(scores, np.float32))]]
 
 
-def entities_of(part: Part, scheme: LabelScheme) -> list[Entity]:
+def entities_of(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
     """What a single token classification head decodes."""
-    labels = [each for [each] in part.answers]
+    labels = [each for [each] in ticket.answers]
     assert all(isinstance(each, OwnedLabels) for each in labels)
-    article, tokens = part.ticket.article, part.tokens
+    article, tokens = ticket.article, ticket.tokens
     assert article is not None
     assert tokens is not None
     return decode_entities(article, tokens, cast("list[OwnedLabels]", labels), scheme)
 
 
-def window_of(length: int, arrived_s: float, ticket: Ticket | None = None, pass_index: int = 0) -> Window:
+def window_of(length: int, arrived_s: float, ticket: Ticket | None = None) -> Window:
     """A window of some length."""
-    part = Part(ticket or Ticket(raw(0), arrived_s), pass_index)
-    return Window(part, np.zeros(length, np.int32), 0, 0, length, 0, arrived_s)
+    return Window(ticket or Ticket(raw(0), arrived_s), np.zeros(length, np.int32), 0, 0, length, 0, arrived_s)

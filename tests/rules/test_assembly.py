@@ -15,7 +15,6 @@ from enricher.worker.records import (
     Article,
     DeadLetter,
     EnrichedRecord,
-    Part,
     Ticket,
     TokenizedArticle,
     TokenizedField,
@@ -29,15 +28,15 @@ HEADS = (EntityHead.of(["O", "B-PER", "I-PER"]),)
 CUTTER = WindowCutter(10, 4, before=(101,), after=(102,))
 
 
-def cut(body: str) -> tuple[Part, list[Window]]:
+def cut(body: str) -> tuple[Ticket, list[Window]]:
     """The part of a ticket, and its windows of eight words; ids are the labels that an all-knowing model would give."""
     ids = [2 if word[0].isupper() else 0 for word in body.split()]
     fields = (
         TokenizedField("title", np.zeros(0, np.int32), spans_of_words("")),
         TokenizedField("body", np.array(ids, np.int32), spans_of_words(body)),
     )
-    part = Part(Ticket(raw(0), 0.0, Article("id", "", body)))
-    return part, CUTTER.cut(part, TokenizedArticle(fields), 0.0)
+    ticket = Ticket(raw(0), 0.0, Article("id", "", body))
+    return ticket, CUTTER.cut(ticket, TokenizedArticle(fields), 0.0)
 
 
 def answered(window: Window) -> WindowLabels:
@@ -61,49 +60,49 @@ BODY = (
 @pytest.mark.parametrize("seed", range(5))
 def test_only_the_owner_of_a_token_labels_it(seed: int) -> None:
     """Windows that come back in any order, with nonsense where they own nothing: every label is its owner's."""
-    part, windows = cut(BODY)
+    ticket, windows = cut(BODY)
     Random(seed).shuffle(windows)
     assert len(windows) > 2
     for window in windows[:-1]:
         store_answers(batch_result([answered(window)]), HEADS)
-        assert part.ticket.outcome is None
+        assert ticket.outcome is None
     store_answers(batch_result([answered(windows[-1])]), HEADS)
-    assert isinstance(part.ticket.outcome, EnrichedRecord)
+    assert isinstance(ticket.outcome, EnrichedRecord)
     assert [("Ada Augusta King Byron Noel Countess Of Lovelace", 1.0), ("Charles Babbage", 1.0)] == [
-        (entity["text"], entity["score"]) for entity in part.ticket.outcome.entities
+        (entity["text"], entity["score"]) for entity in ticket.outcome.entities
     ]
 
 
 def test_an_entity_across_a_seam_is_one_entity() -> None:
     """The owned parts meet inside the name: decoding the windows one by one would make two of it."""
-    part, windows = cut(BODY)
+    ticket, windows = cut(BODY)
     first_names = range(4, 12)
     seams = [window.own_start for window in windows if window.own_start in first_names]
     assert seams, "the example has a seam inside the name"
     for window in windows:
         store_answers(batch_result([answered(window)]), HEADS)
-    assert isinstance(part.ticket.outcome, EnrichedRecord)
-    assert len(part.ticket.outcome.entities) == 2
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    assert len(ticket.outcome.entities) == 2
 
 
 def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() -> None:
     """Tokens and windows are counted; arrays that are of no more use are not kept while the ticket waits."""
-    part, windows = cut(BODY)
+    ticket, windows = cut(BODY)
     for window in windows:
         store_answers(batch_result([answered(window)]), HEADS)
-    assert isinstance(part.ticket.outcome, EnrichedRecord)
+    assert isinstance(ticket.outcome, EnrichedRecord)
     assert (len(BODY.split()), len(windows), False) == (
-        part.ticket.outcome.coverage.tokens,
-        part.ticket.outcome.coverage.windows,
-        part.ticket.outcome.coverage.truncated,
+        ticket.outcome.coverage.tokens,
+        ticket.outcome.coverage.windows,
+        ticket.outcome.coverage.truncated,
     )
-    assert part.answers == []
-    assert part.tokens is None
+    assert ticket.answers == []
+    assert ticket.tokens is None
 
 
 def test_a_record_is_kept_in_the_form_that_was_asked_for() -> None:
     """What `keep` makes of the record, once, after the last window."""
-    part, windows = cut(BODY)
+    ticket, windows = cut(BODY)
     seen = []
 
     def keep(record: EnrichedRecord) -> EnrichedRecord:
@@ -112,41 +111,41 @@ def test_a_record_is_kept_in_the_form_that_was_asked_for() -> None:
 
     for window in windows:
         store_answers(batch_result([answered(window)]), HEADS, keep)
-    assert isinstance(part.ticket.outcome, EnrichedRecord)
-    assert [part.ticket.article] == seen
-    assert isinstance(part.ticket.outcome.entities, tuple)
-    assert len(part.ticket.outcome.entities) == 2
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    assert [ticket.article] == seen
+    assert isinstance(ticket.outcome.entities, tuple)
+    assert len(ticket.outcome.entities) == 2
 
 
 @pytest.mark.parametrize("failed", [0, 1, 2])
 def test_a_failed_window_makes_its_article_a_dead_letter_once(failed: int) -> None:
     """Whichever window it is: one dead letter with the failure's words, and the other windows change nothing."""
-    part, windows = cut(BODY)
+    ticket, windows = cut(BODY)
     for index, window in enumerate(windows):
         result = WindowFailure(window, "NotFinite", "NaN") if index == failed else answered(window)
         store_answers(batch_result([result]), HEADS)
     store_answers(batch_result([WindowFailure(windows[0], "Other", "later")]), HEADS)
-    assert DeadLetter("inference", "NotFinite", "NaN") == part.ticket.outcome
+    assert DeadLetter("inference", "NotFinite", "NaN") == ticket.outcome
 
 
 def test_late_results_of_a_forgotten_article_land_nowhere() -> None:
     """Neither labels nor failures finish a ticket that nobody waits for."""
-    part, windows = cut(BODY)
+    ticket, windows = cut(BODY)
     store_answers(batch_result([answered(windows[0])]), HEADS)
-    left = part.windows_left
-    part.ticket.forgotten = True
+    left = ticket.windows_left
+    ticket.forgotten = True
     for window in windows[1:]:
         store_answers(batch_result([answered(window)]), HEADS)
     store_answers(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), HEADS)
-    assert part.ticket.outcome is None
-    assert left == part.windows_left
+    assert ticket.outcome is None
+    assert left == ticket.windows_left
 
 
 def test_an_article_without_windows_is_enriched_at_once() -> None:
     """No tokens, no entities, no windows."""
-    part, windows = cut("")
+    ticket, windows = cut("")
     assert windows == []
-    finish_enriched(part, HEADS)
-    assert isinstance(part.ticket.outcome, EnrichedRecord)
-    assert [] == list(part.ticket.outcome.entities)
-    assert (0, 0) == (part.ticket.outcome.coverage.tokens, part.ticket.outcome.coverage.windows)
+    finish_enriched(ticket, HEADS)
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    assert [] == list(ticket.outcome.entities)
+    assert (0, 0) == (ticket.outcome.coverage.tokens, ticket.outcome.coverage.windows)

@@ -16,7 +16,6 @@ from enricher.worker.records import (
     BatchResult,
     DeadLetter,
     EnrichedRecord,
-    Part,
     RunOutput,
     Ticket,
     TokenizedArticle,
@@ -60,8 +59,8 @@ def truths(draw: st.DrawFn) -> Truth:
     labels = draw(st.lists(st.integers(0, len(LABELS) - 1), min_size=1, max_size=25))
     body = " ".join("a" * len(labels))
     ticket = Ticket(raw(0), 0.0, Article("id", "", body))
-    part = TokenizedField("body", np.zeros(len(labels), np.int32), spans_of_words(body))
-    windows = CUTTER.cut(Part(ticket), TokenizedArticle((part,)), 0.0)
+    field = TokenizedField("body", np.zeros(len(labels), np.int32), spans_of_words(body))
+    windows = CUTTER.cut(ticket, TokenizedArticle((field,)), 0.0)
     return Truth(ticket, windows, labels)
 
 
@@ -133,4 +132,4 @@ def test_every_article_has_the_entities_of_its_own_labels(lot: Lot, seed: int) -
             assert isinstance(outcome, EnrichedRecord)
             assert truth.spans() == [(each["start"], each["end"], each["label"]) for each in outcome.entities]
             assert all(each["score"] == 0.5 for each in outcome.entities)
-            assert all(window.part.answers == [] for window in truth.windows)
+            assert all(window.ticket.answers == [] for window in truth.windows)

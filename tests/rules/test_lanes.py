@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, window_of
@@ -13,8 +12,6 @@ from enricher.worker.records import Batch, Partition, Ticket, Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.lanes import LaneScheduler, Turns
-from enricher.worker.rules.packing import ArrivalScheduler
-from enricher.worker.rules.passes import PassScheduler
 
 NOW, LATER = "articles.now", "articles"
 SHARES = {NOW: 0.8, LATER: 0.2}
@@ -22,15 +19,14 @@ BUDGET, MAX_WAIT_S = 8, 1.0
 RULES = BatchRules((4, 8), BUDGET, MAX_WAIT_S, run_overhead_tokens=1)
 
 
-def window(lane: str, arrived_s: float, length: int = 4, pass_index: int = 0) -> Window:
+def window(lane: str, arrived_s: float, length: int = 4) -> Window:
     """A window of an article in this lane."""
-    return window_of(length, arrived_s, Ticket(raw(0, Partition(lane, 0)), arrived_s), pass_index)
+    return window_of(length, arrived_s, Ticket(raw(0, Partition(lane, 0)), arrived_s))
 
 
-def scheduler_of(*, passes: bool = False) -> LaneScheduler:
-    """Two lanes, each with one pass or with two."""
-    new = (lambda: PassScheduler([LengthBucketScheduler(RULES), ArrivalScheduler(RULES)])) if passes else None
-    return LaneScheduler({lane: new() if new else LengthBucketScheduler(RULES) for lane in SHARES}, SHARES)
+def scheduler_of() -> LaneScheduler:
+    """Two lanes."""
+    return LaneScheduler({lane: LengthBucketScheduler(RULES) for lane in SHARES}, SHARES)
 
 
 def lane_of(batch: Batch | None) -> str | None:
@@ -89,31 +85,25 @@ def test_a_headline_goes_before_a_backlog() -> None:
     assert lane_of(scheduler.next_batch(0.5 + MAX_WAIT_S)) == LATER
 
 
-@pytest.mark.parametrize("passes", [False, True])
-def test_a_flood_leaves_the_other_lane_its_share(*, passes: bool) -> None:
-    """The floor: of 100 batches, 20 are those of the small share, in one pass or in two."""
-    scheduler = scheduler_of(passes=passes)
+def test_a_flood_leaves_the_other_lane_its_share() -> None:
+    """The floor: of 100 batches, 20 are those of the small share."""
+    scheduler = scheduler_of()
     for lane in SHARES:
-        scheduler.add([window(lane, 0.0, pass_index=index % 2 if passes else 0) for index in range(400)])
+        scheduler.add([window(lane, 0.0) for _ in range(400)])
     got = Counter(lane_of(scheduler.next_batch(5.0)) for _ in range(100))
     assert {NOW: 80, LATER: 20} == dict(got)
 
 
 def test_it_has_the_interface_of_one_scheduler() -> None:
     """Sums over the lanes, one budget, and forgotten windows are dropped in each."""
-    scheduler = scheduler_of(passes=True)
-    windows = [window(NOW, 0.0, 2), window(LATER, 0.25, 3), window(LATER, 0.0, 4, pass_index=1)]
+    scheduler = scheduler_of()
+    windows = [window(NOW, 0.0, 2), window(LATER, 0.25, 3)]
     scheduler.add(windows)
-    assert (3, 9) == (scheduler.queued_windows, scheduler.queued_tokens)
-    assert (2, 7) == (scheduler.queued_tokens_of(NOW), scheduler.queued_tokens_of(LATER))
-    assert (5, 4) == (scheduler.of_pass(0).queued_tokens, scheduler.of_pass(1).queued_tokens)
+    assert (2, 5) == (scheduler.queued_windows, scheduler.queued_tokens)
+    assert (2, 3) == (scheduler.queued_tokens_of(NOW), scheduler.queued_tokens_of(LATER))
     assert MAX_WAIT_S == scheduler.next_due_s()
-    scheduler.of_pass(0).limit_budget(4)
-    assert (4, 8, 8) == (
-        scheduler.of_pass(0).max_batch_tokens,
-        scheduler.of_pass(1).max_batch_tokens,
-        scheduler.max_batch_tokens,
-    )
+    scheduler.limit_budget(4)
+    assert 4 == scheduler.max_batch_tokens
     for each in windows:
         each.ticket.forgotten = True
     scheduler.drop_forgotten()

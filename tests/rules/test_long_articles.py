@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, Tombstone, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone, Window
 from enricher.worker.rules import long_articles
 from enricher.worker.rules.long_articles import LongArticles
 
@@ -16,24 +16,24 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_articles, "IN_PROGRESS_BYTES", 100)
 
 
-def ticket(value_bytes: int) -> Ticket:
+def ticket_of(value_bytes: int) -> Ticket:
     """Of a value of that size."""
     return Ticket(RawRecord(Partition("articles", 0), 0, None, b"x" * value_bytes), 0.0)
 
 
-def windows(of: Part, count: int) -> list[Window]:
+def windows(of: Ticket, count: int) -> list[Window]:
     """So many, cut at 0 s."""
     of.windows = of.windows_left = count
     return [Window(of, np.zeros(4, np.int32), n, n, n + 1, 1, 0.0) for n in range(count)]
 
 
-def begun(articles: LongArticles, *tickets: Ticket) -> list[Part]:
-    """Put these into the line and begin all that may; the parts of those that did."""
+def begun(articles: LongArticles, *tickets: Ticket) -> list[Ticket]:
+    """Put these into the line and begin all that may; those that did."""
     for each in tickets:
         articles.wait(each)
     found = []
     while following := articles.next(lambda _: True):
-        found.append(Part(following))
+        found.append(following)
         articles.begin(found[-1])
     return found
 
@@ -41,63 +41,50 @@ def begun(articles: LongArticles, *tickets: Ticket) -> list[Part]:
 def test_what_is_long_is_told_by_its_bytes_alone() -> None:
     """Before anything is decoded; a tombstone is not."""
     articles = LongArticles()
-    assert [False, True] == [articles.is_long(ticket(size)) for size in (10, 11)]
+    assert [False, True] == [articles.is_long(ticket_of(size)) for size in (10, 11)]
     assert not articles.is_long(Ticket(RawRecord(Partition("articles", 0), 0, b"k" * 20, None), 0.0))
-
-
-def test_an_article_counts_once_for_each_pass() -> None:
-    """It gets tokens in each; windows are due by pass."""
-    articles, (a, b) = LongArticles(passes=2), [ticket(60), ticket(30)]
-    (first,) = begun(articles, a, b)
-    assert a is first.ticket
-    second = Part(a, 1)
-    articles.begin(second)
-    assert articles.hold(first, windows(first, 3))
-    assert articles.hold(second, windows(second, 3))
-    assert [first, first] == [each.part for each in articles.due(1.0, 2)]
-    assert [second] == [each.part for each in articles.due(1.0, 1, 1)]
 
 
 def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:
     """In the order of arrival: a small one does not overtake a large one for which there is no capacity."""
-    articles, (a, b, c, d) = LongArticles(), [ticket(size) for size in (60, 40, 500, 20)]
-    assert [a, b] == [each.ticket for each in begun(articles, a, b, c, d)]
+    articles, (a, b, c, d) = LongArticles(), [ticket_of(size) for size in (60, 40, 500, 20)]
+    assert [a, b] == begun(articles, a, b, c, d)
     a.finish(Tombstone())
     articles.due(0.0, 1)
     assert [] == begun(articles)
     b.forgotten = True
     articles.due(0.0, 1)
-    assert [c] == [each.ticket for each in begun(articles)]
+    assert [c] == begun(articles)
     c.finish(Tombstone())
     articles.due(0.0, 1)
-    assert [d] == [each.ticket for each in begun(articles)]
+    assert [d] == begun(articles)
 
 
 def test_windows_go_piece_by_piece_as_others_come_back() -> None:
     """Never more than asked for are with the scheduler, each goes once, in order, and its wait begins then."""
-    articles, article = LongArticles(), ticket(50)
-    (part,) = begun(articles, article)
+    articles, article = LongArticles(), ticket_of(50)
+    (ticket,) = begun(articles, article)
     assert articles.due(1.0, 3) == []
-    assert articles.hold(part, windows(part, 8))
+    assert articles.hold(ticket, windows(ticket, 8))
     gone: list[Window] = []
     for now_s, back in [(2.0, 0), (3.0, 1), (4.0, 0), (5.0, 3), (6.0, 3)]:
-        part.windows_left -= back
+        ticket.windows_left -= back
         due = articles.due(now_s, 3)
         assert [now_s] * len(due) == [window.arrived_s for window in due]
         gone += due
-        assert part.windows_left - (8 - len(gone)) <= 3
+        assert ticket.windows_left - (8 - len(gone)) <= 3
     assert list(range(8)) == [window.start for window in gone]
 
 
 def test_there_is_something_to_do_while_one_waits_or_windows_are_held() -> None:
     """The loop would take it for lost otherwise."""
-    articles, article = LongArticles(), ticket(50)
+    articles, article = LongArticles(), ticket_of(50)
     assert not articles
     articles.wait(article)
     assert articles
-    (part,) = begun(articles)
+    (ticket,) = begun(articles)
     assert not articles, "the tokenizer has it"
-    articles.hold(part, windows(part, 2))
+    articles.hold(ticket, windows(ticket, 2))
     assert articles
     articles.due(0.0, 2)
     assert not articles, "the scheduler has it"
@@ -105,16 +92,16 @@ def test_there_is_something_to_do_while_one_waits_or_windows_are_held() -> None:
 
 def test_what_is_forgotten_is_let_go_of() -> None:
     """Waiting or under way, with its windows."""
-    articles, (a, b, c) = LongArticles(), [ticket(90) for _ in range(3)]
-    (part,) = begun(articles, a, b, c)
-    articles.hold(part, windows(part, 5))
+    articles, (a, b, c) = LongArticles(), [ticket_of(90) for _ in range(3)]
+    (ticket,) = begun(articles, a, b, c)
+    articles.hold(ticket, windows(ticket, 5))
     a.forgotten = b.forgotten = True
     articles.drop_forgotten()
     assert articles.due(0.0, 5) == []
-    assert [c] == [each.ticket for each in begun(articles)]
+    assert [c] == begun(articles)
 
 
 def test_windows_of_others_are_not_kept() -> None:
     """They go to the scheduler at once."""
-    part = Part(ticket(5))
-    assert not LongArticles().hold(part, windows(part, 3))
+    ticket = ticket_of(5)
+    assert not LongArticles().hold(ticket, windows(ticket, 3))

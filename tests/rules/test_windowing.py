@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, spans_of_words
 
-from enricher.worker.records import Part, Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import Ticket, TokenizedArticle, TokenizedField
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
 
 Plan = tuple[int, int, int, int]
@@ -114,12 +114,12 @@ def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
 
 def test_windows_carry_the_special_tokens_and_the_ids_of_title_and_body_together() -> None:
     """The title leads into the body without a break; every window begins and ends as the model expects."""
-    part = Part(Ticket(raw(0), 0.0))
-    windows = WindowCutter(8, 2, (101, 100), (102,)).cut(part, article([1, 2, 3], [4, 5, 6, 7, 8]), now_s=7.5)
+    ticket = Ticket(raw(0), 0.0)
+    windows = WindowCutter(8, 2, (101, 100), (102,)).cut(ticket, article([1, 2, 3], [4, 5, 6, 7, 8]), now_s=7.5)
     assert [[101, 100, 1, 2, 3, 4, 5, 102], [101, 100, 4, 5, 6, 7, 8, 102]] == [list(window.ids) for window in windows]
     assert [(0, 0, 4), (3, 4, 8)] == [(window.start, window.own_start, window.own_stop) for window in windows]
     assert all(window.specials_before == 2 and window.arrived_s == 7.5 for window in windows)
-    assert all(window.ids.dtype == np.int32 and window.part is part for window in windows)
+    assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
 
 
 @given(plans(), st.data())
@@ -131,7 +131,7 @@ def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Pla
     before, after = around[:first_after], around[first_after:]
     ids, title_tokens = [1000 + token for token in range(length)], data.draw(st.integers(0, length))
     cutter = WindowCutter(content + len(before) + len(after), overlap, tuple(before), tuple(after))
-    windows = cutter.cut(Part(Ticket(raw(0), 0.0)), article(ids[:title_tokens], ids[title_tokens:]), now_s=0.0)
+    windows = cutter.cut(Ticket(raw(0), 0.0), article(ids[:title_tokens], ids[title_tokens:]), now_s=0.0)
     expected = [[*before, *ids[span.start : span.stop], *after] for span in plan_windows(*plan)]
     assert expected == [window.ids.tolist() for window in windows]
     owned = [(span.start, span.own_start, span.own_stop) for span in plan_windows(*plan)]
@@ -141,27 +141,27 @@ def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Pla
 
 def test_cutting_makes_the_ticket_ready_for_its_answers() -> None:
     """It knows how many windows to wait for, and how much of the article they are."""
-    part = Part(Ticket(raw(0), 0.0))
-    WindowCutter(8, 2, (101,), (102,)).cut(part, article([1] * 3, [2] * 10), now_s=0.0)
-    assert (3, 3) == (part.windows, part.windows_left)
-    assert part.answers == []
+    ticket = Ticket(raw(0), 0.0)
+    WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([1] * 3, [2] * 10), now_s=0.0)
+    assert (3, 3) == (ticket.windows, ticket.windows_left)
+    assert ticket.answers == []
     assert (13, 3, False) == (
-        coverage_of(part).tokens,
-        coverage_of(part).windows,
-        coverage_of(part).truncated,
+        coverage_of(ticket).tokens,
+        coverage_of(ticket).windows,
+        coverage_of(ticket).truncated,
     )
 
 
 def test_an_article_without_tokens_has_no_windows() -> None:
     """There is nothing for the model to do."""
-    part = Part(Ticket(raw(0), 0.0))
-    assert WindowCutter(8, 2, (101,), (102,)).cut(part, article([], []), now_s=0.0) == []
-    assert (0, 0) == (part.windows, part.windows_left)
+    ticket = Ticket(raw(0), 0.0)
+    assert WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([], []), now_s=0.0) == []
+    assert (0, 0) == (ticket.windows, ticket.windows_left)
 
 
 def test_coverage_tells_that_something_was_left_out() -> None:
     """`truncated` comes from the tokenizer and is passed on."""
-    part = Part(Ticket(raw(0), 0.0))
+    ticket = Ticket(raw(0), 0.0)
     tokens = article([1], [2])
-    WindowCutter(8, 2, (101,), (102,)).cut(part, TokenizedArticle(tokens.fields, truncated=True), now_s=0.0)
-    assert coverage_of(part).truncated
+    WindowCutter(8, 2, (101,), (102,)).cut(ticket, TokenizedArticle(tokens.fields, truncated=True), now_s=0.0)
+    assert coverage_of(ticket).truncated

@@ -14,7 +14,6 @@ from enricher.worker.records import (
     Coverage,
     DeadLetter,
     Entity,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -107,7 +106,7 @@ def test_a_publisher_whose_clock_is_ahead_takes_nothing_from_the_sum() -> None:
 def test_a_batch_is_as_full_as_the_device_sees_it() -> None:
     """Padded tokens over the budget; its wait is that of its oldest window."""
     windows = [
-        Window(Part(ticket(0)), np.zeros(length, np.int32), 0, 0, length, 0, at) for length, at in ((10, 1.0), (8, 1.4))
+        Window(ticket(0), np.zeros(length, np.int32), 0, 0, length, 0, at) for length, at in ((10, 1.0), (8, 1.4))
     ]
     counters = Counters()
     counters.count_batch(Batch(tuple(windows)), 20, 40, 1.5)

@@ -17,7 +17,6 @@ from enricher.worker.records import (
     EnrichedRecord,
     ModelCard,
     Outcome,
-    Part,
     Partition,
     RawRecord,
     TaskCard,
@@ -31,24 +30,24 @@ ARTICLE, COVERAGE = Article("1", "", ""), Coverage(tokens=1, windows=1, truncate
 A, B, C = (TaskCard(name, "ner", ModelCard("model", "0", "fp32")) for name in "abc")
 
 
-def published(counters: Counters, outcome: Outcome, pass_index: int = 0, article: Article | None = ARTICLE) -> None:
+def published(counters: Counters, outcome: Outcome, article: Article | None = ARTICLE) -> None:
     """Count an article with this outcome."""
-    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0, article, failed_pass=pass_index)
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0, article)
     ticket.finish(outcome)
     counters.count_published([ticket], 0.0, 1.0)
 
 
 def test_outcomes_are_counted_for_each_task() -> None:
-    """A dead letter fails the tasks of the pass that made it, and none if the article never got there."""
+    """A dead letter of the model fails all tasks, and none if the article never got there."""
     counters = Counters()
-    counters.name_tasks([["a", "c"], ["b"]])
+    counters.name_tasks("abc")
     tasks = [TaskReport(A, COVERAGE), TaskReport(B, None), TaskReport(C, COVERAGE)]
     published(counters, EnrichedRecord(ARTICLE, [], COVERAGE, tasks=tasks))
-    published(counters, DeadLetter("inference", "NotFinite", "no number"), pass_index=1)
+    published(counters, DeadLetter("inference", "NotFinite", "no number"))
     published(counters, DeadLetter("tokenize", "InvalidArticle", "no text"))
     published(counters, DeadLetter("decode", "InvalidArticle", "no article"), article=None)
     published(counters, DeadLetter("inference", "KilledWorker", "kills"), article=None)
-    expected = [{"ran": 1, "failed": 1}, {"skipped": 1, "failed": 1}, {"ran": 1, "failed": 1}]
+    expected = [{"ran": 1, "failed": 2}, {"skipped": 1, "failed": 2}, {"ran": 1, "failed": 2}]
     assert expected == [counters.tasks[name].outcomes for name in "abc"]
 
 
@@ -65,7 +64,7 @@ def test_articles_in_languages_that_were_not_measured_are_counted() -> None:
 def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
     """One task is enough not to count; a blank language is none, and a dead letter has no record."""
     counters = Counters()
-    counters.name_tasks([["a"], ["b"]])
+    counters.name_tasks("ab")
     for language, ran in [("pt", None), ("pt", COVERAGE), (" ", None), (None, None), ("fr", None)]:
         article = replace(ARTICLE, language=language)
         reports = [TaskReport(A, ran), TaskReport(B, None)]
@@ -74,16 +73,16 @@ def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
     assert {"other_language": 2, "no_language": 2} == counters.without_task
 
 
-def test_windows_tokens_and_time_are_those_of_the_tasks_pass() -> None:
-    """Tasks that share a pass each count all of it. Memory that ran out is counted for the worker."""
+def test_windows_tokens_and_time_are_counted_for_each_task() -> None:
+    """Each counts all of it. Memory that ran out is counted for the worker."""
     counters = Counters()
-    counters.name_tasks([["a", "c"], ["b"]])
-    part = Part(Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0))
-    batch = Batch(tuple(Window(part, np.zeros(length, np.int32), 0, 0, length, 0, 0.0) for length in (3, 5)))
+    counters.name_tasks("abc")
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0)
+    batch = Batch(tuple(Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0) for length in (3, 5)))
     counters.count_batch(batch, 10, 20, 1.0)
     counters.count_completed(BatchResult(batch, [], busy_s=0.5), out_of_memory=True)
     counted = [(each.windows, each.real_tokens, each.busy_s) for each in map(counters.tasks.__getitem__, "abc")]
-    assert [(2, 8, 0.5), (0, 0, 0.0), (2, 8, 0.5)] == counted
+    assert [(2, 8, 0.5)] * 3 == counted
     assert (2, 8, 1) == (counters.windows, counters.real_tokens, counters.out_of_memory)
 
 
@@ -106,7 +105,7 @@ def test_counts_of_tasks_are_json_too() -> None:
     """By their names; labels by task. Without tasks in the settings there are none."""
     counters = Counters()
     assert ({}, {}) == (counters.as_dict()["tasks"], counters.as_dict()["labels"])
-    counters.name_tasks([["a"]])
+    counters.name_tasks(["a"])
     published(counters, EnrichedRecord(ARTICLE, [], COVERAGE, tasks=[TaskReport(A, None)], labels={("a", "PER"): 2}))
     read = orjson.loads(orjson.dumps(counters.as_dict()))
     assert {"a": {"windows": 0, "real_tokens": 0, "busy_s": 0.0, "outcomes": {"skipped": 1}}} == read["tasks"]

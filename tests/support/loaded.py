@@ -28,13 +28,13 @@ class _Models:
 
     def __init__(self) -> None:
         # Not above: many test files need no model.
-        from enricher.worker.build.loaded_model import load_pass  # noqa: PLC0415
+        from enricher.worker.build.loaded_model import load_model  # noqa: PLC0415
 
-        self._load = load_pass
+        self._load = load_model
         self._loaded: dict[tuple[str, ...], Model] = {}
 
     def load(self, settings: Settings, checkpoints: Sequence[Checkpoint], *, every_shape: bool = True) -> Model:
-        """As `load_pass`."""
+        """As `load_model`."""
         folders = (f"{each.folder} {each.digest}" for each in checkpoints)
         key = (settings.model_dump_json(include=_DECIDING), *folders)
         if key not in self._loaded:
@@ -52,4 +52,4 @@ def shared_models(_models: _Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process load a model once for all tests, with a short warm-up."""
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("enricher.worker.build.loaded_tasks.load_pass", _models.load)
+    monkeypatch.setattr("enricher.worker.build.loaded_tasks.load_model", _models.load)

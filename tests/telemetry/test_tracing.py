@@ -15,7 +15,7 @@ from telemetry.building import WORKER
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import Tracing
-from enricher.worker.records import Batch, DeadLetter, Headers, Part, Partition, RawRecord, Ticket, Tombstone, Window
+from enricher.worker.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
 from enricher.worker.telemetry.tracing import SPANS, ContextPropagation, Spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -51,9 +51,7 @@ def ticket(headers: Headers = (), offset: int = 0) -> Ticket:
 
 def batch_of(*tickets: Ticket) -> Batch:
     """A batch with two windows of each."""
-    return Batch(
-        tuple(Window(Part(each), np.zeros(4, np.int32), 0, 0, 4, 0, 0.0) for each in tickets for _ in range(2))
-    )
+    return Batch(tuple(Window(each, np.zeros(4, np.int32), 0, 0, 4, 0, 0.0) for each in tickets for _ in range(2)))
 
 
 def context_of(span: ReadableSpan) -> SpanContext:

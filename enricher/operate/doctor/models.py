@@ -6,19 +6,19 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.worker.build.loaded_model import Model, window_cutter
-from enricher.worker.build.loaded_tasks import Pass, Tasks, load_tasks
+from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.advice import read_advice
 from enricher.worker.inference.run.selection import lost_without_report, missing_reports
-from enricher.worker.records import Article, Batch, EnrichedRecord, Part, Partition, RawRecord, Ticket
+from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.settings import Settings
 
@@ -42,14 +42,12 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         yield _unsuitable(settings, error)
         return
     seconds = time.monotonic() - began_s
-    for number, each in enumerate(tasks.passes):
-        yield _report.ok(f"pass {number}" if tasks.named else "model", _load(each, seconds, named=tasks.named))
-    yield _device(settings, tasks.first)
-    for number, each in enumerate(tasks.passes):
-        yield _precision(each, f"precision of pass {number}" if tasks.named else "precision")
+    yield _report.ok("model", _load(tasks, seconds))
+    yield _device(settings, tasks.model)
+    yield _precision(tasks)
     yield from _languages(tasks)
     try:
-        yield _sentence(tasks.passes)
+        yield _sentence(tasks)
     except SettingsError as error:
         yield _unsuitable(settings, error)
     yield _memory(settings)
@@ -62,15 +60,12 @@ def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
     return Reporter("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
 
 
-def _load(each: Pass, seconds: float, *, named: bool) -> str:
-    """The models of a pass. `named`: with their tasks, and why they do not share the encoder of an earlier pass."""
-    cards = each.model.prepared.cards
-    if not named:
-        return f"{cards[0].name} ({cards[0].digest[:19]}), loaded and warm after {seconds:.1f} s"
-    pairs = zip(each.names, cards, strict=True)
-    models = ", ".join(f"{name}: {card.name} ({card.digest[:19]})" for name, card in pairs)
-    shared = f"{models}; one run for all of them" if len(cards) > 1 else models
-    return "; ".join([shared, *(f"not with {reason}" for reason in each.why_not_shared)])
+def _load(tasks: Tasks, seconds: float) -> str:
+    """The models, each with the name of its task if the settings name tasks."""
+    models = ", ".join(
+        f"{f'{card.name}: ' if card.named else ''}{card.model.name} ({card.model.digest[:19]})" for card in tasks.cards
+    )
+    return f"{models}, loaded and warm after {seconds:.1f} s"
 
 
 def _device(settings: Settings, model: Model) -> Finding:
@@ -87,9 +82,9 @@ def _device(settings: Settings, model: Model) -> Finding:
     return _report.ok("device", seen)
 
 
-def _precision(each: Pass, check: str) -> Finding:
+def _precision(tasks: Tasks) -> Finding:
     """Which variant and why; a warning if a faster one lacks only its gate report."""
-    prepared, wanted = each.model.prepared, each.settings.model
+    prepared, wanted, check = tasks.model.prepared, tasks.settings.model, "precision"
     faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
     seen = (
         f"{prepared.card.precision} ({prepared.variant.name}; precision {wanted.precision}: {prepared.reason}){faster}"
@@ -106,7 +101,7 @@ def _precision(each: Pass, check: str) -> Finding:
 
 def _languages(tasks: Tasks) -> Iterator[Finding]:
     """The languages that the models were measured in, of those that say it."""
-    folders = {each.folder: each.name for of_pass in tasks.passes for each in of_pass.model.prepared.checkpoints}
+    folders = {each.folder: each.name for each in tasks.model.prepared.checkpoints}
     known = [(name, languages) for folder, name in folders.items() if (languages := read_advice(folder).languages)]
     if known:
         seen = [
@@ -117,25 +112,22 @@ def _languages(tasks: Tasks) -> Iterator[Finding]:
         yield _report.ok("languages", f"{'; '.join(seen)}; articles in others are enriched, counted and logged once")
 
 
-def _sentence(passes: Sequence[Pass]) -> Finding:
+def _sentence(tasks: Tasks) -> Finding:
     """One article through all heads, whatever its language."""
-    found: list[str] = []
-    took_ms = 0.0
-    for each in passes:
-        model, heads = each.model, [replace(head, languages=None) for head in each.heads]
-        article = Article("doctor", "", _SENTENCE)
-        ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
-        tokens = model.tokenizer.tokenize([article])[0]
-        if isinstance(tokens, Exception):
-            return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
-        windows = window_cutter(each.settings, model).cut(Part(ticket), tokens, 0.0)
-        began_s = time.monotonic()
-        store_answers(model.engine.run(Batch(tuple(windows))), heads)
-        took_ms += 1000 * (time.monotonic() - began_s)
-        if not isinstance(ticket.outcome, EnrichedRecord):
-            return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
-        found += _find(ticket.outcome, {type(head) for head in heads})
-    return _report.ok("one sentence", f"'{_SENTENCE}': {'; '.join(found)}, in {took_ms:.1f} ms")
+    model, heads = tasks.model, [replace(head, languages=None) for head in tasks.heads]
+    article = Article("doctor", "", _SENTENCE)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
+    tokens = model.tokenizer.tokenize([article])[0]
+    if isinstance(tokens, Exception):
+        return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
+    windows = window_cutter(tasks.settings, model).cut(ticket, tokens, 0.0)
+    began_s = time.monotonic()
+    store_answers(model.engine.run(Batch(tuple(windows))), heads)
+    took_ms = 1000 * (time.monotonic() - began_s)
+    if not isinstance(ticket.outcome, EnrichedRecord):
+        return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
+    found = "; ".join(_find(ticket.outcome, {type(head) for head in heads}))
+    return _report.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
 
 
 def _find(record: EnrichedRecord, kinds: Collection[type[Head]]) -> Iterator[str]:

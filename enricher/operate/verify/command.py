@@ -167,7 +167,7 @@ def recompute_with(settings: Settings, tasks: Tasks) -> Recompute:
 
 def least_score_of(tasks: Tasks) -> LeastScore:
     """Return a function that knows the thresholds of these tasks. An entity without a task is of the only one."""
-    heads = {head.task.name: head for each in tasks.passes for head in each.heads}
+    heads = {head.task.name: head for head in tasks.heads}
     of_entities = next((head for head in heads.values() if head.listed_in == "entities"), None)
 
     def least_score(finding: Mapping[str, Any]) -> float:

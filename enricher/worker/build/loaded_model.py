@@ -14,7 +14,7 @@ from enricher.worker.inference.device.session import Device, Runtime
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import Advice, advice_for, cutter_for
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import PreparedModel, prepare_pass
+from enricher.worker.inference.run.model import PreparedModel, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import ModelCard
 from enricher.worker.rules.batch_rules import BatchRules
@@ -69,14 +69,14 @@ class Model:
         return self.engine.card
 
 
-def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint], *, every_shape: bool = True) -> Model:
+def load_model(settings: Settings, checkpoints: Sequence[Checkpoint], *, every_shape: bool = True) -> Model:
     """Prepare, load and warm the model of checkpoints that share an encoder. Raises ModelError.
 
     Without `every_shape` only a long and a short window are run. OpenVINO then compiles each shape of batches when it first
     occurs, which a call with few articles does not notice.
     """
     wanted = settings.model
-    prepared = prepare_pass(
+    prepared = prepare_heads(
         checkpoints,
         device=wanted.device,
         precision=wanted.precision,

@@ -1,58 +1,42 @@
-"""Settings -> tasks: their checkpoints, the passes that they share, and a loaded model with its heads for each pass."""
+"""Settings -> tasks: their checkpoints, which share one encoder, and the loaded model with all of their heads."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from enricher.errors import SettingsError
-from enricher.worker.build.loaded_model import Model, exempt_from_collection, first_set, load_pass
+from enricher.worker.build.loaded_model import Model, exempt_from_collection, first_set, load_model
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
+from enricher.worker.inference.checkpoint.same_encoder import first_difference
 from enricher.worker.inference.run.advice import ADVICE_FILE, advice_for, measured_languages
-from enricher.worker.inference.run.grouping import Grouping, PassRequest, group_tasks, windows_of
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import ModelCard, TaskCard
 from enricher.worker.settings import Settings, TaskSettings
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One encoder with the heads of all tasks that share it."""
-
-    names: tuple[str, ...]
-    """The names of its tasks."""
-    model: Model
-    heads: tuple[Head, ...]
-    settings: Settings
-    """The worker's settings, with the precision and the windows of this pass."""
-    why_not_shared: tuple[str, ...] = ()
-    """The first tasks of the earlier passes, each with the reason why this one does not share their encoder."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """All tasks of a worker, with their models loaded."""
+    """All tasks of a worker: one encoder with their heads, loaded."""
 
-    passes: tuple[Pass, ...]
-    cards: tuple[TaskCard, ...]
-    """Their cards, in the order of the settings."""
+    model: Model
+    heads: tuple[Head, ...]
+    """One for each task, in the order of the settings."""
+    settings: Settings
+    """The worker's settings, with the windows of the models."""
+
+    @property
+    def cards(self) -> tuple[TaskCard, ...]:
+        """The cards of the tasks."""
+        return tuple(head.task for head in self.heads)
 
     @property
     def named(self) -> bool:
         """Whether the settings name the tasks; else there is one, which was derived from them."""
         return all(card.named for card in self.cards)
-
-    @property
-    def first(self) -> Model:
-        """The model of the first pass."""
-        return self.passes[0].model
 
     @property
     def card(self) -> ModelCard:
@@ -62,49 +46,37 @@ class Tasks:
     @property
     def by_language(self) -> bool:
         """Whether the language of an article matters: it decides its tasks, or is one that a model was not measured in."""
-        return any(head.languages or head.measured for each in self.passes for head in each.heads)
+        return any(head.languages or head.measured for head in self.heads)
 
 
 def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: bool = True) -> Tasks:
-    """Prepare, load and warm the models of all tasks. Raises ModelError, SettingsError.
+    """Prepare, load and warm the model of all tasks. Raises ModelError, SettingsError.
 
     `every_shape`: warm up with each shape of batches, for a process whose first articles must not wait. `own_process`: the
     process is ours alone, so that all present objects may be exempted from garbage collection.
     """
     plan = plan_tasks(settings)
+    plan.require_one_encoder()
+    settings = with_windows(settings, plan)
+    model = load_model(settings, plan.checkpoints, every_shape=every_shape)
     kinds = Counter(each.head.kind for each in plan.checkpoints)
-    passes: list[Pass] = []
-    for number, group in enumerate(plan.grouping.groups):
-        names = [plan.names[index] for index in group]
-        why_not_shared = _why_not_shared(plan, number)
-        if plan.named:
-            reasons = "".join(f"; not with {reason}" for reason in why_not_shared)
-            log.info("pass %d: %s%s", number, ", ".join(names), reasons)
-        requests = [plan.requests[index] for index in group]
-        first = passes[0].model if passes else None
-        pass_settings = _settings_of_pass(settings, requests, plan.tasks[names[0]], first)
-        model = load_pass(pass_settings, [plan.checkpoints[index] for index in group], every_shape=every_shape)
-        heads = tuple(
-            _head(plan, name, checkpoint, card, several=kinds[checkpoint.head.kind] > 1).for_records(
-                skip_addresses=settings.output.skip_addresses
-            )
-            for name, checkpoint, card in zip(names, model.prepared.checkpoints, model.prepared.cards, strict=True)
+    heads = tuple(
+        _head(plan, name, checkpoint, card, several=kinds[checkpoint.head.kind] > 1).for_records(
+            skip_addresses=settings.output.skip_addresses
         )
-        passes.append(Pass(tuple(names), model, heads, pass_settings, why_not_shared))
+        for name, checkpoint, card in zip(plan.names, plan.checkpoints, model.prepared.cards, strict=True)
+    )
     if own_process:
         exempt_from_collection()
-    by_name = {head.task.name: head.task for each in passes for head in each.heads}
-    return Tasks(tuple(passes), tuple(by_name[name] for name in plan.names))
+    return Tasks(model, heads, settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which tasks share a pass, before anything is loaded."""
+    """The tasks with their checkpoints open, before anything is loaded."""
 
     tasks: Mapping[str, TaskSettings]
     checkpoints: Sequence[Checkpoint]
-    requests: Sequence[PassRequest]
-    grouping: Grouping
     named: bool
     """Whether the settings name the tasks."""
 
@@ -113,21 +85,37 @@ class Plan:
         """The names of the tasks, in their order."""
         return [*self.tasks]
 
+    @property
+    def why_apart(self) -> str | None:
+        """Why no worker can have these tasks, as a clause that names two models; None if all have one encoder.
+
+        Reads all weights of encoders whose configuration is the same, unless there is one checkpoint. Raises ModelError.
+        """
+        first = self.checkpoints[0]
+        for name, other in zip(self.names[1:], self.checkpoints[1:], strict=True):
+            if different := first_difference(first, other):
+                return f"tasks.{name} ({other.folder}) and tasks.{self.names[0]} ({first.folder}): {different}"
+        return None
+
+    def require_one_encoder(self) -> None:
+        """Raise SettingsError if a worker cannot have these tasks."""
+        if why := self.why_apart:
+            raise SettingsError(
+                f"{why}. A worker has one encoder: give the other model a second deployment, with its own kafka.group_id "
+                "and kafka.output_topic (deploy/tasks.md says how a consumer joins the two)"
+            )
+
 
 def plan_tasks(settings: Settings) -> Plan:
-    """Open the checkpoints of all tasks and group them. Raises ModelError, SettingsError.
+    """Open the checkpoints of all tasks. Raises ModelError, SettingsError.
 
     Settings without tasks mean one task, which finds entities with the model of `model`.
     """
     if settings.tasks:
-        tasks: Mapping[str, TaskSettings] = settings.tasks
-        checkpoints = [_open_checkpoint(name, task) for name, task in tasks.items()]
-    else:
-        tasks = {NER: TaskSettings(source=settings.model.source, precision=settings.model.precision)}
-        checkpoints = [require_ner(open_model(settings.model.source))]
-    pairs = zip(tasks.values(), checkpoints, strict=True)
-    requests = [_request(settings, task, checkpoint) for task, checkpoint in pairs]
-    return Plan(tasks, checkpoints, requests, group_tasks(requests), named=bool(settings.tasks))
+        checkpoints = [_open_checkpoint(name, task) for name, task in settings.tasks.items()]
+        return Plan(settings.tasks, checkpoints, named=True)
+    source = settings.model.source
+    return Plan({NER: TaskSettings(source=source)}, [require_ner(open_model(source))], named=False)
 
 
 def _open_checkpoint(name: str, task: TaskSettings) -> Checkpoint:
@@ -142,11 +130,6 @@ def _open_checkpoint(name: str, task: TaskSettings) -> Checkpoint:
                 f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; it is for {models}"
             )
     _check_labels(name, task, checkpoint)
-    if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
-        raise SettingsError(
-            f"tasks.{name}.max_window_tokens is {task.max_window_tokens}, but {checkpoint.folder} takes "
-            f"{checkpoint.max_window_tokens} at most"
-        )
     return checkpoint
 
 
@@ -165,46 +148,28 @@ def _settings_without_effect(head: HeadSpec) -> set[str]:
     return {setting for kind in KINDS.values() for setting in kind.settings} - KINDS[head.kind].settings_of(head)
 
 
-def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> PassRequest:
-    batching, advice = settings.batching, advice_for(checkpoint.folder, checkpoint.max_window_tokens)
-    lengths = (task.max_window_tokens, batching.max_window_tokens)
-    overlaps = (task.overlap_tokens, batching.overlap_tokens)
-    chosen = any(each is not None for each in (*lengths, *overlaps)) or (checkpoint.folder / ADVICE_FILE).is_file()
-    windows = (
-        first_set(*lengths, default=advice.max_window_tokens),
-        first_set(*overlaps, default=advice.overlap_tokens),
-    )
-    return PassRequest(checkpoint, windows if chosen else None, task.precision)
-
-
-def _why_not_shared(plan: Plan, number: int) -> tuple[str, ...]:
-    """The first task of each earlier pass, with the reason why this pass does not share its encoder."""
-    firsts = [plan.names[group[0]] for group in plan.grouping.groups]
-    reasons = plan.grouping.reasons[number]
-    return tuple(f"{first}: {reason}" for first, reason in zip(firsts, reasons, strict=False))
-
-
-def _settings_of_pass(
-    settings: Settings, requests: Sequence[PassRequest], task: TaskSettings, first: Model | None
-) -> Settings:
-    """The worker's settings with the precision of the pass's first `task` and the windows of the pass.
-
-    A task that is alone and has no windows in its settings uses those of its model. All passes run in the threads of the
-    `first` one.
-    """
-    model: dict[str, Any] = {"source": task.source, "precision": task.precision}
-    if first is not None:
-        model["concurrency"] = first.concurrency
-    batching: dict[str, Any] = {}
-    has_windows_of_model = len(requests) == 1 and task.max_window_tokens is None and task.overlap_tokens is None
-    if not has_windows_of_model and (windows := windows_of(requests)):
-        batching["max_window_tokens"], batching["overlap_tokens"] = windows
-    return settings.model_copy(
-        update={
-            "model": settings.model.model_copy(update=model),
-            "batching": settings.batching.model_copy(update=batching),
-        }
-    )
+def with_windows(settings: Settings, plan: Plan) -> Settings:
+    """The settings with the windows of those models that ask for some. Raises SettingsError if two differ."""
+    batching = settings.batching
+    wanted: dict[tuple[int, int], Checkpoint] = {}
+    for checkpoint in plan.checkpoints:
+        advice = advice_for(checkpoint.folder, checkpoint.max_window_tokens)
+        if (checkpoint.folder / ADVICE_FILE).is_file():
+            length_tokens = first_set(batching.max_window_tokens, default=advice.max_window_tokens)
+            overlap_tokens = first_set(batching.overlap_tokens, default=advice.overlap_tokens)
+            wanted.setdefault((length_tokens, overlap_tokens), checkpoint)
+    if len(wanted) > 1:
+        asked = " and ".join(
+            f"{each.folder} asks for {length} with an overlap of {overlap}"
+            for (length, overlap), each in wanted.items()
+        )
+        raise SettingsError(
+            f"windows of one length are needed: {asked}. Set batching.max_window_tokens and batching.overlap_tokens"
+        )
+    for length_tokens, overlap_tokens in wanted:
+        windows = {"max_window_tokens": length_tokens, "overlap_tokens": overlap_tokens}
+        return settings.model_copy(update={"batching": batching.model_copy(update=windows)})
+    return settings
 
 
 def _head(plan: Plan, name: str, checkpoint: Checkpoint, model: ModelCard, *, several: bool) -> Head:

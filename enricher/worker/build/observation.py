@@ -26,7 +26,7 @@ def worker_facts(settings: Settings) -> WorkerFacts:
 
 def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
     """The parts of a worker between two Kafka topics that telemetry and health read."""
-    model, card = tasks.first, tasks.card
+    model, card = tasks.model, tasks.card
     device = model.prepared.device
     gpu = driver.gpu(model.prepared.device_id) if device == "cuda" else None
     return Observed(

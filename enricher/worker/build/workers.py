@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from enricher.worker.build.article_readers import article_reader, line_reader
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.loaded_model import Model, batch_rules, window_cutter
 from enricher.worker.build.loaded_tasks import Tasks
-from enricher.worker.build.pools import engine_pool, padded_tokens_of, tokenizer_pool
+from enricher.worker.build.pools import engine_pool, tokenizer_pool
 from enricher.worker.build.record_writer import writer_of
 from enricher.worker.build.schema_registry import registry_decoders
 from enricher.worker.kafka.reading.source import KafkaSource
@@ -34,7 +34,6 @@ from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.lanes import LaneQueue
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.packing import ArrivalScheduler
-from enricher.worker.rules.passes import PassScheduler
 from enricher.worker.runtime.wakeup import Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
@@ -137,23 +136,21 @@ def encoder_of(settings: Settings, writer: RecordWriter) -> Encoder:
 def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
-    models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
-    rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
+    model, rules = tasks.model, batch_rules(tasks.settings, tasks.model)
     limits = _loop_limits(settings, rules)
-    scheduler, new_intake, new_pacing = lane_parts(ends.shares, partial(_scheduler, models, rules), limits)
+    scheduler, new_intake, new_pacing = lane_parts(ends.shares, partial(_scheduler, model, rules), limits)
     intake = new_intake(
         read=read_function(settings, ends.reader(schemas), by_language=tasks.by_language),
-        tokenizer=tokenizer_pool(settings, models, wakeup),
-        cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
+        tokenizer=tokenizer_pool(settings, model, wakeup),
+        cutter=window_cutter(tasks.settings, model),
         scheduler=scheduler,
-        heads=heads,
+        heads=tasks.heads,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
         clock=clock,
         schemas=schemas,
-        cards=tasks.cards,
     )
-    engine = engine_pool(models, wakeup, ahead=len(ends.shares) == 1)
-    ends.counters.name_tasks([[head.task.name for head in of_pass if head.task.named] for of_pass in heads])
+    engine = engine_pool(model, wakeup, ahead=len(ends.shares) == 1)
+    ends.counters.name_tasks([card.name for card in tasks.cards if card.named])
     pacing = new_pacing(ends.source, intake, scheduler, engine, tracker, limits, clock)
     return Worker(
         source=ends.source,
@@ -162,8 +159,8 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
         intake=intake,
         scheduler=scheduler,
         engine=engine,
-        heads=heads,
-        padded_tokens=padded_tokens_of(models),
+        heads=tasks.heads,
+        padded_tokens=model.engine.padded_tokens,
         budget=Budget(scheduler),
         pacing=pacing,
         isolation=Isolation(ends.source, ends.sink, pacing, ends.counters),
@@ -179,12 +176,8 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     )
 
 
-def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> LaneQueue:
-    queues = [
-        (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(each)
-        for model, each in zip(models, rules, strict=True)
-    ]
-    return queues[0] if len(queues) == 1 else PassScheduler(queues)
+def _scheduler(model: Model, rules: BatchRules) -> LaneQueue:
+    return (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
 
 
 def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Read:
@@ -214,13 +207,13 @@ def versioning_of(settings: Settings) -> Versioning:
     return Versioning(settings.kafka.epoch, settings.model.generation)
 
 
-def _loop_limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
+def _loop_limits(settings: Settings, rules: BatchRules) -> LoopLimits:
     worker = settings.worker
     return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
         max_articles_per_second=worker.max_articles_per_second,
-        max_queued_tokens=worker.backlog_batches * sum(each.max_batch_tokens for each in rules),
+        max_queued_tokens=worker.backlog_batches * rules.max_batch_tokens,
         publish_interval_s=worker.publish_interval_ms / 1000,
         publish_share=worker.publish_share,
         poll_interval_s=worker.poll_interval_ms / 1000,

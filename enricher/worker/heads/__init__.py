@@ -1,4 +1,4 @@
-"""Heads: they make findings of a model's output for one article. A pass has one encoder, and a head for each task.
+"""Heads: they make findings of a model's output for one article. A worker has one encoder, and a head for each task.
 
 One file per kind has everything that a worker, its records and the commands need to know of the kind; head.py declares it. A
 kind is added by its file and by its line in `KINDS`.

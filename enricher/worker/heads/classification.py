@@ -15,7 +15,7 @@ from enricher.worker.heads.head import Findings, Head, Threshold, article_row, t
 from enricher.worker.heads.label_names import class_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import Classification, Float32Array, OwnedRow, Part, TaskCard, TaskKind
+from enricher.worker.records import Classification, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
 
 ARCHITECTURE = "ForSequenceClassification"
 _DEFAULT_THRESHOLD = 0.5
@@ -88,9 +88,9 @@ class ClassHead(Head):
         """The threshold, where several labels may hold."""
         return threshold_of(self.threshold, label, _DEFAULT_THRESHOLD) if self.multi_label else 0.0
 
-    def find(self, part: Part, answers: list[OwnedRow]) -> list[Classification]:
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[Classification]:
         """The classes of an article, the most probable first; none if it has no tokens."""
-        del part
+        del ticket
         row = article_row(answers, self.task)
         if row is None:
             return []

@@ -21,7 +21,7 @@ from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads.head import Findings, Head, Threshold, article_row
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers, Reads
-from enricher.worker.records import Embedding, Float32Array, OwnedRow, Part, TaskCard, TaskKind, hot_record
+from enricher.worker.records import Embedding, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket, hot_record
 
 MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"
 """A folder with one of them was saved by sentence-transformers. The first names the modules, the second is the pooling."""
@@ -93,20 +93,15 @@ class EmbeddingHead(Head):
         del threshold, several
         return cls(task, spec.normalised, languages=languages)
 
-    def find(self, part: Part, answers: list[OwnedRow]) -> list[Embedding]:
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[Embedding]:
         """The vector of an article; none if it has no tokens."""
-        del part
+        del ticket
         row = article_row(answers, self.task)
         if row is None:
             return []
         if self.normalised and (length := float(np.linalg.norm(exact := row.astype(np.float64)))):
             row = (exact / length).astype(np.float32)
         return [Embedding(self.task, row)]
-
-    @classmethod
-    def task_of(cls, finding: Embedding) -> str:
-        """The name of the task that made a vector."""
-        return finding.task.name
 
     @classmethod
     def held_bytes(cls, findings: Findings) -> int:

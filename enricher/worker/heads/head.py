@@ -19,7 +19,7 @@ import numpy as np
 
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import Article, Float32Array, OwnedRow, Part, Pooling, TaskCard, TaskKind
+from enricher.worker.records import Article, Float32Array, OwnedRow, Pooling, TaskCard, TaskKind, Ticket
 
 Findings = Sequence[Any]
 """The findings of a head in one article, in the order of the record. Each kind has its own type of finding."""
@@ -118,14 +118,8 @@ class Head(ABC):
         return 0.0
 
     @abstractmethod
-    def find(self, part: Part, answers: list[Any]) -> Findings:
+    def find(self, ticket: Ticket, answers: list[Any]) -> Findings:
         """The findings for the record of an article. `answers`: those of the model for the tokens that each window owns."""
-
-    @classmethod
-    def task_of(cls, finding: Any) -> str:  # noqa: ANN401  each kind has its own type
-        """The name of the task that made a finding."""
-        name: str = finding["task"]
-        return name
 
     @classmethod
     def held_bytes(cls, findings: Findings) -> int:

@@ -15,7 +15,7 @@ from enricher.worker.heads.label_names import label_names, names_by_id
 from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import Entity, ModelCard, OwnedLabels, Part, TaskCard, TaskKind
+from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
 
 ARCHITECTURE = "ForTokenClassification"
 NER = "ner"
@@ -98,9 +98,9 @@ class EntityHead(Head):
         """The threshold; without one, the score of an entity does not matter."""
         return threshold_of(self.threshold, label, 0.0)
 
-    def find(self, part: Part, answers: list[OwnedLabels]) -> list[Entity]:
+    def find(self, ticket: Ticket, answers: list[OwnedLabels]) -> list[Entity]:
         """The entities of an article whose windows are all labelled."""
-        article, tokens = part.ticket.article, part.tokens
+        article, tokens = ticket.article, ticket.tokens
         assert article is not None
         assert tokens is not None
         found = decode_entities(article, tokens, answers, self.scheme, skip_addresses=self.skip_addresses)
@@ -117,11 +117,6 @@ class EntityHead(Head):
                     seen = article.source_map.text_range(entity["start"], entity["end"])
                     entity["text"] = article.body[slice(*seen)]
         return found
-
-    @classmethod
-    def task_of(cls, finding: Entity) -> str:
-        """The name in the entity; without one, all are of one task."""
-        return finding.get("task", "")
 
     @classmethod
     def summaries(cls, findings: Findings) -> Iterator[str]:

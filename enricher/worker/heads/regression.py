@@ -13,7 +13,7 @@ from enricher.worker.heads.head import Findings, Head, Threshold, article_row
 from enricher.worker.heads.label_names import names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
-from enricher.worker.records import OwnedRow, Part, TaskCard, TaskKind
+from enricher.worker.records import OwnedRow, TaskCard, TaskKind, Ticket
 
 PROBLEM_TYPE = "regression"
 
@@ -57,9 +57,9 @@ class RegressionHead(Head):
         del spec, threshold, several
         return cls(task, languages=languages)
 
-    def find(self, part: Part, answers: list[OwnedRow]) -> list[dict[str, Any]]:
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[dict[str, Any]]:
         """The number of an article, with the digits of a float32; none if it has no tokens."""
-        del part
+        del ticket
         row = article_row(answers, self.task)
         return [] if row is None else [{"task": self.task.name, "value": float(str(row[0]))}]
 

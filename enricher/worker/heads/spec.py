@@ -13,7 +13,7 @@ Reads = Literal["tokens", "first", "mean"]
 """The part of the last hidden states that a head reads: those of every token, of a window's first token (special tokens
 included), or their mean over the tokens that the window owns."""
 TOKENS: frozenset[Reads] = frozenset({"tokens"})
-"""The reads of a pass with nothing but NER."""
+"""The reads of a graph with nothing but NER."""
 Layers = Literal["labels", "classifier", "none"]
 """The layers that the graph adds to these states: a label and its score for each token; the two layers of a
 `ForSequenceClassification` head; none."""
@@ -52,5 +52,5 @@ class HeadFiles:
 
 
 def reads_of(heads: Sequence[HeadSpec]) -> frozenset[Reads]:
-    """The reads of all heads of a pass: the `reads` of `Variant.feeds` and `Variant.declare_inputs`."""
+    """The reads of all heads of a graph: the `reads` of `Variant.feeds` and `Variant.declare_inputs`."""
     return frozenset(head.reads for head in heads)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from enricher.worker.loop.ports import PassQueue, Scheduler
+from enricher.worker.loop.ports import Scheduler
 from enricher.worker.records import BatchResult
 
 FIRST_PAUSE_S = 60.0
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Lowered:
-    """A pass whose batches ran out of memory."""
+    """The state since a batch ran out of memory."""
 
     failed_tokens: int
     """The size of the last batch that did not fit."""
@@ -38,16 +38,15 @@ class _Lowered:
 
 
 class Budget:
-    """The budget of each pass. Nothing is remembered beyond the process: the next one starts with the configured budget."""
+    """The budget of batches. Nothing is remembered beyond the process: the next one starts with the configured budget."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._lowered: dict[int, _Lowered] = {}
+        self._lowered: _Lowered | None = None
 
     def note(self, done: BatchResult, now_s: float) -> bool:
-        """Adapt the budget of the batch's pass; returns whether the batch was run in parts."""
-        index = done.batch.pass_index
-        queue, known = self._scheduler.of_pass(index), self._lowered.get(index)
+        """Adapt the budget; returns whether the batch was run in parts."""
+        queue, known = self._scheduler, self._lowered
         if done.fits_tokens is None:
             if known is not None and now_s - known.since_s >= known.pause_s:
                 _rise(queue, known, queue.tokens_of(done.batch), now_s)
@@ -56,12 +55,12 @@ class Budget:
             return False
         tokens = queue.tokens_of(done.batch)
         if known is None or now_s - known.since_s > LONGEST_PAUSE_S:
-            known = self._lowered[index] = _Lowered(tokens, now_s, FIRST_PAUSE_S)
+            known = self._lowered = _Lowered(tokens, now_s, FIRST_PAUSE_S)
         _lower(queue, known, tokens, done.fits_tokens, now_s)
         return True
 
 
-def _lower(queue: PassQueue, known: _Lowered, tokens: int, fits_tokens: int, now_s: float) -> None:
+def _lower(queue: Scheduler, known: _Lowered, tokens: int, fits_tokens: int, now_s: float) -> None:
     """Limit the budget to what fitted, or if the last step up was too large, to the budget before it."""
     known.since_s = now_s
     # Batches of an older, larger budget may still be under way, and they say nothing about the present one.
@@ -84,7 +83,7 @@ def _lower(queue: PassQueue, known: _Lowered, tokens: int, fits_tokens: int, now
         )
 
 
-def _rise(queue: PassQueue, known: _Lowered, tokens: int, now_s: float) -> None:
+def _rise(queue: Scheduler, known: _Lowered, tokens: int, now_s: float) -> None:
     """Raise the budget a step, unless the batch of so many tokens that fitted was too small to show that more fits."""
     budget = queue.max_batch_tokens
     if 2 * tokens <= budget:

@@ -11,17 +11,16 @@ from math import ceil
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import letter_for, serialise_findings
-from enricher.worker.heads import Head, is_unmeasured
+from enricher.worker.heads import Head, is_for, is_unmeasured
 from enricher.worker.heads.languages import loggable_tag
 from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
 from enricher.worker.loop.refusals import check_headers
 from enricher.worker.loop.waiting import Waiting, beyond_the_record, text_chars, value_bytes
-from enricher.worker.records import Article, Part, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.rules.assembly import finish_enriched
 from enricher.worker.rules.long_articles import LongArticles
-from enricher.worker.rules.parts import Splitter
 from enricher.worker.rules.windowing import WindowCutter
 
 log = logging.getLogger(__name__)
@@ -50,26 +49,21 @@ class Intake:
 
     A ticket whose schema is not here yet waits. `schemas` is None if no record names a schema.
     `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
-    gets a call for itself. Each part of a ticket is tokenised as its pass needs it.
+    gets a call for itself.
     """
 
     read: Callable[[RawRecord], Article | Tombstone]
-    tokenizer: WorkerPool[list[Part], Tokenized]
-    cutters: Sequence[WindowCutter]
-    """One for each pass."""
+    tokenizer: WorkerPool[list[Ticket], Tokenized]
+    cutter: WindowCutter
     scheduler: Scheduler
-    heads: Sequence[Sequence[Head]]
-    """The heads of each pass."""
+    heads: Sequence[Head]
     chars_per_call: int
     clock: Callable[[], float]
     schemas: Schemas | None = None
-    cards: Sequence[TaskCard] = ()
-    """The cards of all tasks, in the order of the settings. Default: in the order of the passes."""
-    _splitter: Splitter = field(init=False)
     _logged_tags: set[str | None] = field(default_factory=set)
     """Languages without a task, or that a model was not measured in; None stands for all that must not be logged."""
     _waiting: Waiting = field(init=False)
-    _long: LongArticles = field(init=False)
+    _long: LongArticles = field(default_factory=LongArticles)
     _tokenizer_moved_s: float = 0.0
     """When the tokenizer last returned a result, or was last idle."""
     _undecoded: deque[Ticket] = field(default_factory=deque)
@@ -77,12 +71,10 @@ class Intake:
     _pending: Pending = field(default_factory=Pending)
     _unpacked_bytes: int = 0
     _usual_chars: float = 1_000.0
-    """Moving average of the text to tokenise for an article, once per pass; for a refused record, its bytes."""
+    """Moving average of the text to tokenise for an article; for a refused record, its bytes."""
 
     def __post_init__(self) -> None:
-        assert len(self.cutters) == len(self.heads), "each pass has windows and heads"
-        self._splitter, self._waiting = Splitter(self.heads, self.cards), Waiting(self.chars_per_call)
-        self._long = LongArticles(len(self.cutters))
+        self._waiting = Waiting(self.chars_per_call)
 
     @property
     def capacity(self) -> int:
@@ -152,11 +144,11 @@ class Intake:
         while self._waiting and self.tokenizer.capacity:
             self.tokenizer.submit(self._waiting.next_call())
             moved = True
-        for part, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
+        for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
             moved = True
             self._tokenizer_moved_s = now_s
-            if part.live:
-                self._queue(part, tokens, now_s)
+            if ticket.live:
+                self._queue(ticket, tokens, now_s)
         # After results were taken back: other articles may use all capacity at once.
         moved |= self._begin_long(may_decode)
         return self._continue_long(now_s) or moved
@@ -180,24 +172,17 @@ class Intake:
         """Submit the next long article to the tokenizer, if it may begin; True if there was one."""
         if not self.tokenizer.capacity or not (ticket := self._long.next(may_decode)):
             return False
-        if ticket.article or self._decode(ticket):
-            parts = self._split(ticket)
-            for part in parts:
-                self._long.begin(part)
-            if parts:
-                self.tokenizer.submit([parts[0]])
-                self._waiting.add(parts[1:], first=True)
+        if (ticket.article or self._decode(ticket)) and self._has_task(ticket):
+            self._long.begin(ticket)
+            self.tokenizer.submit([ticket])
         return True
 
     def _continue_long(self, now_s: float) -> bool:
         """Queue windows of the long articles in progress, as many as the scheduler needs of each; True if any."""
-        moved = False
-        for index, cutter in enumerate(self.cutters):
-            at_once = _LONG_BATCHES * self.scheduler.of_pass(index).max_batch_tokens // cutter.max_window_tokens
-            if windows := self._long.due(now_s, max(1, at_once), index):
-                self.scheduler.add(windows)
-                moved = True
-        return moved
+        at_once = _LONG_BATCHES * self.scheduler.max_batch_tokens // self.cutter.max_window_tokens
+        windows = self._long.due(now_s, max(1, at_once))
+        self.scheduler.add(windows)
+        return bool(windows)
 
     def _decode_some(self, deadline_s: float, may_decode: MayDecode) -> bool:
         """Decode in the order of arrival, within `_DECODED_BYTES` and until the deadline; True if anything was.
@@ -213,12 +198,11 @@ class Intake:
         ):
             decoded_bytes += value_bytes(ticket)
             self._undecoded_bytes -= value_bytes(ticket)
-            passes = 1
             if self._decode(ticket):
-                passes = self._queue_decoded(ticket)
+                self._queue_decoded(ticket)
             elif ticket.live:  # it waits for its schema, and its length is not known yet
                 continue
-            chars = passes * text_chars(ticket) if ticket.article else value_bytes(ticket)
+            chars = text_chars(ticket) if ticket.article else value_bytes(ticket)
             self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
         return decoded_bytes > 0
 
@@ -229,29 +213,30 @@ class Intake:
                 return ticket
         return None
 
-    def _queue_decoded(self, ticket: Ticket) -> int:
-        """Queue the work on an article; returns how many times it will be tokenised, at least 1."""
+    def _queue_decoded(self, ticket: Ticket) -> None:
         if self._long.is_long(ticket):
             self._long.wait(ticket)
-            return 1
-        parts = self._split(ticket)
-        self._waiting.add(parts)
-        return max(1, len(parts))
+        elif self._has_task(ticket):
+            self._waiting.add(ticket)
 
-    def _split(self, ticket: Ticket) -> list[Part]:
-        parts, article = self._splitter.split(ticket), ticket.article
-        if article is None or not (language := (article.language or "").strip()):
-            return parts
-        if not parts:
+    def _has_task(self, ticket: Ticket) -> bool:
+        """Whether a task is for the language of a decoded article; if none is, finish the ticket with an empty record."""
+        article = ticket.article
+        assert article is not None
+        found = any(is_for(head, article) for head in self.heads)
+        if not found:
+            finish_enriched(ticket, self.heads, serialise_findings)
+        language = (article.language or "").strip()
+        if language and not found:
             what_to_do = "Add it to `languages` of a task, or add a task without `languages`"
             self._log_language(language, _NO_TASK, what_to_do)
-        elif any(is_unmeasured(head, article) for part in parts for head in self.heads[part.pass_index]):
+        elif language and any(is_unmeasured(head, article) for head in self.heads):
             ticket.unmeasured = True
             what_to_do = (
-                "Measure it with `enricher model evaluate`, or give the language a task with a model of its own"
+                "Measure it with `enricher model evaluate`, or give the language a deployment with a model of its own"
             )
             self._log_language(language, _UNMEASURED, what_to_do)
-        return parts
+        return found
 
     def _log_language(self, language: str, message: str, what_to_do: str) -> None:
         tag, logged = loggable_tag(language), self._logged_tags
@@ -284,12 +269,12 @@ class Intake:
             return False
         return True
 
-    def _queue(self, part: Part, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
+    def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
-            part.refuse(letter_for(tokens))
+            ticket.finish(letter_for(tokens))
             return
-        windows = self.cutters[part.pass_index].cut(part, tokens, now_s)
-        if not self._long.hold(part, windows):
+        windows = self.cutter.cut(ticket, tokens, now_s)
+        if not self._long.hold(ticket, windows):
             self.scheduler.add(windows)
         if not windows:
-            finish_enriched(part, self.heads[part.pass_index], serialise_findings)
+            finish_enriched(ticket, self.heads, serialise_findings)

@@ -54,7 +54,7 @@ class LaneIntake(Intake):
         Intake.__post_init__(self)
         self.rate = RateLimit(self.limits.max_articles_per_second, self.clock())
         self._lanes, self._turns = {lane: deque() for lane in self.shares}, Turns(self.shares)
-        self._long = LongArticles(len(self.cutters), len(self.shares))
+        self._long = LongArticles(len(self.shares))
 
     @property
     def busy(self) -> bool:

@@ -62,8 +62,7 @@ class Worker:
     intake: Intake
     scheduler: Scheduler
     engine: WorkerPool[Batch, BatchResult]
-    heads: Sequence[Sequence[Head]]
-    """The heads of each pass."""
+    heads: Sequence[Head]
     padded_tokens: Callable[[Batch], int]
     """How many tokens the device computes for a batch; this depends on the graph variant."""
     budget: Budget
@@ -166,7 +165,7 @@ class Worker:
         for result in results:
             self.tracing.end_batch(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
-            self.tracker.count_unpacked(store_answers(result, self.heads[result.batch.pass_index], serialise_findings))
+            self.tracker.count_unpacked(store_answers(result, self.heads, serialise_findings))
         if results:
             self.pacing.engine_moved()
         return bool(results)
@@ -179,7 +178,7 @@ class Worker:
         while self.engine.capacity and (batch := self._next_batch(now_s)):
             self.tracing.begin_batch(batch)
             self.engine.submit(batch)
-            self.counters.count_batch(batch, self.padded_tokens(batch), self.pacing.budget_tokens(batch), now_s)
+            self.counters.count_batch(batch, self.padded_tokens(batch), self.scheduler.max_batch_tokens, now_s)
             dispatched = True
         self.engine.backlogged = self.pacing.backlogged
         return dispatched

@@ -116,15 +116,10 @@ class Pacing:
         """
         return self.tracker.unpacked_bytes < self.limits.max_in_flight_bytes or self.tracker.is_next(ticket)
 
-    def budget_tokens(self, batch: Batch) -> int:
-        """The budget of a batch of the same pass."""
-        return self.scheduler.of_pass(batch.pass_index).max_batch_tokens
-
     @property
     def backlogged(self) -> bool:
-        """True while there is more work than the device has: nothing more may be read, or a full batch of a pass waits."""
-        queues = map(self.scheduler.of_pass, range(len(self.intake.cutters)))
-        return not self.intake.capacity or any(queue.queued_tokens >= queue.max_batch_tokens for queue in queues)
+        """True while there is more work than the device has: nothing more may be read, or a full batch waits."""
+        return not self.intake.capacity or self.scheduler.queued_tokens >= self.scheduler.max_batch_tokens
 
     def waiting_tickets(self) -> Mapping[Partition, int]:
         """How many tickets wait for a schema, per partition with any."""

@@ -10,7 +10,6 @@ from enricher.errors import InvalidArticle
 from enricher.worker.records import (
     Batch,
     DeadLetter,
-    Part,
     Partition,
     RawRecord,
     Release,
@@ -21,33 +20,12 @@ from enricher.worker.records import (
 )
 from enricher.worker.stats.snapshot import Connection, SchemaState
 
-Tokenized = Sequence[tuple[Part, TokenizedArticle | InvalidArticle]]
-"""The tokenizer's result for the parts of one call."""
-
-
-class PassQueue(Protocol):
-    """The windows of one pass, and how many of them a batch may have."""
-
-    @property
-    def queued_tokens(self) -> int:
-        """The sum of their lengths."""
-
-    @property
-    def max_batch_tokens(self) -> int:
-        """The most tokens that a batch of this pass may have now."""
-
-    def limit_budget(self, max_batch_tokens: int) -> None:
-        """Limit later batches to this many tokens, at most the configured ones."""
-
-    def tokens_of(self, batch: Batch) -> int:
-        """The tokens that a batch takes of the budget."""
+Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
+"""The tokenizer's result for the tickets of one call."""
 
 
 class Scheduler(Protocol):
     """Decides which windows go through the model together, and when. Nothing here blocks."""
-
-    def of_pass(self, index: int, /) -> PassQueue:
-        """The queue of one of the worker's passes."""
 
     @property
     def queued_windows(self) -> int:
@@ -59,7 +37,13 @@ class Scheduler(Protocol):
 
     @property
     def max_batch_tokens(self) -> int:
-        """The current budget of a batch; the largest one if there are several passes."""
+        """The most tokens that a batch may have now."""
+
+    def limit_budget(self, max_batch_tokens: int) -> None:
+        """Limit later batches to this many tokens, at most the configured ones."""
+
+    def tokens_of(self, batch: Batch) -> int:
+        """The tokens that a batch takes of the budget."""
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows; their waiting time counts from `arrived_s`."""

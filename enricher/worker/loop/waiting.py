@@ -3,52 +3,44 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
-from enricher.worker.records import Article, Part, RawRecord, Ticket
+from enricher.worker.records import Article, RawRecord, Ticket
 
 _ARTICLE_CHARS = 64
 """The fixed cost of an article, in characters of text: even an empty one is some work."""
 
 
 class Waiting:
-    """Parts of decoded tickets in the order of arrival. `chars_per_call`: how much text one call of the tokenizer gets."""
+    """Decoded tickets in the order of arrival. `chars_per_call`: how much text one call of the tokenizer gets."""
 
     def __init__(self, chars_per_call: int) -> None:
         self._chars_per_call = chars_per_call
-        self._parts: deque[Part] = deque()
+        self._tickets: deque[Ticket] = deque()
         self.chars = 0
         """The work that waits."""
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self._tickets)
 
-    def add(self, parts: Sequence[Part], *, first: bool = False) -> None:
-        """Queue parts in this order, behind or before all others."""
-        if first:
-            self._parts.extendleft(reversed(parts))
-        else:
-            self._parts.extend(parts)
-        self.chars += sum(map(_chars, parts))
+    def add(self, ticket: Ticket) -> None:
+        """Queue a ticket behind all others."""
+        self._tickets.append(ticket)
+        self.chars += text_chars(ticket)
 
-    def next_call(self) -> list[Part]:
-        """Remove and return the parts of the next call; one with more text than a call gets has a call for itself."""
-        parts = [self._parts.popleft()]
-        chars = _chars(parts[0])
-        while self._parts and chars + _chars(self._parts[0]) <= self._chars_per_call:
-            parts.append(self._parts.popleft())
-            chars += _chars(parts[-1])
+    def next_call(self) -> list[Ticket]:
+        """Remove and return the tickets of the next call; one with more text than a call gets has a call for itself."""
+        tickets = [self._tickets.popleft()]
+        chars = text_chars(tickets[0])
+        while self._tickets and chars + text_chars(self._tickets[0]) <= self._chars_per_call:
+            tickets.append(self._tickets.popleft())
+            chars += text_chars(tickets[-1])
         self.chars -= chars
-        return parts
+        return tickets
 
     def drop_forgotten(self) -> None:
-        """Drop parts of forgotten tickets."""
-        self._parts = deque(part for part in self._parts if part.live)
-        self.chars = sum(map(_chars, self._parts))
-
-
-def _chars(part: Part) -> int:
-    return text_chars(part.ticket)
+        """Drop forgotten tickets."""
+        self._tickets = deque(ticket for ticket in self._tickets if ticket.live)
+        self.chars = sum(map(text_chars, self._tickets))
 
 
 def value_bytes(ticket: Ticket) -> int:

@@ -1,6 +1,6 @@
 """In-flight data: the ticket of each record, its windows, batches and their results, releases.
 
-All of it is frozen, except for a `Ticket` and its parts, which are filled in step by step and finished exactly once.
+All of it is frozen, except for a `Ticket`, which is filled in step by step and finished exactly once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from enricher.worker.records.input_records import (
     TokenizedArticle,
     hot_record,
 )
-from enricher.worker.records.outcomes import DeadLetter, EnrichedRecord, Outcome
+from enricher.worker.records.outcomes import EnrichedRecord, Outcome
 
 Keep = Callable[[EnrichedRecord], EnrichedRecord]
 """Converts a record to the form in which it is kept until it is published."""
-Join = Callable[[int, EnrichedRecord], EnrichedRecord | None]
-"""Takes the index and the record of one pass. Returns the record of the article after the last pass, else None."""
 
 
 class OwnedLabels(NamedTuple):
@@ -58,8 +56,7 @@ Owned = OwnedLabels | OwnedRow
 class Ticket:
     """One in-flight record, from its arrival to its commit.
 
-    It is read, released and committed; the work on its article is done in parts, which refer to it. Once a ticket is
-    `forgotten` (a rebalance, a recovery), late results for it are dropped.
+    Once a ticket is `forgotten` (a rebalance, a recovery), late results for it are dropped.
     """
 
     raw: RawRecord
@@ -73,62 +70,25 @@ class Ticket:
     """Set and read by tracing only."""
     unpacked_bytes: int = 0
     """Memory of the article beyond its record: a document in another format, text that was compressed."""
-    failed_pass: int = 0
-    """The pass that failed, if one of its parts has a dead letter."""
     unmeasured: bool = False
     """Its article is in a language that one of its models was not measured in."""
-
-    def finish(self, outcome: Outcome) -> None:
-        """Set the outcome, which is final."""
-        assert self.outcome is None, "a ticket is finished once"
-        self.outcome = outcome
-
-    @property
-    def live(self) -> bool:
-        """True while the outcome is needed and still missing."""
-        return self.outcome is None and not self.forgotten
-
-
-@dataclass(slots=True, eq=False)
-class Part:
-    """The work of one pass on an article: its tokens, and the answers of the heads about its windows.
-
-    `join` combines the parts of the article; None if this is the only one.
-    """
-
-    ticket: Ticket
-    pass_index: int = 0
-    join: Join | None = None
     tokens: TokenizedArticle | None = None
     answers: list[Sequence[Owned]] = field(default_factory=list)
     """The answers of the heads so far: for each window one answer per head, in the order of finished batches."""
     windows: int = 0
     windows_left: int = 0
-    done: bool = False
 
-    def finish(self, record: EnrichedRecord, keep: Keep | None = None) -> None:
-        """Finish with the record of this pass; the last part also finishes the ticket. `keep` converts its record."""
-        self._end()
-        whole = self.join(self.pass_index, record) if self.join else record
-        if whole:
-            self.ticket.finish(keep(whole) if keep else whole)
-
-    def refuse(self, letter: DeadLetter) -> None:
-        """Finish with a dead letter, which is that of the article: late results for other parts are dropped."""
-        self._end()
-        self.ticket.failed_pass = self.pass_index
-        self.ticket.finish(letter)
+    def finish(self, outcome: Outcome) -> None:
+        """Set the outcome, which is final."""
+        assert self.outcome is None, "a ticket is finished once"
+        self.outcome = outcome
+        # The ticket may wait for older ones of its partition, and does not need the arrays meanwhile.
+        self.answers, self.tokens = [], None
 
     @property
     def live(self) -> bool:
-        """True while this pass is needed and not done."""
-        return not self.done and self.ticket.live
-
-    def _end(self) -> None:
-        assert not self.done, "a part is finished once"
-        self.done = True
-        # The ticket may wait for a slower one, and does not need the arrays meanwhile.
-        self.answers, self.tokens = [], None
+        """True while the outcome is needed and still missing."""
+        return self.outcome is None and not self.forgotten
 
 
 @hot_record(eq=False)
@@ -139,18 +99,13 @@ class Window:
     of the window. The window owns the tokens `[own_start, own_stop)`; its labels for others are ignored.
     """
 
-    part: Part
+    ticket: Ticket
     ids: Int32Array
     start: int
     own_start: int
     own_stop: int
     specials_before: int
     arrived_s: float
-
-    @property
-    def ticket(self) -> Ticket:
-        """The ticket of its article."""
-        return self.part.ticket
 
     @property
     def length_tokens(self) -> int:
@@ -168,11 +123,6 @@ class Batch:
     """Windows of similar length that go through the model together."""
 
     windows: tuple[Window, ...]
-
-    @property
-    def pass_index(self) -> int:
-        """Which of the worker's passes they go through together."""
-        return self.windows[0].part.pass_index
 
     @property
     def length_tokens(self) -> int:
@@ -262,7 +212,7 @@ HeadOutput = TokenLabels | WindowRows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOutput:
-    """The model's output for one run: the answers of each head, in the order of the pass's heads.
+    """The model's output for one run: the answers of each head, in the order of the heads.
 
     Token `i` of a window, special tokens included, is at the window's entry in `starts` plus `i`.
     """
@@ -280,7 +230,7 @@ class WindowFailure:
     error_type: str
     message: str
     heads: Sequence[int] | None = None
-    """The heads that failed, by their index in the pass; None if all did. A run has the answers of the others."""
+    """The heads that failed, by their index; None if all did. A run has the answers of the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

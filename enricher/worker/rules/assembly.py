@@ -1,8 +1,7 @@
 """Batch results -> outcomes of articles.
 
-The part of a ticket that belongs to a pass collects what the heads say about its windows, about each token from the window
-that owns it. After the last window the whole article is decoded at once, so that no entity is cut, doubled or merged between
-two windows.
+A ticket collects what the heads say about its windows, about each token from the window that owns it. After the last window
+the whole article is decoded at once, so that no entity is cut, doubled or merged between two windows.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from enricher.worker.records import (
     EnrichedRecord,
     Keep,
     Owned,
-    Part,
     RunOutput,
     TaskReport,
+    Ticket,
     WindowFailure,
 )
 from enricher.worker.rules.windowing import coverage_of
 
 
 def store_answers(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:
-    """Store a batch's answers in the parts of its tickets; finish those that are complete or have a failed window.
+    """Store a batch's answers in its tickets; finish those that are complete or have a failed window.
 
     Returns the memory of the vectors in finished records, which is also added to their tickets' `unpacked_bytes`.
     """
     for failure in result.failures:
-        part = failure.window.part
-        if part.live and _matters(failure, heads):
-            part.refuse(DeadLetter("inference", failure.error_type, failure.message))
+        ticket = failure.window.ticket
+        if ticket.live and _matters(failure, heads):
+            ticket.finish(DeadLetter("inference", failure.error_type, failure.message))
     return sum([take(run, heads, keep) for run in result.runs])
 
 
@@ -45,34 +44,34 @@ def _matters(failure: WindowFailure, heads: Sequence[Head]) -> bool:
 
 
 def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int:
-    """Store the answers of one run; finish parts that are complete. Returns what `store_answers` does."""
+    """Store the answers of one run; finish tickets that are complete. Returns what `store_answers` does."""
     held_bytes = 0
     assert len(heads) == len(run.heads), "each head has an output"
     for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
-        part = window.part
-        if not part.live:
+        ticket = window.ticket
+        if not ticket.live:
             continue
-        part.answers.append([output.owned_by(window, index, start) for output in run.heads])
-        part.windows_left -= 1
-        if part.windows_left == 0:
-            held_bytes += finish_enriched(part, heads, keep)
+        ticket.answers.append([output.owned_by(window, index, start) for output in run.heads])
+        ticket.windows_left -= 1
+        if ticket.windows_left == 0:
+            held_bytes += finish_enriched(ticket, heads, keep)
     return held_bytes
 
 
-def finish_enriched(part: Part, heads: Sequence[Head], keep: Keep | None = None) -> int:
-    """Finish a part about whose windows, if any, the heads have all answered. Returns what `store_answers` does."""
-    record, held_bytes = _record(part, heads)
-    part.ticket.unpacked_bytes += held_bytes
-    part.finish(record, keep)
+def finish_enriched(ticket: Ticket, heads: Sequence[Head], keep: Keep | None = None) -> int:
+    """Finish a ticket about whose windows, if any, the heads have all answered. Returns what `store_answers` does."""
+    record, held_bytes = _record(ticket, heads)
+    ticket.unpacked_bytes += held_bytes
+    ticket.finish(keep(record) if keep else record)
     return held_bytes
 
 
-def _record(part: Part, heads: Sequence[Head]) -> tuple[EnrichedRecord, int]:
-    """The answers of a pass's heads for an article, and the memory of findings that take much."""
-    article = part.ticket.article
+def _record(ticket: Ticket, heads: Sequence[Head]) -> tuple[EnrichedRecord, int]:
+    """The answers of the heads for an article, and the memory of findings that take much."""
+    article = ticket.article
     assert article is not None
-    coverage = coverage_of(part)
-    by_head: Sequence[list[Owned]] = [*map(list, zip(*part.answers, strict=True))] or [[] for _ in heads]
+    coverage = coverage_of(ticket)
+    by_head: Sequence[list[Owned]] = [*map(list, zip(*ticket.answers, strict=True))] or [[] for _ in heads]
     found: dict[str, Findings] = {}
     tasks: list[TaskReport] = []
     labels: dict[tuple[str, str], int] = {}
@@ -82,7 +81,7 @@ def _record(part: Part, heads: Sequence[Head]) -> tuple[EnrichedRecord, int]:
         tasks.append(TaskReport(head.task, coverage if runs else None))
         if not runs:
             continue
-        mine, field = head.find(part, answers), head.listed_in
+        mine, field = head.find(ticket, answers), head.listed_in
         found[field] = [*found[field], *mine] if field in found else mine
         held_bytes += head.held_bytes(mine)
         if head.labelled:

@@ -88,16 +88,6 @@ class LengthBucketScheduler:
         if not in_order:
             self._rebuild(self._waiting())
 
-    def of_pass(self, _index: int) -> LengthBucketScheduler:
-        """Return itself: it has the windows of one pass."""
-        return self
-
-    @property
-    def oldest_s(self) -> float | None:
-        """When the oldest window that waits arrived; None if none waits."""
-        oldest = self._oldest()
-        return None if oldest is None else oldest.arrived_s
-
     def next_due_s(self) -> float | None:
         """When the next batch is due if nothing more arrives; in the past if it is ready now, None if nothing waits."""
         oldest = self._oldest()
@@ -126,7 +116,7 @@ class LengthBucketScheduler:
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""
-        self._rebuild([window for window in self._waiting() if window.part.live])
+        self._rebuild([window for window in self._waiting() if window.ticket.live])
 
     def limit_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to so many padded tokens, at most those of the rules."""

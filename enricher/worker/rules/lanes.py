@@ -29,10 +29,8 @@ from itertools import groupby
 from enricher.worker.records import Batch, Window
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
-from enricher.worker.rules.passes import PassScheduler
 
-PassQueue = LengthBucketScheduler | ArrivalScheduler
-LaneQueue = PassQueue | PassScheduler
+LaneQueue = LengthBucketScheduler | ArrivalScheduler
 
 
 class Turns:
@@ -64,7 +62,7 @@ class LaneScheduler:
     """Has the interface of the schedulers without lanes. `queues`: those, by lane; their batches cost tokens."""
 
     def __init__(self, queues: Mapping[str, LaneQueue], shares: Mapping[str, float]) -> None:
-        self._queues = queues
+        self._queues, self._first = queues, next(iter(queues.values()))
         self._turns = Turns({lane: shares[lane] for lane in queues})
 
     @property
@@ -79,16 +77,21 @@ class LaneScheduler:
 
     @property
     def max_batch_tokens(self) -> int:
-        """The largest budget of a pass, which is the same in all lanes."""
-        return max(queue.max_batch_tokens for queue in self._queues.values())
+        """The current budget of a batch, which is the same in all lanes."""
+        return self._first.max_batch_tokens
+
+    def limit_budget(self, max_batch_tokens: int) -> None:
+        """Limit later batches to so many tokens, at most those of the rules."""
+        for queue in self._queues.values():
+            queue.limit_budget(max_batch_tokens)
+
+    def tokens_of(self, batch: Batch) -> int:
+        """The tokens that a batch takes of the budget."""
+        return self._first.tokens_of(batch)
 
     def queued_tokens_of(self, lane: str) -> int:
         """The sum of the lengths of the windows that wait in one lane."""
         return self._queues[lane].queued_tokens
-
-    def of_pass(self, index: int) -> _LanesOfPass:
-        """The queues of one pass, together."""
-        return _LanesOfPass([queue.of_pass(index) for queue in self._queues.values()])
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows of any lanes; their waiting time counts from `arrived_s`."""
@@ -108,7 +111,7 @@ class LaneScheduler:
         for lane in self._turns.order([lane for lane, queue in self._queues.items() if queue.queued_windows]):
             queue = self._queues[lane]
             if batch := queue.next_batch(now_s, idle_threads=idle_threads, load=load):
-                self._turns.note(lane, queue.of_pass(batch.pass_index).tokens_of(batch))
+                self._turns.note(lane, queue.tokens_of(batch))
                 return batch
         return None
 
@@ -116,29 +119,3 @@ class LaneScheduler:
         """Remove the windows of forgotten tickets."""
         for queue in self._queues.values():
             queue.drop_forgotten()
-
-
-class _LanesOfPass:
-    """The queues of all lanes for one pass. They have one budget."""
-
-    def __init__(self, queues: Sequence[PassQueue]) -> None:
-        self._queues = queues
-
-    @property
-    def queued_tokens(self) -> int:
-        """The sum of the lengths of their windows."""
-        return sum(queue.queued_tokens for queue in self._queues)
-
-    @property
-    def max_batch_tokens(self) -> int:
-        """The current budget of a batch."""
-        return self._queues[0].max_batch_tokens
-
-    def limit_budget(self, max_batch_tokens: int) -> None:
-        """Limit later batches to so many tokens, at most those of the rules."""
-        for queue in self._queues:
-            queue.limit_budget(max_batch_tokens)
-
-    def tokens_of(self, batch: Batch) -> int:
-        """The tokens that a batch takes of the budget."""
-        return self._queues[0].tokens_of(batch)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from enricher.worker.records import Part, Ticket, Window
+from enricher.worker.records import Ticket, Window
 
 LONG_BYTES = 100_000
 """A longer value or text is a long article: twenty times a long newspaper article."""
@@ -22,23 +22,23 @@ IN_PROGRESS_BYTES = 2_000_000
 class _InProgress:
     """An article that went to the tokenizer, and its windows that the scheduler does not have yet."""
 
-    part: Part
+    ticket: Ticket
     held: deque[Window] = field(default_factory=deque)
 
     @property
     def with_scheduler(self) -> int:
         """Number of windows that the scheduler or the engine has."""
-        return self.part.windows_left - len(self.held)
+        return self.ticket.windows_left - len(self.held)
 
 
 class LongArticles:
     """Long articles that wait, in the order of arrival, and those in progress.
 
-    `passes`: how many parts, each with tokens, an article may get when it begins. `lanes`: how many input topics there are.
+    `lanes`: how many input topics there are.
     """
 
-    def __init__(self, passes: int = 1, lanes: int = 1) -> None:
-        self._passes, self._lanes = passes, lanes
+    def __init__(self, lanes: int = 1) -> None:
+        self._lanes = lanes
         self._waiting: deque[Ticket] = deque()
         self._in_progress: list[_InProgress] = []
 
@@ -79,31 +79,29 @@ class LongArticles:
         ticket = next((each for each in self._waiting if each.article or may_decode(each)), None)
         if ticket is None:
             return None
-        in_progress_bytes = sum(_size(each.part.ticket) for each in self._in_progress)
-        if self._in_progress and in_progress_bytes + self._passes * _size(ticket) > IN_PROGRESS_BYTES:
+        in_progress_bytes = sum(_size(each.ticket) for each in self._in_progress)
+        if self._in_progress and in_progress_bytes + _size(ticket) > IN_PROGRESS_BYTES:
             return None
         self._waiting.remove(ticket)
         return ticket
 
-    def begin(self, part: Part) -> None:
-        """Note that a part goes to the tokenizer."""
-        self._in_progress.append(_InProgress(part))
+    def begin(self, ticket: Ticket) -> None:
+        """Note that an article goes to the tokenizer."""
+        self._in_progress.append(_InProgress(ticket))
 
-    def hold(self, part: Part, windows: Sequence[Window]) -> bool:
-        """Keep the windows of a part in progress; False if it is not one of these."""
+    def hold(self, ticket: Ticket, windows: Sequence[Window]) -> bool:
+        """Keep the windows of an article in progress; False if it is not one of these."""
         for each in self._in_progress:
-            if each.part is part:
+            if each.ticket is ticket:
                 each.held.extend(windows)
                 return True
         return False
 
-    def due(self, now_s: float, at_once: int, pass_index: int = 0) -> list[Window]:
-        """Windows of one pass, so that scheduler and engine have `at_once` of each article; they arrive now."""
+    def due(self, now_s: float, at_once: int) -> list[Window]:
+        """Windows, so that scheduler and engine have `at_once` of each article; they arrive now."""
         due: list[Window] = []
         self._drop_done()
         for each in self._in_progress:
-            if each.part.pass_index != pass_index:
-                continue
             wanted = min(len(each.held), at_once - each.with_scheduler)
             due += [replace(each.held.popleft(), arrived_s=now_s) for _ in range(wanted)]
         return due
@@ -114,7 +112,7 @@ class LongArticles:
         self._drop_done()
 
     def _drop_done(self) -> None:
-        self._in_progress = [each for each in self._in_progress if each.part.live]
+        self._in_progress = [each for each in self._in_progress if each.ticket.live]
 
 
 def _size(ticket: Ticket) -> int:

@@ -42,15 +42,6 @@ class ArrivalScheduler:
         if last_s is not None and any(window.arrived_s < last_s for window in windows):
             self._windows = deque(sorted(self._windows, key=lambda window: window.arrived_s))
 
-    def of_pass(self, _index: int) -> ArrivalScheduler:
-        """Return itself: it has the windows of one pass."""
-        return self
-
-    @property
-    def oldest_s(self) -> float | None:
-        """When the oldest window that waits arrived; None if none waits."""
-        return self._windows[0].arrived_s if self._windows else None
-
     def next_due_s(self) -> float | None:
         """When the next batch is due if nothing more arrives; in the past if it is ready now, None if nothing waits."""
         if not self._windows:
@@ -78,7 +69,7 @@ class ArrivalScheduler:
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""
-        self._windows = deque(window for window in self._windows if window.part.live)
+        self._windows = deque(window for window in self._windows if window.ticket.live)
         self.queued_tokens = sum(len(window.ids) for window in self._windows)
 
     def limit_budget(self, max_batch_tokens: int) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enricher.worker.records import Coverage, Int32Array, Part, TokenizedArticle, Window
+from enricher.worker.records import Coverage, Int32Array, Ticket, TokenizedArticle, Window
 
 LENGTH_STEP_TOKENS = 16
 """Some devices run fastest on multiples of this length; for an article with several windows they cost nothing."""
@@ -78,18 +78,18 @@ class WindowCutter:
         self._before, self._after = np.array(before, np.int32), np.array(after, np.int32)
         self._specials_before, self._specials = len(before), len(before) + len(after)
 
-    def cut(self, part: Part, tokens: TokenizedArticle, now_s: float) -> list[Window]:
-        """The windows of one article; none if it has no tokens. Prepares the part for the answers about them."""
+    def cut(self, ticket: Ticket, tokens: TokenizedArticle, now_s: float) -> list[Window]:
+        """The windows of one article; none if it has no tokens. Prepares the ticket for the answers about them."""
         framed = np.concatenate((self._before, *[each.ids for each in tokens.fields], self._after))
         length, specials_before = len(framed) - self._specials, self._specials_before
-        part.tokens = tokens
+        ticket.tokens = tokens
         if 0 < length <= self.content_tokens:
-            part.windows = part.windows_left = 1
-            return [Window(part, framed, 0, 0, length, specials_before, now_s)]
+            ticket.windows = ticket.windows_left = 1
+            return [Window(ticket, framed, 0, 0, length, specials_before, now_s)]
         spans = _plan(length, self.content_tokens, self.overlap_tokens, self._specials)
-        part.windows = part.windows_left = len(spans)
+        ticket.windows = ticket.windows_left = len(spans)
         return [
-            Window(part, ids, start, own_start, own_stop, specials_before, now_s)
+            Window(ticket, ids, start, own_start, own_stop, specials_before, now_s)
             for ids, (start, _, own_start, own_stop) in zip(self._each_framed(framed, spans), spans, strict=True)
         ]
 
@@ -115,7 +115,8 @@ _plan = lru_cache(maxsize=4096)(plan_windows)
 """Articles of the same length have the same plan. News has some thousand lengths; a plan takes about a kilobyte."""
 
 
-def coverage_of(part: Part) -> Coverage:
-    """How much of the article went through the model."""
-    assert part.tokens is not None
-    return Coverage(tokens=part.tokens.length_tokens, windows=part.windows, truncated=part.tokens.truncated)
+def coverage_of(ticket: Ticket) -> Coverage:
+    """How much of the article went through the model: nothing, if it was not tokenised because no task is for it."""
+    if ticket.tokens is None:
+        return Coverage(tokens=0, windows=0, truncated=False)
+    return Coverage(tokens=ticket.tokens.length_tokens, windows=ticket.windows, truncated=ticket.tokens.truncated)

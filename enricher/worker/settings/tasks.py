@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from enricher.worker.heads import KINDS
-from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings.group import Group
 
 TASKS = "tasks"
@@ -21,12 +20,10 @@ else:
     Kind = Literal[*KINDS]
 
 _LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
-_INSTEAD = {"source": "name that model in a task", "precision": "set the precision of each task"}
-"""Settings of `model` that have no effect beside tasks, and what to do instead."""
 
 
 class TaskSettings(Group):
-    """One task: what it finds, with which model. Tasks with the same encoder, tokenizer and windows share its runs."""
+    """One task: what it finds, with which model. All tasks of a worker have the same encoder, and share its runs."""
 
     source: str = Field(
         description="Folder of a checkpoint; `newswire-e5` is built in. Its head says what it finds: token "
@@ -44,10 +41,6 @@ class TaskSettings(Group):
     default: bool = Field(
         default=False, description="With `languages`: the task also runs on articles that have no language."
     )
-    precision: Precision = Field(
-        "auto",
-        description="`auto`: the fastest that runs and passed the quality gate of every task that shares the encoder.",
-    )
     pooling: Literal["mean", "first_window", "max"] = Field(
         "mean",
         description="How the answers for an article's windows become its own: their mean weighted by the tokens that each "
@@ -62,14 +55,6 @@ class TaskSettings(Group):
     vector: Literal["list", "float16"] = Field(
         "list",
         description="How records contain an embedding: numbers, or float16 (little-endian) in base64, half as large.",
-    )
-    max_window_tokens: int | None = Field(
-        None,
-        ge=8,
-        description="As `batching.max_window_tokens`, for this task. Default: that setting, then the model's.",
-    )
-    overlap_tokens: int | None = Field(
-        None, ge=0, description="As `batching.overlap_tokens`, for this task. Default: that setting, then the model's."
     )
 
     @field_validator("threshold")
@@ -88,7 +73,8 @@ class TaskSettings(Group):
 
 
 def check_tasks(tasks: Mapping[str, TaskSettings], *, of_model: Collection[str]) -> None:
-    """Raise ValueError for a setting of `model` that has no effect beside tasks. `of_model`: the fields that are set."""
-    for field, instead in _INSTEAD.items():
-        if tasks and field in of_model:
-            raise ValueError(f"model.{field} has no effect beside tasks: {instead}, [tasks.NAME] {field} = ...")
+    """Raise ValueError for `model.source`, which has no effect beside tasks. `of_model`: the fields that are set."""
+    if tasks and "source" in of_model:
+        raise ValueError(
+            "model.source has no effect beside tasks: name that model in a task, [tasks.NAME] source = ..."
+        )

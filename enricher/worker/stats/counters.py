@@ -28,14 +28,14 @@ OTHER = "other"
 
 @dataclass(slots=True)
 class TaskCounts:
-    """The work of one task. Tasks that share a pass share its windows, tokens and time; each counts them."""
+    """The work of one task. All tasks share windows, tokens and time; each counts them."""
 
     windows: int = 0
     real_tokens: int = 0
     busy_s: float = 0.0
     """Seconds that threads ran the model for it."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Committed articles by outcome: ran, skipped (not in its languages), failed (its pass made them dead letters)."""
+    """Committed articles by outcome: ran, skipped (not in its languages), failed (the model made them dead letters)."""
 
     def as_dict(self) -> dict[str, Any]:
         """A copy of all counts, for JSON."""
@@ -93,8 +93,6 @@ class Counters:
     latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
     """The time of an article from its Kafka timestamp to its commit."""
     epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
-    _passes: Sequence[Sequence[TaskCounts]] = field(default=(), repr=False)
-    """The counts of each pass's tasks."""
     _read_up_to: dict[Partition, int] = field(default_factory=dict, repr=False)
 
     @property
@@ -114,10 +112,9 @@ class Counters:
             return 0.0
         return self.last_commit_s - self.first_read_s
 
-    def name_tasks(self, passes: Sequence[Sequence[str]]) -> None:
-        """Begin to count the tasks of each pass, by their names."""
-        self.tasks = {name: TaskCounts() for names in passes for name in names}
-        self._passes = [[self.tasks[name] for name in names] for names in passes]
+    def name_tasks(self, names: Sequence[str]) -> None:
+        """Begin to count tasks, by their names."""
+        self.tasks = {name: TaskCounts() for name in names}
 
     def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
         """Count records that arrived, in offset order per partition."""
@@ -141,14 +138,14 @@ class Counters:
         self.padded_tokens += padded_tokens
         self.batch_fill.add(padded_tokens / budget_tokens)
         self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
-        for task in self._passes[batch.pass_index] if self.tasks else ():
+        for task in self.tasks.values():
             task.windows += len(batch.windows)
             task.real_tokens += real_tokens
 
     def count_completed(self, done: BatchResult, *, out_of_memory: bool) -> None:
         """Count a batch that came back from the engine. `out_of_memory`: it was run in parts."""
         self.out_of_memory += out_of_memory
-        for task in self._passes[done.batch.pass_index] if self.tasks else ():
+        for task in self.tasks.values():
             task.busy_s += done.busy_s
 
     def count_published(
@@ -214,7 +211,7 @@ class Counters:
                 for report in reports:
                     self.tasks[report.task.name].outcomes["skipped" if report.coverage is None else "ran"] += 1
             case DeadLetter(stage="tokenize" | "inference") if ticket.article is not None:
-                for task in self._passes[ticket.failed_pass]:
+                for task in self.tasks.values():
                     task.outcomes["failed"] += 1
 
 

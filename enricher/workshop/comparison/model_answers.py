@@ -52,8 +52,7 @@ def run_model(
 def _settings_for(settings: Settings, source: str, kind: str) -> Settings:
     """The settings of a worker that serves only this model."""
     model = settings.model.model_copy(update={"source": source})
-    task = TaskSettings(source=source, precision=model.precision)
-    tasks = {} if KINDS[kind].serves_alone else {_TASK: task}
+    tasks = {} if KINDS[kind].serves_alone else {_TASK: TaskSettings(source=source)}
     return settings.model_copy(update={"model": model, "tasks": tasks})
 
 

@@ -24,7 +24,6 @@ from enricher.worker.records import (
     Article,
     EnrichedRecord,
     OwnedRow,
-    Part,
     Partition,
     RawRecord,
     RunOutput,
@@ -48,7 +47,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the windows that are done, and all windows."""
 _OUTPUTS = ["labels", "scores", "logits"]
 _ROWS_OUTPUT = "head.0.rows"
-"""The name in graph/builder.py of the output of the only head of a pass, unless it finds entities."""
+"""The name in graph/builder.py of the output of the only head of a graph, unless it finds entities."""
 _NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
 
 
@@ -66,10 +65,12 @@ class TokenizedTexts:
         """`int32 [texts]`, special tokens not counted."""
         return np.array([tokens.length_tokens for tokens in self.tokens], np.int32)
 
-    def cut(self) -> list[tuple[Part, list[Window]]]:
-        """Each text as a part, with its windows."""
-        parts = [Part(Ticket(_NO_RECORD, 0.0, article=article)) for article in self.articles]
-        return [(part, self.cutter.cut(part, tokens, 0.0)) for part, tokens in zip(parts, self.tokens, strict=True)]
+    def cut(self) -> list[tuple[Ticket, list[Window]]]:
+        """Each text as a ticket, with its windows."""
+        tickets = [Ticket(_NO_RECORD, 0.0, article=article) for article in self.articles]
+        return [
+            (ticket, self.cutter.cut(ticket, tokens, 0.0)) for ticket, tokens in zip(tickets, self.tokens, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +136,7 @@ class VariantRunner:
                 take(replace(run, heads=[finite]), self._heads)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
-        entities = tuple(self._entities(part) for part, _ in cut)
+        entities = tuple(self._entities(ticket) for ticket, _ in cut)
         # Every token has one owner, and windows are in the order of the texts.
         labels, scores, logits = (np.concatenate(each) for each in zip(*map(owned.__getitem__, windows), strict=True))
         return VariantRun(entities, labels, scores, logits, texts.lengths_tokens, len(windows), len(batches))
@@ -151,10 +152,10 @@ class VariantRunner:
         run = RunOutput(windows, variant.starts(windows, labels.shape), [answers])
         return run, answers, logits.reshape(-1, logits.shape[-1])
 
-    def _entities(self, part: Part) -> tuple[EntitySpan, ...]:
-        if part.windows == 0:
-            finish_enriched(part, self._heads)
-        record = part.ticket.outcome
+    def _entities(self, ticket: Ticket) -> tuple[EntitySpan, ...]:
+        if ticket.windows == 0:
+            finish_enriched(ticket, self._heads)
+        record = ticket.outcome
         assert isinstance(record, EnrichedRecord), "every window of it was answered"
         return tuple(EntitySpan.of(entity) for entity in record.entities)
 

@@ -19,7 +19,7 @@ from enricher.worker.kafka.shared.topicwatch import TopicWatch
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.kafka.writing.transaction import Stopwatch, Transaction
 from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.records import Batch, Part, Release, Ticket, Window
+from enricher.worker.records import Batch, Release, Ticket, Window
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
 
@@ -124,15 +124,15 @@ class Timeline:
         ended_s = self._clock()
         self.passages.update({record.key: Passage(began_s, ended_s) for record in records})
 
-    def _submit(self, _pool: WorkerPool[Any, Any], item: list[Part] | Batch) -> Watching:
+    def _submit(self, _pool: WorkerPool[Any, Any], item: list[Ticket] | Batch) -> Watching:
         now_s = self._clock()
         if isinstance(item, Batch):
             times = self._batches[id(item)] = BatchTimes(now_s)
             for passage in {id(window.ticket): self._of(window.ticket) for window in item.windows}.values():
                 passage.batches.append(times)
         else:
-            for part in item:
-                passage = self._articles[id(part.ticket.article)] = self._of(part.ticket)
+            for ticket in item:
+                passage = self._articles[id(ticket.article)] = self._of(ticket)
                 passage.to_tokenizer_s = now_s
         yield
 

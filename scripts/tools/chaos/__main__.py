@@ -34,7 +34,7 @@ def chaos(  # noqa: PLR0913  one for each option
     ] = None,
     two_tasks: Annotated[
         bool,
-        typer.Option("--two-tasks", help="The workers have a second task, with another model and its own failures."),
+        typer.Option("--two-tasks", help="The workers have a second task, with its own failures."),
     ] = False,
     lanes: Annotated[
         bool, typer.Option("--lanes", help="The workers read two topics by turns, one with the larger share.")

@@ -21,7 +21,7 @@ _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
 _FIRST_UNKNOWN_ID = 2**30
 _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
 _RATING_MODEL = {"name": "rating stub", "digest": "1" * 64, "precision": "fp32"}
-_RATINGS, _BAD_HASH, _BAD_EVERY, _RATING_CONTENT, _RATING_OVERLAP = 5, 7, 997, 18, 4
+_RATINGS, _BAD_HASH, _BAD_EVERY = 5, 7, 997
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,6 @@ def _of_tasks(coverage: dict[str, Any], hashes: list[int]) -> dict[str, Any]:
     """The fields that two tasks add. A rating that some word has is probable, and only then it is in the record."""
     found = {each % _RATINGS for each in hashes}
     score = round(1 / (1 + math.exp(-2.0)), 4)
-    step, content = _RATING_CONTENT - _RATING_OVERLAP, _RATING_CONTENT
-    count = len(hashes)
-    windows = 1 if count <= content else math.ceil((count - _RATING_OVERLAP) / step)
     return {
         "classifications": [
             {"task": "rating", "label": label, "score": score if rating in found else 0.5}
@@ -106,7 +103,7 @@ def _of_tasks(coverage: dict[str, Any], hashes: list[int]) -> dict[str, Any]:
                 "kind": "classification",
                 "model": _RATING_MODEL,
                 "pooling": "max",
-                "coverage": {**coverage, "windows": windows},
+                "coverage": coverage,
             },
         ],
     }

@@ -43,7 +43,7 @@ class Scene(Closing):
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
     `brokers`: as `nodes_behind_a_proxy` yields them. `registry`: with articles in Avro among the others.
-    `two_tasks`: workers also rate articles, with another model. `lanes`: they read two topics. `launch`: as `Crew` takes it.
+    `two_tasks`: workers also rate articles. `lanes`: they read two topics. `launch`: as `Crew` takes it.
     """
 
     def __init__(

@@ -45,11 +45,11 @@ _LEAVE_S = 20.0
 """A worker whose parent has died and that has not stopped after this time is killed."""
 
 
-def _obey(engine: StubEngine, rating: RatingEngine) -> None:
+def _obey(engine: StubEngine) -> None:
     for line in sys.stdin:
         command, _, argument = line.partition(" ")
         if command.strip() == "hang":
-            engine.hang_s = rating.hang_s = float(argument)
+            engine.hang_s = float(argument)
         elif command.strip() == "lose":
             engine.lose.set()
 
@@ -63,14 +63,14 @@ def _until_orphaned(obey: Callable[[], object]) -> None:
 
 
 def _run(settings: Settings, arguments: Sequence[str], *, is_child: bool = False) -> None:
-    engine, rating = StubEngine(), RatingEngine()
-    both = TWO_TASKS in arguments
-    tasks = two_tasks(settings, engine, rating) if both else tasks_of(settings, stub_model(engine))
+    rating = RatingEngine()
+    engine = rating if TWO_TASKS in arguments else StubEngine()
+    tasks = two_tasks(settings, rating) if engine is rating else tasks_of(settings, stub_model(engine))
     with stopped_by_signals() as signals, Watchdog(timer=ProcessTimer()) as watchdog:
         if is_child:
             end_with_parent()
         else:
-            _start_orders(lambda: _obey(engine, rating))
+            _start_orders(lambda: _obey(engine))
         worker = kafka_worker(settings, tasks, guard=watchdog.guard)
         signals.stop = worker.stop
         worker.run(lambda: None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
 from enricher.worker.rules.windowing import WindowCutter
 from tools.heads.pooling import write_pooling
 
@@ -89,8 +89,8 @@ def articles() -> dict[int, Cut]:
     cuts = {}
     for count, tokens in ARTICLES_TOKENS.items():
         ids = (5 + random.random(tokens) * 250).astype(np.int32)
-        part = Part(Ticket(RawRecord(Partition("articles", 0), count, None, None), arrived_s=0.0))
-        windows = cutter.cut(part, TokenizedArticle((TokenizedField("body", ids, _NoSpans()),)), 0.0)
+        ticket = Ticket(RawRecord(Partition("articles", 0), count, None, None), arrived_s=0.0)
+        windows = cutter.cut(ticket, TokenizedArticle((TokenizedField("body", ids, _NoSpans()),)), 0.0)
         assert count == len(windows)
         cuts[count] = Cut(ids, windows)
     return cuts

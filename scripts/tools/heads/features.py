@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enricher.worker.build.loaded_model import Model, load_pass, window_cutter
+from enricher.worker.build.loaded_model import Model, load_model, window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import (
@@ -35,7 +35,7 @@ def first_tokens_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32A
         # A classification head reads the state of the first token.
         pooled = write_embedding(encoder, Path(folder) / "encoder", "cls_token")
         settings = _settings(pooled)
-        model = load_pass(settings, [open_model(pooled)])
+        model = load_model(settings, [open_model(pooled)])
         articles = [Article(str(number), "", text, {}) for number, text in enumerate(texts)]
         by_text = windows_of(model.tokenizer, window_cutter(settings, model), articles)
         windows = [window for own in by_text for window in own]

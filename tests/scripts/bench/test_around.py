@@ -11,7 +11,6 @@ from enricher.worker.records import (
     Article,
     Batch,
     BatchResult,
-    Part,
     Partition,
     RawRecord,
     Ticket,
@@ -43,8 +42,8 @@ class _Tokenizer:
 
 
 def _cut(tokens: TokenizedArticle) -> list[Window]:
-    part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0))
-    return WindowCutter(6, 1, (1,), (2,)).cut(part, tokens, 0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    return WindowCutter(6, 1, (1,), (2,)).cut(ticket, tokens, 0.0)
 
 
 def test_known_answers_are_those_of_the_model_and_of_the_tokenizer() -> None:

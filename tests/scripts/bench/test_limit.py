@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from enricher.worker.inference.device.cores import available_cores
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import _batches
 from tools.bench.legs.limit.result import Case, Result, ThreadTime
 from tools.bench.machine import Load
@@ -18,8 +18,8 @@ from tools.bench.watching import Call, Moment, WatchedCounters, Work, calls_of
 
 def window(length: int) -> Window:
     """A window of this length, of an empty record."""
-    part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0))
-    return Window(part, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    return Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
 
 
 def test_the_time_of_the_threads_is_told_apart_without_rest() -> None:

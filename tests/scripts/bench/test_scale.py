@@ -10,7 +10,7 @@ import pytest
 from support.answers import WindowLabels, by_window
 
 from enricher.worker.inference.run.model import EMBEDDED, prepare
-from enricher.worker.records import Batch, Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Batch, Partition, RawRecord, Ticket, Window
 from tools.bench.legs.scale.report import Scale, commit_cost, outcome
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
@@ -68,9 +68,9 @@ def test_a_core_second_must_do_nine_tenths_with_four_workers(four_per_cpu_s: flo
 def test_stub_answers_for_every_token_in_the_models_types(tmp_path: Path) -> None:
     """Labels are int32 and scores float32, as long as the window; few tokens are entities."""
     engine = StubEngine(prepare(EMBEDDED, device="cpu", precision="fp32", cache_dir=tmp_path))
-    part = Part(Ticket(RawRecord(Partition("articles", 0), 0, None, b"{}"), 0.0))
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, b"{}"), 0.0)
     windows = tuple(
-        Window(part, np.arange(length, dtype=np.int32), 0, 0, length, specials_before=1, arrived_s=0.0)
+        Window(ticket, np.arange(length, dtype=np.int32), 0, 0, length, specials_before=1, arrived_s=0.0)
         for length in (100, 40)
     )
     result = engine.run(Batch(windows))

@@ -1,4 +1,4 @@
-"""The leg `tasks`: its checkpoints, its ratios, its claims, and two passes in the simulator."""
+"""The leg `tasks`: its checkpoints, its ratios and its claims."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from tools.bench.bench import Bench
 from tools.bench.legs.tasks.checkpoints import Sources, make_checkpoints
 from tools.bench.legs.tasks.crews import run_workers, worker_settings
 from tools.bench.legs.tasks.report import (
-    BOTH,
     FOUR,
     FOUR_WORKERS,
     OF_FOUR,
     ONE,
     ONE_WORKER,
-    OTHER,
     PLAIN,
     Results,
     outcome,
@@ -41,13 +39,11 @@ def run(rate: float, load: Load = QUIET) -> Run:
     return Run(rate, load, {"padding_share": 0.0})
 
 
-def results(four: float, both: float, workers: float, load: Load = QUIET) -> Results:
-    """Entities alone run at 100 articles/s, a smaller encoder at 300."""
-    news = {PLAIN: 100.0, ONE: 100.0, FOUR: four, OTHER: 300.0, BOTH: both}
-    runs = {name: [run(rate, load)] for name, rate in news.items()}
-    headlines = {name: runs[name] for name in (PLAIN, ONE, FOUR)}
+def results(four: float, workers: float, load: Load = QUIET) -> Results:
+    """Entities alone run at 100 articles/s."""
+    runs = {name: [run(rate, load)] for name, rate in {PLAIN: 100.0, ONE: 100.0, FOUR: four}.items()}
     crews = {ONE_WORKER: [run(90.0, load)], FOUR_WORKERS: [run(workers, load)]}
-    return Results({"news": runs, "headlines": headlines}, crews)
+    return Results({"news": runs, "headlines": runs}, crews)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +52,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     return make_checkpoints(tmp_path_factory.mktemp("checkpoints"))
 
 
-def test_the_checkpoints_share_an_encoder_and_the_smaller_one_does_not(sources: Sources) -> None:
-    """Four tasks are one pass, and the fifth is a pass by itself, which names a difference."""
-    plan = plan_tasks(sources.settings(load_settings(), *OF_FOUR, "other"))
-    assert [[0, 1, 2, 3], [4]] == [list(group) for group in plan.grouping.groups]
-    assert ["ner", "classification", "classification", "embedding"] == [each.head.kind for each in plan.checkpoints[:4]]
+def test_the_checkpoints_share_an_encoder(sources: Sources) -> None:
+    """One worker takes all four."""
+    plan = plan_tasks(sources.settings(load_settings(), *OF_FOUR))
+    assert plan.why_apart is None
+    assert ["ner", "classification", "classification", "embedding"] == [each.head.kind for each in plan.checkpoints]
 
 
 def test_settings_of_a_worker_survive_json(sources: Sources) -> None:
@@ -77,36 +73,31 @@ def test_settings_of_a_worker_survive_json(sources: Sources) -> None:
     assert "some.articles" == read.kafka.input_topic
 
 
-def test_two_encoders_are_compared_with_the_sum_of_their_times() -> None:
-    """At 100 and 300 articles/s alone, 75/s together are all that is possible."""
-    assert 1.0 == pytest.approx(results(100, 75, 25).over_sum().median)
-
-
 def test_every_aim_has_a_claim_that_can_fail() -> None:
     """All hold on good runs; slow ones miss theirs, and disturbed ones hold nothing."""
-    assert all(claim.held for claim in outcome(results(97, 72, 30)).claims)
-    slow = outcome(results(96, 71, 31)).claims
-    assert {"four", "one worker", "two encoders"} == {
-        start for start in ("four", "one task", "one worker", "two encoders") for claim in slow
+    assert all(claim.held for claim in outcome(results(97, 30)).claims)
+    slow = outcome(results(96, 33)).claims
+    assert {"four", "one worker"} == {
+        start for start in ("four", "one task", "one worker") for claim in slow
         if claim.text.startswith(start) and not claim.held
     }  # fmt: skip
-    assert not any(claim.held for claim in outcome(results(97, 72, 30, NOISY)).claims)
+    assert not any(claim.held for claim in outcome(results(97, 30, NOISY)).claims)
 
 
 @pytest.mark.broker
 def test_workers_of_one_task_each_do_the_whole_backlog(
     broker: Cluster, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process with two passes, and as two processes with a pass each: every article has its record."""
+    """In this process with two tasks, and as two processes with a task each: every article has its record."""
     monkeypatch.setattr(child, "launch", forked)
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
     bench = Bench(1, quick=True, say=print)
     vars(bench)["cluster"] = broker
-    both = sources.settings(bench.settings, "topic", "other")
+    both = sources.settings(bench.settings, "topic", "tone")
     run = run_backlog(bench, "headlines", 10, settings=both, tasks=load_tasks(both))
-    assert {"topic": {"ran": 10}, "other": {"ran": 10}} == {
+    assert {"topic": {"ran": 10}, "tone": {"ran": 10}} == {
         name: task["outcomes"] for name, task in run.detail["tasks"].items()
     }
-    crew = [sources.settings(bench.settings, name) for name in ("topic", "other")]
+    crew = [sources.settings(bench.settings, name) for name in ("topic", "tone")]
     assert run_workers(bench, articles("headlines", 10), crew).rate > 0

@@ -17,13 +17,13 @@ from tools.demo.outcome import Outcome
 from tools.demo.tasks import show_tasks, tasks_settings, vector_of
 
 
-def test_the_three_tasks_share_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_three_tasks_share_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entities, genre and vectors are heads on the same encoder."""
     for name, value in tasks_settings(tmp_path, Console(file=io.StringIO())).items():
         monkeypatch.setenv(name, value)
     plan = plan_tasks(load_settings())
     assert ("entities", "genre", "vectors") == tuple(plan.names)
-    assert [[0, 1, 2]] == [list(group) for group in plan.grouping.groups]
+    assert plan.why_apart is None
 
 
 def test_the_nearest_article_is_found_by_vectors_of_either_form() -> None:

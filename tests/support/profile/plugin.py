@@ -72,7 +72,7 @@ class _Profile:
         self._children.start()
         for kind in (Cluster, Node, Registry, OpenSearch):
             kind.start = self._then_java_answers(kind.start)  # type: ignore[method-assign]
-        loaded_model.load_pass = self._timed("models", loaded_model.load_pass)
+        loaded_model.load_model = self._timed("models", loaded_model.load_model)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """Runs a graph: chooses the variant, gets its graph on disk, and turns batches into labels and scores.
 
-grouping.py      which tasks share a pass
 selection.py     which variant runs a model here, and why
 model.py         a folder -> a graph on disk, in the chosen variant
 engine.py        batch -> labels and scores, with failures window by window

@@ -89,7 +89,7 @@ def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: 
     if overlap_tokens > cutter.content_tokens // 2:
         raise SettingsError(
             f"batching.overlap_tokens is {overlap_tokens}, more than half of a window of {window_tokens} tokens: decrease "
-            f"it there, in the task or in {ADVICE_FILE}"
+            f"it there or in {ADVICE_FILE}"
         )
     return cutter
 

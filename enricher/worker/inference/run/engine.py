@@ -32,7 +32,6 @@ from enricher.worker.inference.run.memory import (
 from enricher.worker.records import (
     Batch,
     BatchResult,
-    Part,
     Partition,
     RawRecord,
     RunOutput,
@@ -206,9 +205,9 @@ class OnnxEngine:
 
     def _padding(self, length_tokens: int, count: int = 1) -> Batch:
         """A batch of windows of padding, which belong to no article."""
-        part = Part(Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0))
+        ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
         ids = np.full(length_tokens, self._pad_id, np.int32)
-        return Batch((Window(part, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
+        return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
 
 
 def _was_raised(failure: WindowFailure) -> bool:

@@ -122,10 +122,10 @@ def prepare(
 
     Building takes about a second for a small model; the disk limits a large one. Raises ModelError, which says what to do.
     """
-    return prepare_pass([open_model(source)], device=device, precision=precision, cache_dir=cache_dir)
+    return prepare_heads([open_model(source)], device=device, precision=precision, cache_dir=cache_dir)
 
 
-def prepare_pass(
+def prepare_heads(
     checkpoints: Sequence[Checkpoint],
     *,
     device: str,

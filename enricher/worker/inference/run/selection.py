@@ -111,7 +111,7 @@ def why_not_reduced(checkpoints: Sequence[Checkpoint], variant: Variant) -> str 
         return None
     calibrated, kind = "int8 is calibrated for a single token classification head", checkpoints[0].head.kind
     if len(checkpoints) > 1:
-        return f"{calibrated}, and this pass has {len(checkpoints)} heads"
+        return f"{calibrated}, and this worker has {len(checkpoints)} heads"
     return None if KINDS[kind].calibrates else f"{calibrated}, and this model is for {kind}"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from enricher.worker.inference.run.advice import cutter_for
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 from tools.cutting import windows_of
 from tools.decoding import decode_article
@@ -25,7 +25,7 @@ HEADLINES = 0.6
 HEADLINE_TOKENS = range(12, 41)
 FIRST_ID = 5
 """Smaller ids are special tokens in every supported vocabulary."""
-PART = Part(Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0))
+TICKET = Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Wind
 def window_of(ids: np.ndarray) -> Window:
     """A window of no article."""
     ids = ids.astype(np.int32)
-    return Window(PART, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
+    return Window(TICKET, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
 
 
 @cache

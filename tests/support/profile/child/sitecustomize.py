@@ -48,7 +48,7 @@ class _Imports(importlib.abc.MetaPathFinder):
                 if self._depth == 0:
                     self._add("imports", started_s)
             if name == "enricher.worker.build.loaded_model":
-                vars(module)["load_pass"] = self._timed_loading(module.load_pass)
+                vars(module)["load_model"] = self._timed_loading(module.load_model)
 
         loader.exec_module = timed  # type: ignore[method-assign]
         return spec

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate, groupby
 
 from enricher.worker.build.loaded_model import window_cutter
-from enricher.worker.records import Part, Partition, RawRecord, Ticket, TokenizedArticle, Window
+from enricher.worker.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.around import reading
 from tools.bench.legs.around.formats import format_costs, format_table
@@ -65,7 +65,7 @@ def known_load(bench: Bench, mix: Mix) -> KnownLoad:
     cutter = window_cutter(bench.settings, bench.model)
 
     def cut(tokens: TokenizedArticle) -> list[Window]:
-        return cutter.cut(Part(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)), tokens, 0.0)
+        return cutter.cut(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0), tokens, 0.0)
 
     answers = KnownAnswers(bench.model, {(each.title, each.body): each for each in decoded}.values(), cut)
     repeats = -(-count // len(distinct))

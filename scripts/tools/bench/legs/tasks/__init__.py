@@ -1,4 +1,4 @@
-"""The leg `tasks`: what several tasks cost on one worker, on one encoder and on two."""
+"""The leg `tasks`: what several tasks cost on one worker."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from tools.bench.legs.tasks.checkpoints import Sources, make_checkpoints
 from tools.bench.legs.tasks.crews import run_checkout, run_workers
 from tools.bench.legs.tasks.report import (
     BEFORE,
-    BOTH,
     FOUR,
     FOUR_WORKERS,
     NOW,
     OF_FOUR,
     ONE,
     ONE_WORKER,
-    OTHER,
     PLAIN,
     Results,
     outcome,
@@ -35,8 +33,8 @@ from tools.changed_settings import change
 ABOUT = (
     "Backlogs, Kafka to Kafka, in fp32, which needs no gate report: entities alone, without and with tasks in the "
     "settings; four tasks (entities, two classifications, a mean embedding; all but the entities with random weights) "
-    "on one encoder; and two tasks whose encoders differ, one of six layers and one of three. Four tasks are also "
-    "compared with four workers of one task each, which are processes on the same cores."
+    "on one encoder. Four tasks are also compared with four workers of one task each, which are processes on the "
+    "same cores."
 )
 RUN_S, CREW_S, QUICK_S = 4.0, 3.0, 0.3
 """Target duration of a run of entities alone; of the same for the workers that are processes, one of which starts late."""
@@ -66,25 +64,20 @@ def _contenders(bench: Bench, sources: Sources) -> dict[str, tuple[Settings, Tas
         PLAIN: plain,
         ONE: sources.settings(plain, "ner"),
         FOUR: sources.settings(plain, *OF_FOUR),
-        OTHER: sources.settings(plain, "other"),
-        BOTH: sources.settings(plain, "ner", "other"),
     }
     loaded = {}
     for name, settings in chosen.items():
         bench.say(f"loading: {name}")
         loaded[name] = settings, load_tasks(settings)
-    assert [1, 2] == [len(loaded[name][1].passes) for name in (FOUR, BOTH)], "four tasks share an encoder, two do not"
     return loaded
 
 
 def _backlogs(
     bench: Bench, mix: Mix, count: int, contenders: Mapping[str, tuple[Settings, Tasks]]
 ) -> dict[str, Callable[[], Run]]:
-    """Encoders that differ are compared on news only."""
-    names = contenders if mix == "news" else (PLAIN, ONE, FOUR)
     return {
         name: partial(run_backlog, bench, mix, count, settings=contenders[name][0], tasks=contenders[name][1])
-        for name in names
+        for name in contenders
     }
 
 

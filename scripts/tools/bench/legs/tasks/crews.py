@@ -42,9 +42,9 @@ def run_workers(bench: Bench, values: Sequence[bytes], crew: Sequence[Settings])
 
 
 def worker_settings(bench: Bench, settings: Settings, topics: Topics) -> dict[str, object]:
-    """The settings as JSON; with tasks, no model and no precision may be named beside them."""
+    """The settings as JSON; with tasks, no model may be named beside them."""
     values: dict[str, object] = bench.settings_for(topics, settings).model_dump(
-        mode="json", exclude={"model": {"source", "precision"}} if settings.tasks else {}
+        mode="json", exclude={"model": {"source"}} if settings.tasks else {}
     )
     return values
 

@@ -10,11 +10,10 @@ from tools.bench.outcome import Claim, Outcome, Plot, Table
 from tools.bench.repeating import Run, Spread, bars, claim, others, rates, ratios
 
 PLAIN, ONE, FOUR = "entities, no tasks set", "one task, entities", "four tasks, one encoder"
-OTHER, BOTH = "one task, the smaller encoder", "two tasks, two encoders"
 ONE_WORKER, FOUR_WORKERS = "one worker, four tasks", "four workers, one task each"
 BEFORE, NOW = "the version before", "this version"
 OF_FOUR = ("ner", "topic", "tone", "vectors")
-SHARED_AIM, WORKERS_AIM, SEPARATE_AIM, ONE_AIM = 0.97, 3.0, 0.95, 0.99
+SHARED_AIM, WORKERS_AIM, ONE_AIM = 0.97, 3.0, 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +27,6 @@ class Results:
         """Rate over that of entities alone."""
         return ratios(self.runs[mix][name], self.runs[mix][PLAIN])
 
-    def over_sum(self) -> Spread:
-        """Rate of two encoders on news over 1 / (1/a + 1/b), where a and b are the rates of their tasks alone."""
-        news = self.runs["news"]
-        together = zip(news[BOTH], news[ONE], news[OTHER], strict=True)
-        return Spread.of([both.rate * (1 / a.rate + 1 / b.rate) for both, a, b in together])
-
 
 def outcome(results: Results) -> Outcome:
     figures: dict[str, Any] = {
@@ -43,7 +36,6 @@ def outcome(results: Results) -> Outcome:
             mix: {name: results.over_plain(mix, name) for name in (ONE, FOUR)} for mix in results.runs
         },
         "one_worker_over_four": _crews(results, ONE_WORKER, FOUR_WORKERS),
-        "two_encoders_over_sum_of_times": results.over_sum(),
         "padding_share": {name: runs[0].detail["padding_share"] for name, runs in results.runs["news"].items()},
         "others_cores_at_most": others([run for runs in _all(results) for run in runs]),
     }
@@ -97,13 +89,10 @@ def _claims(results: Results) -> list[Claim]:
             _claim(f"four tasks on one encoder run at {{}} of entities alone, {mix}", shared, SHARED_AIM, *of_four),
             _claim(f"one task runs at {{}} of a worker without tasks in its settings, {mix}", one, ONE_AIM, *of_one),
         ]
-    news, crews = results.runs["news"], results.crews
-    workers, two = _crews(results, ONE_WORKER, FOUR_WORKERS), (news[BOTH], news[ONE], news[OTHER])
+    crews = results.crews
+    workers = _crews(results, ONE_WORKER, FOUR_WORKERS)
     text = "one worker with four tasks is {} times as fast as four with one each"
-    claims += [
-        _claim(text, workers, WORKERS_AIM, crews[ONE_WORKER], crews[FOUR_WORKERS]),
-        _claim("two encoders run at {} of 1 / (1/a + 1/b)", results.over_sum(), SEPARATE_AIM, *two),
-    ]
+    claims.append(_claim(text, workers, WORKERS_AIM, crews[ONE_WORKER], crews[FOUR_WORKERS]))
     if BEFORE in crews:
         found, text = _crews(results, NOW, BEFORE), "entities alone run at {} of the version before"
         claims.append(_claim(text, found, ONE_AIM, crews[NOW], crews[BEFORE]))
