@@ -43,14 +43,14 @@ def test_every_setting_has_a_default() -> None:
     assert settings.model.source == "newswire-e5"
 
 
-def test_input_topics_have_shares_and_the_only_one_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_topics_have_an_order_and_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What everything asks for, whether one is named or several; a command may ask for one of them."""
-    assert {"articles": 1.0} == load_settings().kafka.inputs
-    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '{"now": 0.8, "later": 0.2}')
+    assert ("articles",) == load_settings().kafka.inputs
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '["now", "later"]')
     settings = load_settings()
-    assert {"now": 0.8, "later": 0.2} == settings.kafka.inputs
+    assert ("now", "later") == settings.kafka.inputs
     assert ("now", ("later",)) == (kafka_config(settings).input_topic, kafka_config(settings).other_inputs)
-    assert {"later": 1.0} == with_one_input(settings, "later").kafka.inputs
+    assert ("later",) == with_one_input(settings, "later").kafka.inputs
     for topic, said in ((None, "choose one with --input, of now, later"), ("articles", "no input topic")):
         with pytest.raises(SettingsError, match=said):
             with_one_input(settings, topic)
@@ -59,17 +59,16 @@ def test_input_topics_have_shares_and_the_only_one_has_all(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("topics", "said"),
     [
-        ('{"now": 0.8, "later": 0}', "greater than 0"),
-        ('{"now": 0.8, "entities": 0.2}', "must differ"),
+        ('["now", "now"]', "must differ"),
+        ('["now", "entities"]', "must differ"),
+        ('{"now": 0.8, "later": 0.2}', "valid tuple"),
     ],
 )
-def test_input_topics_that_cannot_be_read_by_turns_are_refused(
-    monkeypatch: pytest.MonkeyPatch, topics: str, said: str
-) -> None:
-    """A share of 0, with which a topic would never be read; a topic that the worker writes to; two ways to name them."""
+def test_input_topics_that_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyPatch, topics: str, said: str) -> None:
+    """One that is named twice; a topic that the worker writes to; shares, as they once were; two ways to name them."""
     monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", topics)
     assert said in mistake()
-    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '{"now": 1}')
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '["now"]')
     monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPIC", "articles")
     assert "both set" in mistake()
 

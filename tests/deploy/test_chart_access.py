@@ -210,7 +210,7 @@ def test_the_rights_follow_the_names_in_the_settings() -> None:
 
 def test_several_input_topics_are_made_read_and_named() -> None:
     """Each as the only one would be."""
-    kafka = {"input_topics": {"articles.now": 0.8, "articles": 0.2}}
+    kafka = {"input_topics": ["articles.now", "articles"]}
     values = {
         "settings": {"kafka": kafka},
         "strimzi": {"cluster": "main", "user": {"enabled": True}, "topics": {"enabled": True}},

@@ -20,12 +20,11 @@ WORK_S = 120.0
 BACKLOG, HEADLINES = 3_000, 10
 
 
-def lanes_of(topics: Topics) -> tuple[Topics, dict[str, str]]:
+def both_of(topics: Topics) -> tuple[Topics, dict[str, str]]:
     """Another input topic with two partitions for the same worker, and the environment of a worker that reads both."""
     now = replace(topics, input=make_topics(topics.bootstrap_servers, 2).input)
     environment = {name: value for name, value in topics.environment.items() if not name.endswith("INPUT_TOPIC")}
-    shares = orjson.dumps({now.input: 0.8, topics.input: 0.2}).decode()
-    return now, environment | {"ENRICHER_KAFKA__INPUT_TOPICS": shares}
+    return now, environment | {"ENRICHER_KAFKA__INPUT_TOPICS": orjson.dumps([now.input, topics.input]).decode()}
 
 
 def outputs_of(topics: Topics) -> Sequence[Message]:
@@ -41,7 +40,7 @@ def as_headlines(count: int) -> list[Sent]:
 
 def test_headlines_pass_a_backlog_of_thousands(topics: Topics, tmp_path: Path) -> None:
     """Each is out while most of the backlog still waits; order and offsets are right in both, also after a restart."""
-    now, environment = lanes_of(topics)
+    now, environment = both_of(topics)
     slow = {"ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "150"}
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(BACKLOG)))
     with worker(environment | slow, log=tmp_path / "log", stub=True) as first:
@@ -58,3 +57,16 @@ def test_headlines_pass_a_backlog_of_thousands(topics: Topics, tmp_path: Path) -
     for each in (topics, now):
         committed = committed_and_ends(each.bootstrap_servers, each.group, each.input)
         assert all(offset == end for offset, end in committed.values())
+
+
+def test_a_backlog_of_the_first_topic_goes_before_that_of_the_second(topics: Topics, tmp_path: Path) -> None:
+    """What was fetched before is all that is done of the second until the first is done; then it is done too."""
+    now, environment = both_of(topics)
+    later = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(BACKLOG)))
+    first = publish(now.bootstrap_servers, now.input, as_headlines(BACKLOG))
+    with worker(environment | {"ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "500"}, log=tmp_path / "log", stub=True):
+        wait_until(lambda: len(outputs_of(now)) == BACKLOG, WORK_S, "the first topic is done")
+        assert len(outputs_of(topics)) < BACKLOG / 2, "it was held"
+        wait_until(lambda: len(outputs_of(topics)) == BACKLOG, WORK_S, "the second topic is done")
+    assert_exactly_once(outputs_of(topics), later)
+    assert_exactly_once(outputs_of(now), first)

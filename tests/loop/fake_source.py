@@ -15,6 +15,7 @@ from loop.faults import Fault, no_fault
 from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Start
+from enricher.worker.rules.priority import Priority
 from enricher.worker.stats.snapshot import Connection
 
 
@@ -47,6 +48,7 @@ class FakeSource:
         self._raised: Exception | None = None
         self._until_caught_up = until_caught_up
         self._ends: dict[Partition, int] = {}
+        self._priority = Priority([*dict.fromkeys(each.topic for each in log.input)])
         self.paused = False
         self.held: set[Partition] = set()
         self.holds = 0
@@ -88,10 +90,16 @@ class FakeSource:
         self.paused = False
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Deliver nothing of these. What was delivered is not delivered again when their hold ends."""
-        held = {*partitions}.intersection(self._next)
+        """Deliver nothing of these, and of topics that wait. What was delivered does not come again when a hold ends."""
+        behind = {each.topic for each in self._next if each not in partitions and self._is_behind(each)}
+        topics = self._priority.to_hold(behind, self._clock())
+        held = {each for each in self._next if each in partitions or each.topic in topics}
         self.holds += len(held - self.held)
         self.held = held
+
+    def _is_behind(self, partition: Partition) -> bool:
+        at = self._positions.get(partition, self._next[partition])
+        return at is not None and at < self._log.partitions[partition].end
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, markers skipped."""

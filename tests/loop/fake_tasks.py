@@ -47,9 +47,6 @@ from enricher.worker.records import (
     WindowFailure,
     WindowRows,
 )
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
-from enricher.worker.rules.lanes import LaneQueue
 from enricher.worker.rules.windowing import WindowCutter
 
 MODEL = ModelCard("fake", "0", "fp32")
@@ -83,7 +80,6 @@ class Setup:
     infer: Callable[[Batch], BatchResult]
     expected: Callable[[bytes | None], tuple[str, object]]
     cutter: WindowCutter = WindowCutter(10, 4, BEFORE, AFTER)  # noqa: RUF009  it has no state
-    scheduler: Callable[[BatchRules], LaneQueue] = LengthBucketScheduler
 
 
 def language_of(title: str) -> str | None:

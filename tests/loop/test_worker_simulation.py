@@ -41,11 +41,11 @@ class Simulation:
     forgets = 0.0
     most_turns = 4_000
     setup = ONE_TASK
-    shares = ONE_TOPIC
+    topics: Sequence[str] = ONE_TOPIC
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
         self._seed, self.random = seed, Random(seed)
-        self.world = World(seed, partitions=self.random.randint(1, 3), setup=self.setup, shares=self.shares)
+        self.world = World(seed, partitions=self.random.randint(1, 3), setup=self.setup, topics=self.topics)
         self._tracker = tracker
         self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
         self._cruelty = self.random.choice((0.01, 0.05, 0.2))
@@ -280,7 +280,7 @@ class PublishesWhenComplete(OffsetTracker):
             for ticket in [ticket for ticket in queue.tickets if ticket.outcome is not None]:
                 if ticket is not queue.tickets[0]:
                     queue.tickets.remove(ticket)
-                    self._remove_from_flight(ticket, queue)
+                    self._remove_from_flight(ticket)
                     finished.append(ticket)
         contiguous = super().release(positions)
         return Release([*contiguous.tickets, *finished], contiguous.committable)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -21,21 +21,21 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
-from enricher.worker.loop.lane_parts import lane_parts
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.tracing import ContextPropagation
 
 INPUT = "articles"
-ONE_TOPIC = {INPUT: 1.0}
+ONE_TOPIC = (INPUT,)
 
 LIMITS = LoopLimits(
     max_articles_per_second=0.0,
@@ -118,22 +118,19 @@ class Process:
 
 
 class World:
-    """Everything outside the workers, and the seeds of all chance in it."""
+    """Everything outside the workers, and the seeds of all chance in it. Each of the input `topics` has `partitions`."""
 
     def __init__(
-        self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_TASK, shares: Mapping[str, float] = ONE_TOPIC
+        self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_TASK, topics: Sequence[str] = ONE_TOPIC
     ) -> None:
         self.setup = setup
-        self.shares = shares
-        """The input topics, each with `partitions`."""
         self.random = Random(seed)
         self.clock = FakeClock()
         self.registry = FakeRegistry()
         self.started: list[Process] = []
         """Every process that there ever was."""
         self._judged: tuple[object, list[str]] = None, []
-        topics = dict.fromkeys((*shares, OUTPUT, DEAD_LETTERS), partitions)
-        self.log = FakeLog(topics, inputs=shares)
+        self.log = FakeLog(dict.fromkeys((*topics, OUTPUT, DEAD_LETTERS), partitions), inputs=topics)
 
     def put(self, *values: bytes | None, partition: int = 0, topic: str = INPUT) -> list[int]:
         """Append input records; returns their offsets."""
@@ -183,8 +180,8 @@ class World:
         tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)
         schemas = FakeSchemas(self.registry, self.clock, wakeup, random, forgets=forgets)
-        scheduler, new_intake, new_pacing = lane_parts(self.shares, lambda: setup.scheduler(RULES), limits)
-        intake = new_intake(
+        scheduler = LengthBucketScheduler(RULES)
+        intake = Intake(
             read=schemas.read,
             tokenizer=tokenizer.as_pool(),
             cutter=setup.cutter,
@@ -196,7 +193,7 @@ class World:
         )
         counters.name_tasks([head.task.name for head in setup.heads if head.task.named])
         offsets, pool = tracker(), engine.as_pool()
-        pacing = new_pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
+        pacing = Pacing(source, intake, scheduler, pool, offsets, limits, self.clock)
         worker = Worker(
             source=source,
             sink=sink,

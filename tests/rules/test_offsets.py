@@ -96,12 +96,3 @@ def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
     ticket.finish(Tombstone())
     tracker.release({})
     assert tracker.in_flight_bytes == 0
-
-
-def test_what_one_partition_has_in_flight_is_known() -> None:
-    """Number and bytes."""
-    tracker, (first, _) = tracked(5, 9)
-    assert (2, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.record_bytes_of(P0))
-    first.finish(Tombstone())
-    tracker.release({})
-    assert (1, tracker.in_flight_bytes) == (tracker.articles_of(P0), tracker.record_bytes_of(P0))

@@ -181,7 +181,7 @@ class Naive(OffsetTracker):
         for queue in self._queues.values():
             for ticket in [ticket for ticket in list(queue.tickets)[1:] if ticket.outcome is not None]:
                 queue.tickets.remove(ticket)
-                self._remove_from_flight(ticket, queue)
+                self._remove_from_flight(ticket)
                 early.append(ticket)
         release = super().release(positions)
         return Release([*release.tickets, *early], release.committable)

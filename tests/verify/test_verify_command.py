@@ -114,7 +114,7 @@ def test_keys_in_two_input_topics_are_a_warning(topics: Topics) -> None:
     now = replace(topics, input=make_topics(topics.bootstrap_servers, PARTITIONS).input)
     for each in (topics, now):
         complete(each)
-    lanes = {"ENRICHER_KAFKA__INPUT_TOPICS": json.dumps({now.input: 0.8, topics.input: 0.2})}
+    lanes = {"ENRICHER_KAFKA__INPUT_TOPICS": json.dumps([now.input, topics.input])}
     environment = {
         name: value for name, value in topics.environment.items() if not name.endswith("INPUT_TOPIC")
     } | lanes

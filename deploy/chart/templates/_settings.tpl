@@ -116,7 +116,7 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 
 {{- define "enricher.inputs" -}}
 {{- /* The input topics, as a JSON array. */ -}}
-{{- $several := dig "kafka" "input_topics" dict .Values.settings | keys | sortAlpha -}}
+{{- $several := dig "kafka" "input_topics" list .Values.settings -}}
 {{- ternary $several (list (include "enricher.setting" (list . "kafka" "input_topic"))) (gt (len $several) 0) | toJson -}}
 {{- end }}
 

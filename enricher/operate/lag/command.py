@@ -64,7 +64,7 @@ def lag(
     if watch_s and (max_age_s, max_lag) != (None, None):
         raise SettingsError("--watch never ends by itself, so it takes neither --max-age-s nor --max-lag")
     config = kafka_config(load_settings())
-    config = replace(config.of_lane(input_topic) if input_topic else config, group_id=group or config.group_id)
+    config = replace(config.of_input(input_topic) if input_topic else config, group_id=group or config.group_id)
     with closing(BacklogReader(config)) as reader:
         if watch_s:
             _watch(reader, watch_s, as_json=as_json)

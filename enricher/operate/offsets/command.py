@@ -47,7 +47,7 @@ def offsets_set(
     Exit code: 0; 1 if the group has members; 2 for settings and the file; 4 for the broker, or if the outputs cannot tell.
     It needs READ on the group and on the topic; `behind-outputs` also READ on the output topics.
     """
-    config = replace(kafka_config(load_settings()).of_lane(topic), group_id=group)
+    config = replace(kafka_config(load_settings()).of_input(topic), group_id=group)
     complaint = Complaint(config)
     with closing(Inspector(config, complaint, stable=True)) as ask, Ticker(remark_console()) as ticker:
         numbers = _chosen(topic, ask.partitions(topic), partition)

@@ -58,7 +58,7 @@ def offsets_skip(
     """
     settings = load_settings()
     config = kafka_config(settings)
-    config = replace(config.of_lane(topic), group_id=group, instance=f"{config.instance}-skip")
+    config = replace(config.of_input(topic), group_id=group, instance=f"{config.instance}-skip")
     place = Partition(topic, partition)
     with closing(Inspector(config, stable=True)) as ask:
         if members := ask.members():

@@ -73,7 +73,7 @@ def verify(
     settings = load_settings()
     config = kafka_config(settings)
     config = replace(
-        config.of_lane(input_topic) if input_topic else config,
+        config.of_input(input_topic) if input_topic else config,
         output_topic=output_topic or config.output_topic,
         dead_letter_topic=dead_letters or config.dead_letter_topic,
         group_id=group or config.group_id,
@@ -83,7 +83,7 @@ def verify(
     if recompute:
         tasks = load_tasks(settings)
         options = replace(options, recompute=recompute_with(settings, tasks), least_score=least_score_of(tasks))
-    reports = {topic: _verify(config.of_lane(topic), options) for topic in config.inputs}
+    reports = {topic: _verify(config.of_input(topic), options) for topic in config.inputs}
     _print(_compare_keys(reports), config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
 
@@ -117,7 +117,7 @@ def _print(reports: Mapping[str, Report], config: KafkaConfig, *, as_json: bool)
         write_line(orjson.dumps(whole, option=orjson.OPT_INDENT_2))
     else:
         for topic, report in reports.items():
-            show(report, config.of_lane(topic), data_console())
+            show(report, config.of_input(topic), data_console())
 
 
 def _verify(config: KafkaConfig, options: VerifyOptions) -> Report:

@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     from enricher.worker.settings import Settings
 
 
-def engine_pool(model: Model, wakeup: Wakeup, *, ahead: bool) -> WorkerPool[Batch, BatchResult]:
+def engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
     """The threads that run batches on the model.
 
-    `ahead`: one batch waits for each thread, so that every thread has a next one while the loop is in a transaction. Without
-    it, an urgent batch waits only for batches that are running.
+    One batch waits for each thread, so that every thread has a next one while the loop is in a transaction.
     """
     return WorkerPool(
         model.engine.run,
         threads=model.concurrency,
-        waiting=model.concurrency if ahead else 0,
+        waiting=model.concurrency,
         wake=wakeup.set,
         name="engine",
         begin=model.engine.open_thread,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, Recor
 from enricher.worker.articles.schemas import Decoders
 from enricher.worker.build.article_readers import article_reader, line_reader
 from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.loaded_model import Model, batch_rules, window_cutter
+from enricher.worker.build.loaded_model import batch_rules, window_cutter
 from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.build.pools import engine_pool, tokenizer_pool
 from enricher.worker.build.record_writer import writer_of
@@ -20,10 +20,10 @@ from enricher.worker.build.schema_registry import registry_decoders
 from enricher.worker.kafka.reading.source import KafkaSource
 from enricher.worker.kafka.writing.sink import TransactionalSink
 from enricher.worker.loop.budget import Budget
+from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
-from enricher.worker.loop.lane_parts import ONE_LANE, lane_parts
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits
+from enricher.worker.loop.pacing import LoopLimits, Pacing
 from enricher.worker.loop.ports import Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
@@ -31,7 +31,6 @@ from enricher.worker.records import Article, RawRecord, Tombstone, Versioning
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
-from enricher.worker.rules.lanes import LaneQueue
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.runtime.wakeup import Wakeup
@@ -80,7 +79,6 @@ def kafka_worker(
         sink,
         partial(article_reader, settings),
         guard,
-        settings.kafka.inputs,
         counters=counters,
         dead_letters=dead_letters,
         tracing=tracing or ContextPropagation(),
@@ -100,7 +98,7 @@ def local_worker(
 
     It has no limits of dead letters: a finite input can be read again.
     """
-    return _worker(settings, tasks, _Ends(source, sink, reader, guard, ONE_LANE))
+    return _worker(settings, tasks, _Ends(source, sink, reader, guard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +109,6 @@ class _Ends:
     sink: Sink
     reader: ReaderOf
     guard: Guard
-    shares: Mapping[str, float]
-    """The share of each input topic."""
     counters: Counters = field(default_factory=Counters)
     dead_letters: DeadLetterLimits = field(default_factory=lambda: DeadLetterLimits(Limits()))
     tracing: Tracing = field(default_factory=ContextPropagation)
@@ -138,8 +134,8 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     schemas = registry_decoders(settings, wake=wakeup.set)
     model, rules = tasks.model, batch_rules(tasks.settings, tasks.model)
     limits = _loop_limits(settings, rules)
-    scheduler, new_intake, new_pacing = lane_parts(ends.shares, partial(_scheduler, model, rules), limits)
-    intake = new_intake(
+    scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
+    intake = Intake(
         read=read_function(settings, ends.reader(schemas), by_language=tasks.by_language),
         tokenizer=tokenizer_pool(settings, model, wakeup),
         cutter=window_cutter(tasks.settings, model),
@@ -149,9 +145,9 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
         clock=clock,
         schemas=schemas,
     )
-    engine = engine_pool(model, wakeup, ahead=len(ends.shares) == 1)
+    engine = engine_pool(model, wakeup)
     ends.counters.name_tasks([card.name for card in tasks.cards if card.named])
-    pacing = new_pacing(ends.source, intake, scheduler, engine, tracker, limits, clock)
+    pacing = Pacing(ends.source, intake, scheduler, engine, tracker, limits, clock)
     return Worker(
         source=ends.source,
         sink=ends.sink,
@@ -174,10 +170,6 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
         guard=ends.guard,
         limits=limits,
     )
-
-
-def _scheduler(model: Model, rules: BatchRules) -> LaneQueue:
-    return (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
 
 
 def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Read:

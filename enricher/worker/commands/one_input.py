@@ -19,8 +19,8 @@ def with_one_input(settings: Settings, topic: str | None) -> Settings:
     inputs = settings.kafka.inputs
     if topic is None and len(inputs) > 1:
         raise SettingsError(f"kafka.input_topics names several topics: choose one with --input, of {', '.join(inputs)}")
-    chosen = topic or next(iter(inputs))
+    chosen = topic or inputs[0]
     if chosen not in inputs:
         raise SettingsError(f"--input {chosen} is no input topic of the settings: {', '.join(inputs)}")
-    kafka = settings.kafka.model_copy(update={"input_topic": chosen, "input_topics": {}})
+    kafka = settings.kafka.model_copy(update={"input_topic": chosen, "input_topics": ()})
     return settings.model_copy(update={"kafka": kafka})

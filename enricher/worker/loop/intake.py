@@ -85,10 +85,6 @@ class Intake:
     @property
     def busy(self) -> bool:
         """True while tickets are here or with the tokenizer. Those that wait for a schema need no work, maybe for hours."""
-        return self._has_work
-
-    @property
-    def _has_work(self) -> bool:
         return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
 
     @property

@@ -7,7 +7,7 @@ any partition, for as long as the model needs for it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from enricher.worker.records import Ticket, Window
@@ -32,13 +32,9 @@ class _InProgress:
 
 
 class LongArticles:
-    """Long articles that wait, in the order of arrival, and those in progress.
+    """Long articles that wait, in the order of arrival, and those in progress."""
 
-    `lanes`: how many input topics there are.
-    """
-
-    def __init__(self, lanes: int = 1) -> None:
-        self._lanes = lanes
+    def __init__(self) -> None:
         self._waiting: deque[Ticket] = deque()
         self._in_progress: list[_InProgress] = []
 
@@ -47,19 +43,8 @@ class LongArticles:
 
     @property
     def full(self) -> bool:
-        """True while the decoded articles that wait are as large as those that may be in progress, in all lanes."""
-        return len(self.full_lanes) == self._lanes
-
-    @property
-    def full_lanes(self) -> Collection[str]:
-        """The input topics whose decoded articles that wait are as large as their equal part of that."""
-        # Asked for each article that is decoded, and a Counter takes many times as long to make.
-        waiting_bytes: dict[str, int] = {}
-        for ticket in self._waiting:
-            if ticket.article:
-                lane = ticket.raw.partition.topic
-                waiting_bytes[lane] = waiting_bytes.get(lane, 0) + _size(ticket)
-        return {lane for lane, size_bytes in waiting_bytes.items() if size_bytes >= IN_PROGRESS_BYTES / self._lanes}
+        """True while the decoded articles that wait are as large as those that may be in progress."""
+        return sum([_size(each) for each in self._waiting if each.article]) >= IN_PROGRESS_BYTES
 
     @staticmethod
     def is_long(ticket: Ticket) -> bool:

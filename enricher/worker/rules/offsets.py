@@ -29,8 +29,6 @@ class _PartitionQueue:
     """The tickets of one partition in flight, oldest first. `released`: the last committable offset."""
 
     tickets: deque[Ticket] = field(default_factory=deque)
-    record_bytes: int = 0
-    """Bytes of their records."""
     last_offset: int | None = None
     released: int | None = None
     last_timestamp_s: float | None = None
@@ -74,10 +72,8 @@ class OffsetTracker:
         assert queue.released is None or offset >= queue.released, "a committed record is not delivered again"
         queue.last_offset, queue.last_timestamp_s = offset, raw.timestamp_s
         queue.tickets.append(ticket)
-        size_bytes = raw.size_bytes
-        queue.record_bytes += size_bytes
         self.in_flight += 1
-        self.in_flight_bytes += size_bytes
+        self.in_flight_bytes += raw.size_bytes
 
     def count_unpacked(self, size_bytes: int) -> None:
         """Count what articles of tickets in flight take beyond their records (`Ticket.unpacked_bytes`)."""
@@ -101,7 +97,7 @@ class OffsetTracker:
                 continue
             for ticket in queue.tickets:
                 ticket.forgotten = True
-                self._remove_from_flight(ticket, queue)
+                self._remove_from_flight(ticket)
             forgotten += len(queue.tickets)
             self._queues[partition] = _PartitionQueue()
         return forgotten
@@ -175,29 +171,19 @@ class OffsetTracker:
         offset = None
         while queue.tickets and queue.tickets[0].outcome is not None:
             ticket = queue.tickets.popleft()
-            self._remove_from_flight(ticket, queue)
+            self._remove_from_flight(ticket)
             into.append(ticket)
             offset = ticket.raw.offset + 1
         return offset
 
-    def _remove_from_flight(self, ticket: Ticket, queue: _PartitionQueue) -> None:
-        size_bytes = ticket.raw.size_bytes
-        queue.record_bytes -= size_bytes
+    def _remove_from_flight(self, ticket: Ticket) -> None:
         self.in_flight -= 1
-        self.in_flight_bytes -= size_bytes + ticket.unpacked_bytes
+        self.in_flight_bytes -= ticket.raw.size_bytes + ticket.unpacked_bytes
         self.unpacked_bytes -= ticket.unpacked_bytes
 
     def publishable(self) -> bool:
         """True if at least one ticket can be released."""
         return any(queue.tickets and queue.tickets[0].outcome is not None for queue in self._queues.values())
-
-    def articles_of(self, partition: Partition) -> int:
-        """How many tickets of an assigned partition are in flight."""
-        return len(self._queues[partition].tickets)
-
-    def record_bytes_of(self, partition: Partition) -> int:
-        """Bytes of the records of these tickets, without what their articles take beyond them."""
-        return self._queues[partition].record_bytes
 
     def count_unfinished(self, partitions: Iterable[Partition] | None = None) -> int:
         """How many tickets of these partitions (None: of all) have no outcome yet. Takes time linear in the tickets."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
@@ -20,12 +19,12 @@ class KafkaSettings(Group):
     )
     group_id: str = Field("enricher", min_length=1, description="Consumer group; all workers of one pipeline share it.")
     input_topic: str = Field("articles", min_length=1, description="Topic that articles are read from.")
-    input_topics: dict[Annotated[str, Field(min_length=1)], Annotated[float, Field(gt=0, le=1e6)]] = Field(
-        default_factory=dict,
+    input_topics: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (),
         max_length=8,
-        description="Instead of `input_topic`: topics to read in turn, each with its share of the model while all have "
-        'articles, as a JSON object such as `{"articles.now": 0.8, "articles": 0.2}`. The others '
-        "get what one does not use. All workers of the group need the same topics.",
+        description="Instead of `input_topic`: topics in the order of their priority, as a JSON list such as "
+        '`["articles.now", "articles"]`. While one has a backlog, those after it are not read. All workers of the group '
+        "need the same topics.",
     )
     output_topic: str = Field("entities", min_length=1, description="Topic that enriched records are written to.")
     dead_letter_topic: str = Field(
@@ -109,9 +108,9 @@ class KafkaSettings(Group):
         return self
 
     @property
-    def inputs(self) -> Mapping[str, float]:
-        """The input topics, each with its share."""
-        return self.input_topics or {self.input_topic: 1.0}
+    def inputs(self) -> tuple[str, ...]:
+        """The input topics in the order of their priority."""
+        return self.input_topics or (self.input_topic,)
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""

@@ -36,9 +36,7 @@ def chaos(  # noqa: PLR0913  one for each option
         bool,
         typer.Option("--two-tasks", help="The workers have a second task, with its own failures."),
     ] = False,
-    lanes: Annotated[
-        bool, typer.Option("--lanes", help="The workers read two topics by turns, one with the larger share.")
-    ] = False,
+    lanes: Annotated[bool, typer.Option("--lanes", help="The workers read two topics, one before the other.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
     logs: Annotated[
         Path | None,

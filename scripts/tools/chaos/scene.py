@@ -158,7 +158,7 @@ def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[
     """A worker's settings: short timeouts, otherwise the defaults. `bootstrap_servers`: the brokers or their proxy."""
     kafka: dict[str, Any] = {**names.kafka_settings(instance)}
     if names.lane:
-        kafka["input_topics"] = {kafka.pop("input_topic"): 0.2, names.lane: 0.8}
+        kafka["input_topics"] = [names.lane, kafka.pop("input_topic")]
     return {
         "kafka": {
             **kafka,

@@ -83,6 +83,11 @@ class Partitions:
         offsets = {name: at.to_commit for name, at in found if at}
         return {name: offset for name, offset in offsets.items() if offset is not None}
 
+    def behind(self, ends: Mapping[Partition, int]) -> list[Partition]:
+        """Those that have more to deliver, of those with a known end: `ends`."""
+        found = ((name, at.position) for name, at in self._partitions.items())
+        return [name for name, position in found if position is not None and ends.get(name, 0) > position]
+
     def start_of(self, name: Partition) -> Start | None:
         """The start of the partition; None while it is unknown."""
         at = self._partitions.get(name)

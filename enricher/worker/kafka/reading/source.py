@@ -31,6 +31,7 @@ from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Re
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of
 from enricher.worker.rules.portions import Portions
+from enricher.worker.rules.priority import Priority
 from enricher.worker.stats.snapshot import Connection
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class KafkaSource:
         self._partitions, self._fetching = self._assignment.partitions, self._assignment.fetching
         self._delivery = Delivery(config, self._assignment, self._fetching, self.watch, self._client_errors)
         self._heartbeats = Heartbeats()
-        self._portions = Portions()
+        self._portions, self._priority = Portions(), Priority(config.inputs)
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
             self._catching_up = CatchingUp(self._consumer, config, self.watch, self._client_errors)
@@ -110,8 +111,16 @@ class KafkaSource:
         self._fetching.resume()
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Deliver nothing of these partitions, and what was not delivered of those that were held before."""
-        self._assignment.hold(partitions, time.monotonic())
+        """Deliver nothing of these partitions, and what was not delivered of those that were held before.
+
+        With several input topics also nothing of those after one that has a backlog (`rules/priority.py`).
+        """
+        now_s = time.monotonic()
+        if self._config.other_inputs:
+            behind = {each.topic for each in self._partitions.behind(self._statistics.ends) if each not in partitions}
+            topics = self._priority.to_hold(behind, now_s)
+            partitions = {*partitions, *(each for each in self._partitions if each.topic in topics)}
+        self._assignment.hold(partitions, now_s)
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, behind transaction markers. Partitions that have more to deliver are left out.

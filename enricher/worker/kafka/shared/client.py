@@ -11,7 +11,7 @@ from typing import Any
 
 from enricher.worker.kafka.shared import heartbeats
 from enricher.worker.kafka.shared.properties import CLIENTS, check_properties, shortest_retry_pause_s
-from enricher.worker.kafka.shared.statistics import INTERVAL_MS
+from enricher.worker.kafka.shared.statistics import INTERVAL_MS, PRIORITY_INTERVAL_MS
 
 _RETRY_BACKOFF_MS = 250
 
@@ -44,7 +44,7 @@ class KafkaConfig:
     max_headers: int = 300
     """A record with more headers keeps none of them."""
     other_inputs: tuple[str, ...] = ()
-    """The other lanes, if the worker reads several topics by turns."""
+    """The topics after `input_topic`, in the order of their priority."""
     replay: str = ""
     """The name of the range that the group replays. Its bounds are committed before its first member joins; a partition
     without them is not read."""
@@ -58,7 +58,7 @@ class KafkaConfig:
         """All input topics."""
         return (self.input_topic, *self.other_inputs)
 
-    def of_lane(self, topic: str) -> KafkaConfig:
+    def of_input(self, topic: str) -> KafkaConfig:
         """The same with this as the only input topic."""
         return replace(self, input_topic=topic, other_inputs=())
 
@@ -104,8 +104,7 @@ class KafkaConfig:
             # Tells the source where a partition ends, behind transaction markers.
             "enable.partition.eof": True,
             # A small prefetch needs the short backoff: with the default of 1 s reading stops again and again.
-            # Of a lane that fills its part, the client drops what it has fetched, and fetches it once more later. A request
-            # that waits for records of the other lanes must not keep it from that for long.
+            # Records of the first topic wait behind those that are fetched of the others, and a hold drops the latter.
             "queued.min.messages": 100 if self.other_inputs else 2000,
             "queued.max.messages.kbytes": 8192,
             "fetch.queue.backoff.ms": 20,
@@ -114,7 +113,7 @@ class KafkaConfig:
             "fetch.message.max.bytes": 16_384,
             "fetch.max.bytes": 1_048_576,
             "fetch.wait.max.ms": 100 if self.other_inputs else 500,
-            "statistics.interval.ms": INTERVAL_MS,
+            "statistics.interval.ms": PRIORITY_INTERVAL_MS if self.other_inputs else INTERVAL_MS,
         } | self._user("consumer")  # fmt: skip
 
     def producer(self) -> dict[str, Any]:

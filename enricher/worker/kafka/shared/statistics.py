@@ -15,6 +15,8 @@ from enricher.worker.stats.snapshot import Connection, Unstable
 
 INTERVAL_MS = 5_000
 """`statistics.interval.ms`. Parsing them costs 0.1 ms."""
+PRIORITY_INTERVAL_MS = 1_000
+"""The same with several input topics: only statistics tell of records of the first behind those fetched of others."""
 _STALE_S = 3 * INTERVAL_MS / 1000
 
 
@@ -26,7 +28,8 @@ class Statistics:
         self._clock = clock
         self._brokers: int | None = None
         self._away_since_s: float | None = None
-        self._ends: dict[Partition, int] = {}
+        self.ends: Mapping[Partition, int] = {}
+        """The ends of partitions that are fetched; open transactions hide what lies behind."""
         self._unstable: dict[Partition, Unstable] = {}
         self._stood_since: dict[Partition, tuple[int, float]] = {}
         """Partitions whose last stable offset is below the end offset: that offset, and since when it has not moved."""
@@ -51,12 +54,12 @@ class Statistics:
             if each["partition"] >= 0
         }
         # The client's `consumer_lag` does not know offsets that a producer commits.
-        self._ends = {partition: each["ls_offset"] for partition, each in partitions.items() if each["ls_offset"] >= 0}
+        self.ends = {partition: each["ls_offset"] for partition, each in partitions.items() if each["ls_offset"] >= 0}
         # The offsets of a partition that is no longer fetched are as old as its last fetch.
         highs = {
             partition: each["hi_offset"] for partition, each in partitions.items() if each["fetch_state"] == "active"
         }
-        self._note_unstable({partition: high for partition, high in highs.items() if partition in self._ends})
+        self._note_unstable({partition: high for partition, high in highs.items() if partition in self.ends})
 
     def connection(self, *, joined: bool) -> Connection:
         """The last statistics. If they are old, as in a recovery, which does not poll, `brokers` is None."""
@@ -64,13 +67,13 @@ class Statistics:
         away_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
         fresh = now_s - self._told_s < _STALE_S
         brokers = self._brokers if fresh else None
-        return Connection(joined, brokers, away_s, self._ends, unstable=self._unstable)
+        return Connection(joined, brokers, away_s, self.ends, unstable=self._unstable)
 
     def _note_unstable(self, highs: Mapping[Partition, int]) -> None:
         """Compare the end offsets with the last stable offsets: only this shows a hanging transaction."""
         stood_since, unstable = {}, {}
         for partition, high in highs.items():
-            stable = self._ends[partition]
+            stable = self.ends[partition]
             if high <= stable:
                 unstable[partition] = Unstable()
                 continue

@@ -1,4 +1,4 @@
-"""The leg `lanes`: how long headlines take at 10 % load beside a backlog, in a lane and in the same topic."""
+"""The leg `lanes`: how long headlines take at 10 % load beside a backlog, in a topic before it and in the same one."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from tools.waiting import wait_until
 
 ABOUT = (
     "Headlines arrive at 10 % of the rate at which a backlog of them is done (Poisson, open loop, latency from when each is "
-    "due), while another topic has a longer backlog of news articles. Shares 0.8 and 0.2. Beside it the same with "
+    "due), while another topic has a longer backlog of news articles. Beside it the same with "
     "the backlog in the same topic, where headlines wait until it is done, and without a backlog."
 )
-SHARES = (0.8, 0.2)
 LOAD = 0.1
 SECONDS, QUICK_SECONDS = 20.0, 3.0
 _BACKLOG = 1.5
@@ -102,8 +101,7 @@ def _run(bench: Bench, due_s: Sequence[float], backlog: int, *, lanes: bool) -> 
         settings, lane = bench.settings_for(topics), f"{topics.input}.now"
         if lanes:
             make_topics(topics.bootstrap_servers, [lane], PARTITIONS)
-            shares = dict(zip((lane, topics.input), SHARES, strict=True))
-            settings = change(settings, kafka={"input_topics": shares})
+            settings = change(settings, kafka={"input_topics": (lane, topics.input)})
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         values = [value.decode() for value in articles("headlines", len(due_s), seed=1)]
         outputs = [topics.output, topics.dead_letters]
