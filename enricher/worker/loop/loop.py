@@ -164,7 +164,7 @@ class Worker:
         results = self.engine.completed()
         for result in results:
             self.tracing.end_batch(result.batch)
-            self.counters.count_completed(result, out_of_memory=self.budget.note(result, self.clock()))
+            self.counters.count_completed(result, out_of_memory=self.budget.note(result))
             self.tracker.count_unpacked(store_answers(result, self.heads, serialise_findings))
         if results:
             self.pacing.engine_moved()

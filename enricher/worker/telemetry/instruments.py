@@ -152,8 +152,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
                "Time that a batch's oldest window waited for the batch to be submitted.",
                lambda seen: one(seen.counters.batch_wait_s)),
     _gauge("enricher.batch.budget", "{token}",
-           "Most tokens that a batch may have now. It is lowered when the device runs out of memory, and rises again while "
-           "memory is enough.",
+           "Most tokens that a batch may have now. It is lowered when the device runs out of memory, until a restart.",
            lambda seen: one(seen.snapshot().budget_tokens)),
     _counter("enricher.engine.busy.time", "s", "Time spent running the model, summed over the worker threads.",
              lambda seen: one(seen.snapshot().engine_busy_s)),
