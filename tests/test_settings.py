@@ -371,7 +371,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_variable(
 
 def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to start three times to find three of them."""
-    names = ["ENRICHER_KAFKA__SESSION_TIMEOUT_S", "ENRICHER_MODEL__CONCURRENCY", "ENRICHER_WORKER__IDLE_WAIT_MS"]
+    names = ["ENRICHER_KAFKA__SESSION_TIMEOUT_S", "ENRICHER_MODEL__CONCURRENCY", "ENRICHER_WORKER__PUBLISH_INTERVAL_MS"]
     for name in names:
         monkeypatch.setenv(name, "many")
     assert names == [name for name in names if name in mistake()]

@@ -18,6 +18,7 @@ from enricher.indexing.bulk_size import BulkSize, request_bytes
 from enricher.indexing.index_counts import IndexCounts
 from enricher.indexing.index_documents import Document
 from enricher.indexing.search_index import Reply, SearchIndex, raise_failure
+from enricher.indexing.transports import REQUEST_TIMEOUT_S
 from enricher.worker.rules.pauses import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.runtime.watchdog import Guard
@@ -86,7 +87,7 @@ class BulkWriter:
         """Send one request; returns the documents to send again, and the refused ones."""
         began_s = time.monotonic()
         try:
-            with self._guard("writing to the search index", 2 * self._settings.request_timeout_s + _REPEAT_S):
+            with self._guard("writing to the search index", 2 * REQUEST_TIMEOUT_S + _REPEAT_S):
                 reply = self._index.bulk(bulk_lines(part))
         except SearchUnavailable as error:
             return self._note_retry(part, "no_answer", str(error)), []

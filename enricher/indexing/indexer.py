@@ -19,6 +19,7 @@ from enricher.indexing.origins import Origins
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
 from enricher.indexing.search_index import SearchIndex
+from enricher.indexing.transports import REQUEST_TIMEOUT_S
 from enricher.worker.records import RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.runtime.wakeup import StopEvent
@@ -156,7 +157,7 @@ class Indexer:
         deadline = Deadline(settings.give_up_s)
         while True:
             try:
-                with self._guard("asking the search index", 5 * settings.request_timeout_s + _MARGIN_S):
+                with self._guard("asking the search index", 5 * REQUEST_TIMEOUT_S + _MARGIN_S):
                     self._origins.admit(documents, confirm=confirm)
             except SearchUnavailable as error:
                 if deadline.over or self._stop.is_set:
@@ -192,7 +193,7 @@ class Indexer:
         deadline = Deadline(limit_s)
         while True:
             try:
-                with self._guard("asking the search index", 5 * self._settings.index.request_timeout_s + _MARGIN_S):
+                with self._guard("asking the search index", 5 * REQUEST_TIMEOUT_S + _MARGIN_S):
                     index_id = self._origins.identify()
                 with self._guard("connecting with the brokers", limit_s + _MARGIN_S):
                     self._reader.open(index_id)

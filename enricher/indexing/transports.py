@@ -19,6 +19,8 @@ from enricher.errors import BrokerError, SearchUnavailable, SettingsError
 from enricher.indexing.search_index import Product, Reply, Transport
 from enricher.worker.settings import IndexSettings
 
+REQUEST_TIMEOUT_S = 60.0
+"""Within which a node must answer; then the request is repeated. Elasticsearch itself waits 60 s for a slow bulk request."""
 _DEFAULT_PORTS = {"http": 9200, "https": 443}
 _MAX_REASON_CHARS = 200
 _NOT_JSON = "answers with something that is no JSON object: is index.url right?"
@@ -47,7 +49,7 @@ class Nodes:
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
             raise SettingsError("index.api_key contains line ends or characters beyond ASCII")
         tls = _tls(settings) if any(url.startswith("https:") for url in urls) else None
-        return cls(urls, settings.request_timeout_s, headers, tls)
+        return cls(urls, REQUEST_TIMEOUT_S, headers, tls)
 
 
 def open_transport(product: Product, nodes: Nodes) -> Transport:

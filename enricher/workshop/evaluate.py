@@ -50,9 +50,7 @@ def model_evaluate(
 def _measure(checkpoint: Checkpoint, gold: GoldSet, device: str, precision: Precision) -> Evaluation:
     """Prepare the model as a worker does, and evaluate it with progress. Raises ModelError, FatalError."""
     settings = load_settings(log_files=False).model
-    prepared = prepare_heads(
-        [checkpoint], device=device, precision=precision, cache_dir=settings.cache_dir, gpu_wait=settings.gpu_wait
-    )
+    prepared = prepare_heads([checkpoint], device=device, precision=precision, cache_dir=settings.cache_dir)
     with Ticker(remark_console()) as ticker:
 
         def progress(stage: str, done: int, windows: int) -> None:

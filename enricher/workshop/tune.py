@@ -122,7 +122,6 @@ def prepare_model(folder: str, device: str, precision: Precision, settings: Sett
         device=device,
         precision=precision,
         cache_dir=wanted.cache_dir,
-        gpu_wait=wanted.gpu_wait,
     )
 
 

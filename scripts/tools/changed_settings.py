@@ -8,6 +8,6 @@ from enricher.worker.settings import Settings
 
 
 def change(settings: Settings, **groups: Mapping[str, object]) -> Settings:
-    """The settings with other values by group, such as `worker={"idle_wait_ms": 5}`. Nothing is checked."""
+    """The settings with other values by group, such as `worker={"publish_share": 0}`. Nothing is checked."""
     changed = {name: getattr(settings, name).model_copy(update=dict(values)) for name, values in groups.items()}
     return settings.model_copy(update=changed)

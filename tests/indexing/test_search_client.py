@@ -13,6 +13,7 @@ from support.closing import CLOSING
 from support.search_server import Behaviour, SearchServer, cut_before, garble, hang, refuse, serving
 
 from enricher.errors import BrokerError, RecoveryExhausted, SearchUnavailable, SettingsError
+from enricher.indexing import transports
 from enricher.indexing.open_index import open_index
 from enricher.indexing.search_index import SearchIndex
 from enricher.worker.settings import IndexSettings
@@ -92,9 +93,12 @@ def test_json_of_another_kind_may_be_asked_for_again(
 
 
 @pytest.mark.parametrize("behaviour", [cut_before, garble, hang])
-def test_no_answer_may_be_asked_for_again(search: SearchServer, behaviour: Behaviour) -> None:
+def test_no_answer_may_be_asked_for_again(
+    search: SearchServer, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether the connection is cut, the answer is none, or it does not come in time."""
-    with closing(opened(search, request_timeout_s=0.2)) as index:
+    monkeypatch.setattr(transports, "REQUEST_TIMEOUT_S", 0.2)
+    with closing(opened(search)) as index:
         search.behaviours.append(behaviour)
         with pytest.raises(SearchUnavailable):
             index.bulk(INDEX_LINES)

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from commands.model_app import tiny_model
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
@@ -20,24 +19,17 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.commands.run.share import Share
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import cuda, driver
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.device.opening import arithmetic_of, open_session
 from enricher.worker.inference.device.resolution import resolve_device
-from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare
-from enricher.worker.settings import load_settings
-from enricher.workshop.tune import prepare_model
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.worker.runtime.devices import GpuWait
-    from enricher.worker.settings import Settings
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 REAL_SESSION = ort.InferenceSession
@@ -191,17 +183,14 @@ def test_cuda_that_opens_no_session_or_runs_nothing_is_refused_with_the_reason(
     assert resolve_device("auto") == "cpu"
 
 
-@pytest.mark.parametrize(("wait", "flags"), [("block", {1: 4}), ("spin", {})])
-def test_threads_wait_as_told_from_the_first_session_on(
-    two_gpus: Opened, gpu_driver: FakeDriver, wait: GpuWait, flags: dict[int, int]
-) -> None:
+def test_threads_sleep_from_the_first_session_on(two_gpus: Opened, gpu_driver: FakeDriver) -> None:
     """CU_CTX_SCHED_BLOCKING_SYNC on that GPU and no other, before a session makes its context; once."""
     two_gpus.before_opening = lambda: dict(gpu_driver.flags)
     for _ in range(2):
-        assert resolve_device("cuda:1", wait) == "cuda"
-    assert [flags] == two_gpus.seen
-    assert flags == gpu_driver.flags
-    assert gpu_driver.calls.count("cuDevicePrimaryCtxSetFlags_v2") == len(flags)
+        assert resolve_device("cuda:1") == "cuda"
+    assert [{1: 4}] == two_gpus.seen
+    assert {1: 4} == gpu_driver.flags
+    assert gpu_driver.calls.count("cuDevicePrimaryCtxSetFlags_v2") == 1
 
 
 def test_a_driver_that_cannot_block_is_used_nevertheless(two_gpus: Opened, gpu_driver: FakeDriver) -> None:
@@ -209,32 +198,6 @@ def test_a_driver_that_cannot_block_is_used_nevertheless(two_gpus: Opened, gpu_d
     gpu_driver.lacks = {"cuDevicePrimaryCtxSetFlags_v2"}
     assert resolve_device("cuda") == "cuda"
     assert ["0"] == two_gpus.device_ids
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_the_settings_say_how_every_process_waits(
-    gpu_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The worker, its share of several processes, and tuning; by default threads block."""
-    monkeypatch.setattr(OnnxEngine, "warm_up", lambda *_, **__: None)  # sessions of the stand-in answer nothing
-    settings = load_settings()
-    source = str(tiny_model(tmp_path / "tiny"))
-    small = {"source": source, "device": "cuda", "precision": "fp32", "cache_dir": tmp_path / "cache"}
-    asked = settings.model.model_copy(update=small)
-    openings: list[Callable[[Settings], object]] = [
-        load_tasks,
-        Share(0, 2).of,
-        lambda given: prepare_model(source, "cuda", "fp32", given),
-    ]
-    for wait, flags in (("spin", {}), ("block", {0: 4})):
-        given = settings.model_copy(update={"model": asked.model_copy(update={"gpu_wait": wait})})
-        for opening in openings:
-            cuda._working.clear()
-            driver.block_while_waiting.cache_clear()
-            gpu_driver.flags.clear()
-            opening(given)
-            assert cuda._working == {0}
-            assert flags == gpu_driver.flags
 
 
 def test_attention_sums_in_float32_on_every_gpu(two_gpus: Opened) -> None:

@@ -16,10 +16,13 @@ from support import stub_worker
 from enricher import cli
 from enricher.worker.articles import ArticleReader, Encoder
 from enricher.worker.articles.encoder import Outgoing
+from enricher.worker.build import workers
 from enricher.worker.records import Article, Batch, BatchResult, DeadLetter, RawRecord, Ticket, Tombstone
 from tools.chaos.stub import StubEngine
 
 KILLING_WORD = "abracadabra"
+MAX_DEATHS = 1
+"""Fewer than in production, so that a test has fewer lives."""
 DEATH, PLACE = "KILLING_DEATH", "KILLING_PLACE"
 """Names of variables: a key of `DEATHS`, and `reading`, `inference` (the default) or `writing`."""
 _KILLING_ID = crc32(KILLING_WORD.encode()) & 0x7FFFFFFF
@@ -98,5 +101,6 @@ if __name__ == "__main__":
         _kill_while_reading()
     elif place == "writing":
         _kill_while_writing()
+    workers.MAX_DEATHS_AT_OFFSET = MAX_DEATHS
     stub_worker.install(KillingEngine if place == "inference" else StubEngine)
     cli.main()

@@ -20,9 +20,8 @@ QUICK = {
     "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
     "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
-    # So that there are polls, calls of the tokenizer and transactions enough to die at the third.
+    # So that there are polls and transactions enough to die at the third.
     "ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "20",
-    "ENRICHER_WORKER__CHARS_PER_TOKENIZER_CALL": "2000",
 }
 ARTICLES = 240
 REACHED_OTHERWISE = {"recovered", "revoking"}

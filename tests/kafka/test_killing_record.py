@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka.harness import as_sent, assert_exactly_once, headers_of, publish, short_articles
-from kafka.killing_worker import DEATH, KILLING_WORD, PLACE
+from kafka.killing_worker import DEATH, KILLING_WORD, MAX_DEATHS, PLACE
 from kafka.test_bad_input import run_worker
 from support.forked import Forked
 from support.patience import PATIENCE_S
@@ -17,6 +17,7 @@ from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
+from enricher.worker.build import workers
 from enricher.worker.kafka.writing.transaction import Transaction
 from tools.chaos.stub import StubEngine, stub_model
 
@@ -26,12 +27,12 @@ QUICK = {
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
 }
 KILLING_WORKER = str(Path(__file__).with_name("killing_worker.py"))
-MAX_DEATHS, KILLERS = 1, 2
+KILLERS = 2
 
 
 def life(topics: Topics, instance: str, log: Path, **more: str) -> int:
     """Run one process to its end; returns its exit code."""
-    settings = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": str(MAX_DEATHS)}
+    settings = topics.environment | QUICK
     environment = os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance} | more
     return Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(PATIENCE_S)
 
@@ -105,9 +106,9 @@ def test_an_end_because_nothing_can_be_written_is_no_death_of_the_articles(
     attempts: list[bool] = []
     monkeypatch.setattr(Transaction, "_produce", too_few_replicas)
     publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(4)))
-    few = QUICK | {"ENRICHER_WORKER__MAX_RECOVERIES_IN_A_ROW": "1"}
+    monkeypatch.setattr(workers, "MAX_RECOVERIES_IN_A_ROW", 1)
     with pytest.raises(RecoveryExhausted, match="in a row"):
-        run_worker(topics, monkeypatch, stub_model(StubEngine()), **few)
+        run_worker(topics, monkeypatch, stub_model(StubEngine()), **QUICK)
     assert {True} == {*attempts}, "they are counted while they are tried"
     assert [] == [text for text in metadata_of(topics) if "attempts" in text]
     assert [] == read_all(topics.bootstrap_servers, topics.dead_letters)

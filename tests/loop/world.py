@@ -46,7 +46,6 @@ LIMITS = LoopLimits(
     publish_share=0.0,
     poll_interval_s=32 * TICK_S,
     idle_wait_s=256 * TICK_S,
-    pause_after_s=2.0,
     engine_timeout_s=30.0,
     stall_timeout_s=60.0,
     drain_timeout_s=4.0,

@@ -39,7 +39,7 @@ there, so that smaller batches keep it busy."""
 GPU_FP16_BATCH_TOKENS = 32_768
 """At most 5 % below the best batch size on an H100 and an H200, from 6 layers of 384 to 24 of 1024; 8192 is up to 30 % below
 (scripts/tools/bench/gpu/README.md)."""
-DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
+RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "cpu": 16,
     "openvino-fp32": 20,
     "openvino-bf16": 32,
@@ -81,7 +81,6 @@ def load_model(settings: Settings, checkpoints: Sequence[Checkpoint], *, every_s
         device=wanted.device,
         precision=wanted.precision,
         cache_dir=wanted.cache_dir,
-        gpu_wait=wanted.gpu_wait,
     )
     tokenizer = ArticleTokenizer(
         prepared.checkpoint,
@@ -123,10 +122,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
         bucket_edges=batching.bucket_edges or DEFAULT_BUCKET_EDGES,
         max_batch_tokens=batching.max_batch_tokens or default_batch_tokens(variant),
         max_wait_s=batching.max_wait_ms / 1000,
-        # 0 is a valid value of the next two.
-        run_overhead_tokens=first_set(
-            batching.run_overhead_tokens, default=DEFAULT_RUN_OVERHEAD_TOKENS[variant.runtime]
-        ),
+        run_overhead_tokens=RUN_OVERHEAD_TOKENS[variant.runtime],
         early_overhead=first_set(batching.early_overhead, default=DEFAULT_EARLY_OVERHEAD[model.prepared.device]),
     )
 

@@ -40,6 +40,15 @@ from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.tracing import ContextPropagation
 
 Read = Callable[[RawRecord], Article | Tombstone]
+MAX_DEATHS_AT_OFFSET = 3
+"""Processes that may end at one committed offset before the next one takes one article at a time: rollouts and evictions end
+one or two there without a fault of an article."""
+MAX_RECOVERIES_IN_A_ROW = 10
+"""Recoveries without a successful transaction between them, after which the process ends."""
+_BACKLOG_BATCHES = 32
+"""Full batches whose tokens may wait for the model, so that there are enough windows of similar length."""
+CHARS_PER_TOKENIZER_CALL = 32_768
+"""Text of one call of the tokenizer; a longer article has a call for itself."""
 ReaderOf = Callable[[Decoders | None], ArticleReader]
 """The reader of articles, given the decoders of values that name a schema."""
 
@@ -141,7 +150,7 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
         cutter=window_cutter(tasks.settings, model),
         scheduler=scheduler,
         heads=tasks.heads,
-        chars_per_call=settings.worker.chars_per_tokenizer_call,
+        chars_per_call=CHARS_PER_TOKENIZER_CALL,
         clock=clock,
         schemas=schemas,
     )
@@ -205,16 +214,13 @@ def _loop_limits(settings: Settings, rules: BatchRules) -> LoopLimits:
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
         max_articles_per_second=worker.max_articles_per_second,
-        max_queued_tokens=worker.backlog_batches * rules.max_batch_tokens,
+        max_queued_tokens=_BACKLOG_BATCHES * rules.max_batch_tokens,
         publish_interval_s=worker.publish_interval_ms / 1000,
         publish_share=worker.publish_share,
-        poll_interval_s=worker.poll_interval_ms / 1000,
-        idle_wait_s=worker.idle_wait_ms / 1000,
-        pause_after_s=worker.pause_after_s,
         engine_timeout_s=worker.engine_timeout_s,
         stall_timeout_s=worker.stall_timeout_s,
         drain_timeout_s=worker.drain_timeout_s,
-        max_deaths_at_offset=worker.max_deaths_at_offset,
+        max_deaths_at_offset=MAX_DEATHS_AT_OFFSET,
     )
 
 
@@ -226,7 +232,7 @@ def _recovery(settings: Settings, ends: _Ends) -> Recovery:
         timeout_s=settings.worker.recovery_timeout_s,
         # The schema of records, a new producer's metadata and init_transactions, then the committed offsets.
         attempt_timeout_s=registry_s + 3 * settings.kafka.transaction_timeout_s + 6 * settings.kafka.request_timeout_s,
-        max_in_a_row=settings.worker.max_recoveries_in_a_row,
+        max_in_a_row=MAX_RECOVERIES_IN_A_ROW,
         missing_topic_s=settings.kafka.request_timeout_s,
     )
     return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=ends.guard)

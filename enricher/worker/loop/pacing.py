@@ -26,7 +26,7 @@ _SHORTEST_POLL = 1 / 4
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """The bounds of every queue and wait in the loop; `worker/settings/worker.py` explains each."""
+    """The bounds of every queue and wait in the loop; `worker/settings/worker.py` explains those without a default."""
 
     max_in_flight: int
     max_in_flight_bytes: int
@@ -34,13 +34,18 @@ class LoopLimits:
     max_queued_tokens: int
     publish_interval_s: float
     publish_share: float
-    poll_interval_s: float
-    idle_wait_s: float
-    pause_after_s: float
     engine_timeout_s: float
     stall_timeout_s: float
     drain_timeout_s: float
     max_deaths_at_offset: int
+    """How many processes may end at one committed offset before articles are taken alone; 0: any number."""
+    poll_interval_s: float = 0.02
+    """The time between two polls while the model is busy; an article may wait this long before it is seen."""
+    idle_wait_s: float = 0.25
+    """The longest wait of the loop. A record or a wakeup ends it earlier; only a request to stop waits for its end."""
+    pause_after_s: float = 2.0
+    """How long there may be no capacity before the partitions are paused: far below the group's poll interval, and longer
+    than a batch takes, because pausing discards what the client has fetched."""
 
 
 @dataclass

@@ -10,8 +10,6 @@ from enricher.errors import SettingsError
 
 Precision = Literal["auto", "fp16", "bf16", "fp32", "int8"]
 """The precision of a model in settings and commands. `auto`: the fastest that may serve."""
-GpuWait = Literal["block", "spin"]
-"""How threads wait for a GPU: they sleep until it is done, or each polls on a whole core."""
 _NAME = re.compile(r"(auto|cpu|cuda)|cuda:(0|[1-9][0-9]{0,2})")
 
 

@@ -66,12 +66,6 @@ class IndexSettings(Group):
         description="Bytes of one bulk request at most, unless a single document is larger; the nodes refuse more than "
         "100 MB unless they are configured otherwise.",
     )
-    request_timeout_s: float = Field(
-        60.0,
-        gt=0,
-        le=600,
-        description="Seconds within which a node must answer a request; then the request is repeated.",
-    )
     retry_max_s: float = Field(
         30.0,
         gt=0,

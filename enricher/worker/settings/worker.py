@@ -9,7 +9,7 @@ from platformdirs import user_cache_path
 from pydantic import AfterValidator, Field
 
 from enricher.errors import SettingsError
-from enricher.worker.runtime.devices import GpuWait, Precision, parse_device
+from enricher.worker.runtime.devices import Precision, parse_device
 from enricher.worker.settings.group import Group
 
 
@@ -49,11 +49,6 @@ class ModelSettings(Group):
         description="Runs of the model in progress at once on the device. Default: one per CPU core, two on a "
         "GPU. The processes of `run --processes` share the cores.",
     )
-    gpu_wait: GpuWait = Field(
-        "block",
-        description="How threads wait for a GPU. `block`: they sleep until it is done, so the tokenizer has their cores. "
-        "`spin`: each polls on a whole core, which may save some microseconds per run. Has no effect on a CPU.",
-    )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("enricher"), description="Folder for graphs made from checkpoints."
     )
@@ -89,13 +84,6 @@ class BatchingSettings(Group):
         ge=0,
         description="Tokens that neighbouring windows of a long article share. Default: `enricher.json` of the model, "
         "else 64.",
-    )
-    run_overhead_tokens: int | None = Field(
-        None,
-        ge=0,
-        description="Fixed cost of one run, in tokens: a batch includes windows of other lengths while padding them "
-        "costs less than their share of a later run. Default: 16 (20 to 32 with "
-        "OpenVINO, 512 on a GPU).",
     )
     early_overhead: float | None = Field(
         None,
@@ -149,15 +137,8 @@ class WorkerSettings(Group):
         description="Articles that each process reads per second, on average over some seconds. For replays next to live "
         "workers. 0: no limit.",
     )
-    backlog_batches: int = Field(32, ge=1, description="Tokens to hold for the model, as a number of full batches.")
     tokenizer_threads: int | None = Field(
         None, ge=1, le=64, description="Threads that tokenise. Default: one per two cores, at most four."
-    )
-    chars_per_tokenizer_call: int = Field(
-        32_768,
-        ge=1,
-        le=10_000_000,
-        description="Characters of text per call of the tokenizer; a longer article gets a call for itself.",
     )
     publish_interval_ms: float = Field(
         250.0,
@@ -172,24 +153,6 @@ class WorkerSettings(Group):
         description="The share of the time that transactions may take at half load, by their measured duration. At low load "
         "a finished article is published at once, with at most two thirds of the time in transactions; near capacity "
         "only every `publish_interval_ms`. Lower is cheaper for the brokers. 0: always only every `publish_interval_ms`.",
-    )
-    poll_interval_ms: float = Field(
-        20.0,
-        gt=0,
-        le=10_000,
-        description="Milliseconds between polls for new articles while the model is busy; down to a quarter of it at low "
-        "load.",
-    )
-    idle_wait_ms: float = Field(
-        250.0,
-        gt=0,
-        le=10_000,
-        description="Milliseconds of one wait while there is nothing to do; it also bounds how fast the worker stops.",
-    )
-    pause_after_s: float = Field(
-        2.0,
-        ge=0,
-        description="Seconds without capacity before the partitions are paused, so that polling can continue.",
     )
     start_timeout_s: float = Field(
         600.0,
@@ -207,17 +170,6 @@ class WorkerSettings(Group):
         300.0,
         ge=1,
         description="Seconds to try one recovery, or to connect at the start, before the process ends with exit code 6.",
-    )
-    max_recoveries_in_a_row: int = Field(
-        10,
-        ge=1,
-        description="Recoveries without a successful transaction between them before the process ends with exit code 6.",
-    )
-    max_deaths_at_offset: int = Field(
-        3,
-        ge=0,
-        description="Processes that may end at one committed offset before the next one takes one article at a time, to "
-        "find the one that kills them: it becomes a dead letter after two processes ended with it alone. 0: never.",
     )
 
 
@@ -260,9 +212,4 @@ class LogSettings(Group):
 
     format: Literal["auto", "json", "text"] = Field(
         "auto", description="`json`: one object per line; `text`: for people; `auto`: text on a terminal, else JSON."
-    )
-    repeats_per_minute: int = Field(
-        20,
-        ge=1,
-        description="Log lines of one kind per minute. Further lines are only counted, and the count is logged.",
     )

@@ -21,6 +21,8 @@ _TRACEBACK = "  | "
 CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Characters from outside that must not reach a terminal: control characters of ASCII and Latin-1, which it obeys, and marks
 that break lines or change the writing direction."""
+_REPEATS_PER_MINUTE = 20
+"""Lines of one kind; a broken feed of 1,000 dead letters a second would fill the disk. Further ones are counted."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in CONTROLS}
 _ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
@@ -28,14 +30,14 @@ _ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in CONTROLS if code >= 0x7F}
 """Control characters that orjson does not escape. In JSON they occur only inside strings."""
 
 
-def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:
+def set_up(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:
     """Set the format of all handlers of the root logger, and limit repeated lines. `auto`: text on a terminal, else JSON.
 
     `process`: the number of this process among several, which share standard error; every line has it.
     """
     set_form(form, process=process)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(RepeatsFilter(repeats_per_minute))
+        handler.addFilter(RepeatsFilter(_REPEATS_PER_MINUTE))
 
 
 def set_form(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:

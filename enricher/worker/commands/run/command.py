@@ -84,7 +84,7 @@ def load_and_log_settings(process: int | None = None) -> Settings:
         with suppress(SettingsError, OSError):  # an unreadable file: the error that is raised already says so
             log_settings_files()
         raise
-    logs.set_up(settings.log.format, repeats_per_minute=settings.log.repeats_per_minute, process=process)
+    logs.set_up(settings.log.format, process=process)
     if process is None:
         log_settings_files()
     return settings

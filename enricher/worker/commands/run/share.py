@@ -34,7 +34,7 @@ class Share:
         """The settings of this process: its instance name, its ports, and by default only its share of the cores."""
         kafka, model, worker = settings.kafka, settings.model, settings.worker
         cores, concurrency = available_cores(), model.concurrency
-        if concurrency is None and resolve_device(model.device, model.gpu_wait) == "cpu":
+        if concurrency is None and resolve_device(model.device) == "cpu":
             concurrency = max(1, cores // self.count)
         tokenizer_threads = worker.tokenizer_threads or max(1, min(4, cores // (2 * self.count)))
         return settings.model_copy(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -16,19 +15,17 @@ from enricher.worker.inference.device import driver
 from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.device.session import PROVIDERS, SESSION_ERRORS
 
-if TYPE_CHECKING:
-    from enricher.worker.runtime.devices import GpuWait
-
 _PROBE_ERRORS: tuple[type[Exception], ...] = (ModelError, *SESSION_ERRORS)
 _working: set[int] = set()
 """The GPUs on which the tiny model has run. Trying it on another one would only take memory there."""
 
 
-def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | None:
+def cuda_problem(index: int | None = None) -> str | None:
     """Why the GPU of that number cannot be used; None if it can. Without a number, any GPU that has worked counts.
 
     Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU.
-    `wait` takes effect here, because this is the first thing that the process runs on the GPU.
+    From here on threads sleep while they wait for the GPU, so that the tokenizer has their cores: this is the first thing
+    that the process runs on it.
     """
     if index in _working or (index is None and _working):
         return None
@@ -39,8 +36,7 @@ def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | Non
     # Errors say why the provider does not load; the warnings are about providers that are not plugins.
     ort.set_default_logger_severity(3)
     printed = _preload_cuda_libraries()
-    if wait == "block":
-        driver.block_while_waiting(index or 0)
+    driver.block_while_waiting(index or 0)
     try:
         # If nodes on the CPU were refused, the error would be about those, not about the provider that does not load.
         session = open_session(_probe_model(), "cuda", threads_per_run=1, device_id=index or 0, cpu_nodes=True)

@@ -12,7 +12,6 @@ from enricher.worker.runtime.devices import DeviceName, parse_device
 
 if TYPE_CHECKING:
     from enricher.worker.inference.device.session import Device
-    from enricher.worker.runtime.devices import GpuWait
 
 _NO_CUDA = (
     "device {name} was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` "
@@ -26,16 +25,15 @@ _NO_SUCH_GPU = (
 _log = logging.getLogger(__name__)
 
 
-def resolve_device(asked: str, wait: GpuWait = "block") -> Device:
+def resolve_device(asked: str) -> Device:
     """The kind of device to use: `auto` takes CUDA where it works, `cuda` raises ModelError where it does not.
 
-    `parse_device` gives the number of the GPU. `wait` holds for all threads of this process, but only if nothing has run on
-    that GPU before. Raises SettingsError for an unknown name.
+    `parse_device` gives the number of the GPU. Raises SettingsError for an unknown name.
     """
     device = parse_device(asked)
     if device.kind == "cpu":
         return "cpu"
-    why_not = cuda.cuda_problem(device.index, wait)
+    why_not = cuda.cuda_problem(device.index)
     if why_not is None:
         return "cuda"
     if device.kind == "cuda":

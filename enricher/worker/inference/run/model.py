@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from enricher.worker.inference.device.session import Session
     from enricher.worker.inference.graph.recipe import Recipe
     from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.runtime.devices import GpuWait
 
 EMBEDDED = "newswire-e5"
 """The model that is built in."""
@@ -131,10 +130,9 @@ def prepare_heads(
     device: str,
     precision: Precision,
     cache_dir: Path,
-    gpu_wait: GpuWait = "block",
 ) -> PreparedModel:
     """Like `prepare`, for checkpoints with the same encoder: one graph with the heads of all of them."""
-    chosen = resolve_device(device, gpu_wait)
+    chosen = resolve_device(device)
     choice = choose(checkpoints, chosen, precision, cache_dir=cache_dir)
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoints, chosen, cache_dir)

@@ -18,7 +18,6 @@ from importlib.metadata import version
 import onnxruntime as ort
 
 from enricher.worker.inference.device.cuda import cuda_problem
-from enricher.worker.runtime.devices import GpuWait
 from tools.bench.gpu import correctness, engine, peak, pytorch, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.cases import news
@@ -49,18 +48,13 @@ class Step:
     run: Callable[[Bench], None]
     limit_s: float
     needs_gpu: bool = True
-    wait: GpuWait = "block"
-    asks: str = ""
 
     @property
     def question(self) -> str:
-        """The question that it answers: `asks`, or else the docstring of its function."""
-        return self.asks or " ".join((self.run.__doc__ or "").split())
+        """The question that it answers: the docstring of its function."""
+        return " ".join((self.run.__doc__ or "").split())
 
 
-_SPINNING = (
-    "The same with waits as the driver chooses: with cores to spare they spin, which costs the tokenizer its time."
-)
 STEPS = (
     Step("machine", machine, 60),
     Step("correct", correctness.correct, 90),
@@ -73,7 +67,6 @@ STEPS = (
     Step("kernels", speed.kernels, 60),
     Step("gate", engine.gate, 180),
     Step("engine", engine.engine, 60),
-    Step("spinning", engine.engine, 60, wait="spin", asks=_SPINNING),
     Step("worker", worker, 240, needs_gpu=False),
     Step("eager", speed.eager, 120),
     Step("fp32", speed.fp32, 90),
@@ -127,7 +120,7 @@ def _run(bench: Bench, step: Step) -> None:
     """Run the step; the child calls it."""
     os.setsid()
     try:
-        if step.needs_gpu and not bench.dry and (problem := cuda_problem(wait=step.wait)):
+        if step.needs_gpu and not bench.dry and (problem := cuda_problem()):
             return bench.add(no_gpu=problem, ok=False)
         step.run(bench)
     except Exception as error:  # noqa: BLE001  the next step may still answer its question

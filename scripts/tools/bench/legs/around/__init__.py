@@ -10,6 +10,7 @@ from functools import partial
 from itertools import accumulate, groupby
 
 from enricher.worker.build.loaded_model import window_cutter
+from enricher.worker.build.workers import CHARS_PER_TOKENIZER_CALL
 from enricher.worker.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.around import reading
@@ -93,7 +94,7 @@ def _bare_tokenizer(bench: Bench, load: KnownLoad) -> Run:
     """The tokenizer library alone on the same texts, in calls as large as the worker's."""
     backend = bench.model.tokenizer._backend  # noqa: SLF001  the very object that the worker calls
     meter, took_s = LoadMeter(), 0.0
-    for texts in _calls(load.texts, bench.settings.worker.chars_per_tokenizer_call):
+    for texts in _calls(load.texts, CHARS_PER_TOKENIZER_CALL):
         began_s = time.thread_time()
         encodings = backend.encode_batch(texts, add_special_tokens=False)
         took_s += time.thread_time() - began_s
