@@ -10,7 +10,7 @@ from commands.cli_runner import run
 from enricher.errors import SettingsError
 from enricher.worker.commands.settings import settings_tables
 from enricher.worker.settings import Settings, TaskSettings
-from enricher.worker.settings.listing import all_rows
+from enricher.worker.settings.listing import USUAL, all_rows
 
 
 def test_every_setting_is_one_row_of_the_tables() -> None:
@@ -18,6 +18,16 @@ def test_every_setting_is_one_row_of_the_tables() -> None:
     rows = [line for line in settings_tables().splitlines() if line.startswith("| `") and line.endswith(" |")]
     assert len(list(all_rows())) + 1 == len(rows)
     assert any('PARAGRAPH_SEPARATOR` | text | `"\\n\\n"` |' in row for row in rows)
+
+
+def test_experts_have_tables_of_their_own() -> None:
+    """After the others, and every name of the list of usual ones is a setting."""
+    usual, _, expert = settings_tables().partition("## Settings for experts")
+    assert "`ENRICHER_KAFKA__GROUP_ID`" in usual
+    assert "`tasks.NAME.threshold`" in usual
+    assert "`ENRICHER_KAFKA__REQUEST_TIMEOUT_S`" in expert
+    shown = {(row.group, row.name) for row in all_rows() if not row.expert}
+    assert {(group, name) for group, names in USUAL.items() for name in names.split()} <= shown
 
 
 def test_the_command_prints_the_tables() -> None:

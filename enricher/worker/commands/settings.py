@@ -20,6 +20,11 @@ from enricher.worker.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CON
 from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, masked_text
 from enricher.worker.settings.tasks import TASKS
 
+_FOR_EXPERTS = " (for experts)"
+_ABOUT_EXPERTS = (
+    "Their defaults fit nearly everywhere: change one only for the reason that it names, and measure before and after."
+)
+
 
 def show_settings(
     *,
@@ -50,16 +55,22 @@ def _print_settings(console: Console, word: str, *, changed: bool) -> None:
         if not (word or changed):
             console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}\n", soft_wrap=True)
         wanted = [row for row in all_rows() if word in f"{row.variable} {row.group}.{row.name} {row.reason}".lower()]
-        for group, rows in groupby(wanted, key=lambda row: row.group):
+        for (expert, group), rows in groupby(wanted, key=_table):
             shown = [(row, values) for row in rows if (values := _values(row, settings, changed=changed))]
             if shown:
-                console.print(f"[bold]\\[{heading(group)}][/]  {escape(group_reason(group))}")
+                console.print(
+                    f"[bold]\\[{heading(group)}][/]  {escape(group_reason(group))}{_FOR_EXPERTS if expert else ''}"
+                )
             for row, values in shown:
                 _print_row(console, row, values)
             if shown:
                 console.print()
     if not wanted:
         raise SettingsError(f"--filter {word}: no setting has this word in its name or reason")
+
+
+def _table(row: Row) -> tuple[bool, str]:
+    return row.expert, row.group
 
 
 def _values(row: Row, settings: Settings | None, *, changed: bool) -> Mapping[str, str]:
@@ -91,9 +102,12 @@ def settings_tables() -> str:
     """A table for each group, without current values, so that the page is the same on every machine."""
     head = ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
     lines = [*head, f"| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |", ""]
-    for group, rows in groupby(all_rows(), key=lambda row: row.group):
-        lines += [f"## `[{heading(group)}]`\n", f"{group_reason(group)}\n"]
-        lines += [*head, *map(_line, rows), ""]
+    for expert, tables in groupby(all_rows(), key=lambda row: row.expert):
+        lines += [f"## {'Settings for experts' if expert else 'Settings that people set'}\n"]
+        lines += [f"{_ABOUT_EXPERTS}\n"] if expert else []
+        for group, rows in groupby(tables, key=lambda row: row.group):
+            lines += [f"### `[{heading(group)}]`{_FOR_EXPERTS if expert else ''}\n", f"{group_reason(group)}\n"]
+            lines += [*head, *map(_line, rows), ""]
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ Only the defaults that depend on the machine are written here by hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -27,6 +27,20 @@ _DEFAULTS_IN_WORDS = {
     ("model", "cache_dir"): "`enricher` in the user's cache folder",
     ("registry", "cache_dir"): "`schemas` in the worker's folder of the user's cache",
 }
+USUAL = {
+    "kafka": "bootstrap_servers group_id input_topic input_topics output_topic dead_letter_topic instance properties",
+    "model": "source device precision concurrency generation",
+    "batching": "max_batch_tokens max_wait_ms",
+    "articles": "format fields metadata deleted body_format too_long",
+    "output": "article format",
+    "registry": "url properties",
+    "worker": "max_in_flight_articles max_articles_per_second publish_interval_ms",
+    "dead_letters": "max_in_a_row max_ratio",
+    "health": "host port probe_port",
+    "index": "url name username password password_file api_key api_key_file ca_file",
+    "log": "format",
+}
+"""The settings that people set, by group, and all of tasks; the others are for experts."""
 REQUIRED = "required"
 _UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_tokens": "tokens", "_chars": "characters"}
 _TYPES: Mapping[Any, str] = {
@@ -53,10 +67,16 @@ class Row:
     default_in_words: bool
     """True if the default depends on the machine or is chosen at start."""
     reason: str
+    expert: bool
+    """Whether its default fits nearly everywhere."""
 
 
-def all_rows() -> Iterator[Row]:
-    """Every setting, in the order of the classes."""
+def all_rows() -> Sequence[Row]:
+    """Every setting in the order of the classes; those for experts last."""
+    return sorted(_rows(), key=lambda row: row.expert)
+
+
+def _rows() -> Iterator[Row]:
     for group, group_field in Settings.model_fields.items():
         for name, field in _class_of(group, group_field).model_fields.items():
             yield Row(
@@ -67,6 +87,7 @@ def all_rows() -> Iterator[Row]:
                 default=_default(group, name, field),
                 default_in_words=(group, name) in _DEFAULTS_IN_WORDS or field.default is None or field.is_required(),
                 reason=field.description or "",
+                expert=group != TASKS and name not in USUAL[group].split(),
             )
 
 
