@@ -29,12 +29,10 @@ def register(registry: Registry, schema_id: int, schema: Schema = SCHEMA) -> Non
     registry.add("s", schema.type, schema.text, schema_id)
 
 
-def of_records(
-    registry: Registry, folder: Path, schema: Schema = SCHEMA, *, auto_register: bool = False
-) -> RecordSchema:
+def of_records(registry: Registry, folder: Path) -> RecordSchema:
     """The schema of records of a worker that keeps ids in this folder."""
     client = RegistryClient(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
-    return RecordSchema("s", schema, client, SchemaStore(folder, registry.url), auto_register=auto_register)
+    return RecordSchema("s", SCHEMA, client, SchemaStore(folder, registry.url))
 
 
 def posted(registry: Registry) -> list[str]:
@@ -43,9 +41,9 @@ def posted(registry: Registry) -> list[str]:
 
 
 def test_a_registered_schema_has_the_id_of_the_registry(registry: Registry, tmp_path: Path) -> None:
-    """Nothing is registered then, even if the setting allows it."""
+    """Nothing is registered."""
     register(registry, 7)
-    assert 7 == of_records(registry, tmp_path, auto_register=True).find_id()
+    assert 7 == of_records(registry, tmp_path).find_id()
     assert ["/subjects/s"] == posted(registry)
 
 
@@ -77,31 +75,7 @@ def test_a_schema_that_is_not_registered_ends_the_worker_and_says_what_to_do(
 ) -> None:
     """Another schema of the subject is another schema; nothing is registered."""
     register(registry, 3, Schema("AVRO", '"string"'))
-    with pytest.raises(BrokerError, match=r"AVRO.*'s'.*enricher schemas register.*registry\.auto_register") as error:
+    with pytest.raises(BrokerError, match=r"AVRO.*'s'.*enricher schemas register") as error:
         of_records(registry, tmp_path).find_id()
     assert 4 == error.value.exit_code
     assert ["/subjects/s"] == posted(registry)
-
-
-def test_it_is_registered_if_the_setting_says_so(registry: Registry, tmp_path: Path) -> None:
-    """A second worker finds it, and the id is kept for the time when the registry is away."""
-    assert 17 == of_records(registry, tmp_path, auto_register=True).find_id()
-    assert 17 == of_records(registry, tmp_path / "another").find_id()
-    registry.behaviour = status(503)
-    assert 17 == of_records(registry, tmp_path).find_id()
-
-
-def test_a_registry_that_goes_away_while_it_is_asked_to_register_is_tried_again(
-    registry: Registry, tmp_path: Path
-) -> None:
-    """To register twice gives the same id, so it does not matter whether the first try came through."""
-    registry.behaviour, registry.only_path = status(503), "/subjects/s/versions"
-    with pytest.raises(TransactionTrouble, match=r"cannot be registered yet: .*HTTP 503"):
-        of_records(registry, tmp_path, auto_register=True).find_id()
-
-
-def test_a_schema_that_the_registry_refuses_ends_the_worker(registry: Registry, tmp_path: Path) -> None:
-    """An incompatible one, for instance: waiting would not help."""
-    schema = Schema("AVRO", "incompatible")
-    with pytest.raises(BrokerError, match=r"refuses the schema of records, subject 's': .*incompatible"):
-        of_records(registry, tmp_path, schema, auto_register=True).find_id()

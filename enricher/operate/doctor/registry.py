@@ -39,8 +39,6 @@ def registry_findings(settings: Settings) -> Iterator[Finding]:
     check, missing = f"subject {subject}", "the schema of records is not there"
     if found is not None:
         yield _report.ok(check, f"has the schema of records: version {found.version}, id {found.id}")
-    elif settings.registry.auto_register:
-        yield _report.warn(check, missing, "The worker will register it (registry.auto_register).")
     else:
         advice = "Run 'enricher schemas register'; with --dry-run first, to see what it would do."
         yield _report.fail(check, f"{missing}: a worker would not start", advice)

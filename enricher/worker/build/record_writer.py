@@ -25,13 +25,7 @@ def writer_of(settings: Settings) -> tuple[RecordWriter, Callable[[], None]]:
     from enricher.worker.build.schema_registry import registry_client, schema_store  # noqa: PLC0415  see above
     from enricher.worker.registry.record_schema_id import RecordSchema  # noqa: PLC0415  see above
 
-    schema = RecordSchema(
-        subject_of(settings),
-        writer.schema,
-        registry_client(settings),
-        schema_store(settings),
-        auto_register=settings.registry.auto_register,
-    )
+    schema = RecordSchema(subject_of(settings), writer.schema, registry_client(settings), schema_store(settings))
 
     def prepare() -> None:
         if not writer.ready:

@@ -226,8 +226,8 @@ def _loop_limits(settings: Settings, rules: BatchRules) -> LoopLimits:
 
 def _recovery(settings: Settings, ends: _Ends) -> Recovery:
     registry = settings.registry
-    # The id of a schema, and registering one: a request to each URL for both, with a timeout for connecting and the answer.
-    registry_s = 4 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0
+    # The id of a schema: a request to each URL, with a timeout for connecting and the answer.
+    registry_s = 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
         # The schema of records, a new producer's metadata and init_transactions, then the committed offsets.

@@ -59,11 +59,6 @@ class RegistrySettings(Group):
         le=100_000_000,
         description="Bytes of one schema with all that it refers to; the records of a larger one become dead letters.",
     )
-    auto_register: bool = Field(
-        default=False,
-        description="Register the schema of records at the start if its subject lacks it. Otherwise only "
-        "`enricher schemas register` does.",
-    )
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
         """`properties`, with values from files read now. Raises SettingsError."""

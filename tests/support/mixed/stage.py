@@ -67,6 +67,8 @@ class Stage:
         self._reader = Reader(bootstrap_servers, self.names.group)
         self.log = self._folder / "worker.log"
         self.environment = self._environment(layout, settings or {})
+        if output_format != "json":
+            assert run("schemas", "register", env=self.environment).exit_code == 0
 
     def publish(self, count: int) -> None:
         """Publish the next `count` inputs."""
@@ -119,7 +121,6 @@ class Stage:
 
     def _environment(self, layout: Layout, settings: Mapping[str, str]) -> dict[str, str]:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
-        output = {"ENRICHER_OUTPUT__FORMAT": self._output_format}
         return {
             **outside,
             **self.names.variables("mixed-0"),
@@ -129,7 +130,7 @@ class Stage:
             "ENRICHER_REGISTRY__CACHE_DIR": str(self._folder / "schemas"),
             "ENRICHER_REGISTRY__TIMEOUT_S": "2",
             "ENRICHER_REGISTRY__UNKNOWN_WAIT_S": "1",
-            **({} if self._output_format == "json" else {**output, "ENRICHER_REGISTRY__AUTO_REGISTER": "true"}),
+            "ENRICHER_OUTPUT__FORMAT": self._output_format,
             **layout.settings(),
             **settings,
         }
