@@ -145,7 +145,7 @@ def test_a_topic_that_does_not_answer_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_keys_in_two_input_topics_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing keeps the order of their records; keys that are in one topic each are right."""
-    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '{"articles": 1, "now": 1}')
+    monkeypatch.setenv("ENRICHER_KAFKA__INPUT_TOPICS", '["articles", "now"]')
 
     def finding(*keys_now: bytes) -> Finding:
         keys = {"articles": [b"a", b"b"], "now": keys_now}
