@@ -81,9 +81,13 @@ def test_a_new_kind_of_head_goes_from_its_checkpoint_into_records(
     (size / "config.json").write_text(json.dumps({**config, "problem_type": "count"}))
     weights = load_file(size / "model.safetensors")
     save_file({name: weights[name] for name in weights if "classifier" not in name}, size / "model.safetensors")
-    tasks = {name: {"source": str(tmp_path / name), "precision": "fp32"} for name in ("ner", "topics", "size")}
+    tasks = {name: {"source": str(tmp_path / name)} for name in ("ner", "topics", "size")}
     Path("articles.jsonl").write_text(json_lines({"id": "a-1", "body": "ab " * 150}), "utf-8")
-    environment = {"ENRICHER_TASKS": json.dumps(tasks), "ENRICHER_BATCHING__MAX_WINDOW_TOKENS": "96"}
+    environment = {
+        "ENRICHER_TASKS": json.dumps(tasks),
+        "ENRICHER_MODEL__PRECISION": "fp32",
+        "ENRICHER_BATCHING__MAX_WINDOW_TOKENS": "96",
+    }
     result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment)
     assert result.exit_code == 0, (result.output, result.exception)
     record = orjson.loads(Path("records.jsonl").read_bytes())

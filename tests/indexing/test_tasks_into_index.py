@@ -28,13 +28,14 @@ def stage(broker: Cluster, search_url: str, tmp_path: Path) -> Stage:
     """Topics, a real index, and the settings of workers with entities and classes."""
     ner = tiny_model(tmp_path / "ner")
     tasks = {
-        "names": {"source": str(ner), "precision": "fp32"},
-        "topics": {"source": str(class_model(ner, tmp_path / "topics", LABELS, scale=3.0)), "precision": "fp32"},
+        "names": {"source": str(ner)},
+        "topics": {"source": str(class_model(ner, tmp_path / "topics", LABELS, scale=3.0))},
     }
     return make_stage(
         broker.bootstrap_servers,
         search_url,
         ENRICHER_TASKS=json.dumps(tasks),
+        ENRICHER_MODEL__PRECISION="fp32",
         ENRICHER_OUTPUT__VERSION="true",
         ENRICHER_MODEL__GENERATION="3",
     )

@@ -164,9 +164,6 @@ def test_the_page_names_the_rights() -> None:
         ("WRITE", "topic, the output"),
         ("WRITE", "topic, the dead letters"),
         ("WRITE", "transactional id"),
-        # The two for the day when the offsets are gone.
-        ("READ", "topic, the output"),
-        ("READ", "topic, the dead letters"),
     }
 
 
