@@ -55,11 +55,11 @@ def test_it_falls_to_what_fitted_and_stays_there(caplog: pytest.LogCaptureFixtur
 
 
 def test_memory_that_shrinks_lowers_it_further() -> None:
-    """To what fits, with each batch that does not."""
+    """By half with each batch that does not fit: a neighbour that has all of it for a moment costs no more."""
     device = Device(room_tokens=5_000)
     assert device.run()
-    device.room_tokens = 2_000
-    assert device.run()
+    device.room_tokens = 1_100
+    assert [device.run() for _ in range(3)] == [True, True, False]
     assert device.tokens == 1_024
 
 
@@ -81,7 +81,11 @@ def test_a_window_that_does_not_fit_alone_changes_nothing() -> None:
 def test_it_is_at_least_one_token() -> None:
     """Also where not a single window fitted."""
     device = Device(room_tokens=CONFIGURED)
-    device.budget.note(result(CONFIGURED - 1, 1, fits_tokens=1))
+    while device.tokens > 1:
+        before = device.tokens
+        device.budget.note(result(before - 1, 1, fits_tokens=1))
+        assert device.tokens < before
+    assert not device.budget.note(result(1, fits_tokens=1))
     assert device.tokens == 1
 
 
