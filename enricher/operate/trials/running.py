@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -67,14 +68,19 @@ class Trials(Admin):
         return f"{self.prefix_of(self._config)}{self._run}"
 
     def results(self, limit_s: float = _LIMIT_S) -> Iterator[Result]:
-        """Try each, and yield its result. Those that would begin after `limit_s` are not tried."""
+        """Try each, and yield its result. Those that would begin after `limit_s` are not tried.
+
+        They run in a thread: a call of the client that Ctrl-C interrupts may raise another error than that.
+        """
         deadline = Deadline(limit_s)
-        for number, promise in enumerate(self._promises):
-            ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
-            clients = Clients(self._config, self.name, number, f"{self.name}.{number}", ids)
-            began_s = time.monotonic()
-            late = Outcome(None, f"not begun within {limit_s:.0f} s") if deadline.over else None
-            yield Result(promise, late or _try(promise, clients), time.monotonic() - began_s)
+        with ThreadPoolExecutor(1, "trial") as thread:
+            for number, promise in enumerate(self._promises):
+                ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
+                clients = Clients(self._config, self.name, number, f"{self.name}.{number}", ids)
+                began_s = time.monotonic()
+                late = Outcome(None, f"not begun within {limit_s:.0f} s") if deadline.over else None
+                outcome = late or thread.submit(_try, promise, clients).result()
+                yield Result(promise, outcome, time.monotonic() - began_s)
 
     def __enter__(self) -> Self:
         try:
