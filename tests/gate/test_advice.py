@@ -54,16 +54,16 @@ def test_languages_are_those_that_the_file_names(tmp_path: Path) -> None:
 def test_advice_is_cut_to_what_the_tokenizer_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_a_task: bool
 ) -> None:
-    """Whose limit shows only when it is loaded, after the passes of all tasks are planned."""
+    """Whose limit shows only when it is loaded."""
     folder = write(tiny_model(tmp_path / "model"), max_window_tokens=128)
     config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
     (folder / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": 48}))
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
     if in_a_task:
-        monkeypatch.setenv("ENRICHER_TASKS", json.dumps({"names": {"source": str(folder), "precision": "fp32"}}))
+        monkeypatch.setenv("ENRICHER_TASKS", json.dumps({"names": {"source": str(folder)}}))
     else:
         monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
-        monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
+    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     served = load_tasks(Settings())
     assert 48 == window_cutter(served.settings, served.model).max_window_tokens
 

@@ -149,7 +149,12 @@ def _settings_without_effect(head: HeadSpec) -> set[str]:
 
 
 def with_windows(settings: Settings, plan: Plan) -> Settings:
-    """The settings with the windows of those models that ask for some. Raises SettingsError if two differ."""
+    """The settings with the windows of those models that ask for some. Raises SettingsError if two differ.
+
+    A model that is alone asks when it is loaded: only then is it known what its tokenizer takes.
+    """
+    if len(plan.checkpoints) == 1:
+        return settings
     batching = settings.batching
     wanted: dict[tuple[int, int], Checkpoint] = {}
     for checkpoint in plan.checkpoints:
