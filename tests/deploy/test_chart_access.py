@@ -193,9 +193,9 @@ def documented_rights() -> set[tuple[str, str, str, str]]:
 
 
 def test_strimzis_user_has_the_documented_rights_and_no_more() -> None:
-    """The five of deploy/rights.md, which tests on a real broker hold to be enough and needed, and the two for resuming."""
+    """The five of deploy/rights.md, which tests on a real broker hold to be enough and needed."""
     found = rights({"strimzi": {"cluster": "main", "user": {"enabled": True}}})
-    assert len(found) == 7
+    assert len(found) == 5
     assert found == documented_rights()
 
 

@@ -59,9 +59,6 @@
 {{- if and .Values.settings.tasks (ne .Values.model.from "init") .Values.model.path -}}
 {{- fail "model.path has no effect beside settings.tasks: name the folder of each model in the task, settings.tasks.NAME.source" -}}
 {{- end -}}
-{{- if and .Values.settings.tasks (dig "model" "precision" "" .Values.settings) -}}
-{{- fail "settings.model.precision has no effect beside settings.tasks: set settings.tasks.NAME.precision" -}}
-{{- end -}}
 {{- if and (eq .Values.model.from "volume") (not .Values.model.volume.existingClaim) -}}
 {{- fail "model.from: volume needs model.volume.existingClaim: the name of a claim that holds the model" -}}
 {{- end -}}
