@@ -55,7 +55,7 @@ def test_settings_that_are_set_are_not_divided(monkeypatch: pytest.MonkeyPatch) 
 def test_the_threads_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU each process keeps the default concurrency."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
-    monkeypatch.setattr(share, "resolve_device", lambda _name, _wait: "cuda")
+    monkeypatch.setattr(share, "resolve_device", lambda _name: "cuda")
     assert ("worker-7-0", None, 2) == share_of(load_settings(), 0, 2)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka.clients import config_for, opened, records_of, release_of, sink_for
+from kafka.clients import begin, config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish
 from support.made_again import make_again
 from support.patience import PATIENCE_S, wait_until
@@ -41,7 +41,7 @@ def test_it_ends_after_the_topic_was_made_again_shorter(topics: Topics) -> None:
     """The new topic never gets to the ends of the old one: its own ends count."""
     config = config_for(topics)
     before = fill(topics, 40)
-    source, _ = opened(config, until_caught_up=True)
+    source, diary = opened(config, until_caught_up=True)
     sink, _ = sink_for(source, config)
     records = records_of(source, before)
     make_again(topics.bootstrap_servers, topics.input)
@@ -51,6 +51,7 @@ def test_it_ends_after_the_topic_was_made_again_shorter(topics: Topics) -> None:
     sink.recover()
     source.rewind()
     assert not source.caught_up()
+    begin(source, diary, config)
     sink.publish(release_of(records_of(source, after)))
     assert [] == turns_until_caught_up(source)
 

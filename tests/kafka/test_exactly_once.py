@@ -54,10 +54,13 @@ def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topic
 
 
 def test_every_article_is_there_once_after_kill_9(topics: Topics) -> None:
-    """A worker is killed in a transaction with records and offsets; one of another name takes over."""
+    """A worker is killed in a transaction with records and offsets; one of another name takes over.
+
+    The first transactions commit where its partitions begin, and its attempts.
+    """
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(200)))
     environment = topics.environment | QUICK_FAILOVER | {"ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "20"}
-    with worker(environment, crash_at="offsets-sent:3") as first:
+    with worker(environment, crash_at="offsets-sent:5") as first:
         assert first.wait(WORK_S) == -signal.SIGKILL
     assert 0 < len(read_all(topics.bootstrap_servers, topics.output)) < 200
     with worker(environment | GUEST, "--until-caught-up", stub=True) as second:

@@ -73,6 +73,6 @@ def run_commands(page: str, topics: Topics, folder: Path, servers: dict[str, str
         **(servers or {}),
     }.items():
         commands = commands.replace(ours, real)
-    if "dead-letters" in commands or "labels" in commands or "lag" in commands:
+    if "enricher dead-letters" in commands or "labels" in commands or "lag" in commands:
         commands = f"enricher run\n{commands}"
     run_page(commands, folder, topics.environment)

@@ -40,7 +40,7 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
     environment = topics.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
     with worker(environment, stub=True) as process:
         match = Match({Api.END_TXN}, "enricher-worker-0")
-        proxy.apply(unread := DropReply(match, nth=2, instead=lambda: process.send_signal(signal.SIGKILL)))
+        proxy.apply(unread := DropReply(match, nth=3, instead=lambda: process.send_signal(signal.SIGKILL)))
         assert unread.caught.wait(PATIENCE_S)
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
     # The reply precedes the transaction's markers. Nobody else writes, so what appears is the unconfirmed transaction.
