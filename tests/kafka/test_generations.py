@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from kafka.clients import Diary, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import Diary, client_of, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, assert_exactly_once, is_all_committed, publish
 from support.closing import CLOSING
 from support.patience import PATIENCE_S, wait_until
@@ -129,7 +129,9 @@ def test_a_member_that_is_expelled_while_it_publishes_does_not_try_again(topics:
     config = config_for(topics, session_timeout_s=6, max_poll_interval_s=6, transaction_timeout_s=20)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
-    meets = meeting(lambda: wait_until(lambda: not source.member_id(), PATIENCE_S, "it has polled too seldom"))
+    meets = meeting(
+        lambda: wait_until(lambda: not client_of(source).memberid(), PATIENCE_S, "it has polled too seldom")
+    )
     sink, counters = sink_for(source, config, producer_class=meets)
     records = records_of(source, 5)
     with pytest.raises(TransactionTrouble, match="UNKNOWN_MEMBER_ID"):

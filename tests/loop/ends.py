@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from confluent_kafka import Producer
-from kafka.clients import Diary, config_for, encoder_of, finished, release_of, sink_for
+from kafka.clients import Diary, client_of, config_for, encoder_of, finished, release_of, sink_for
 from kafka.harness import headers_of, source_of, transaction
 from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from loop.fake_source import FakeSource
@@ -153,7 +153,7 @@ class RealEnds:
     def expel(self, source: Source) -> None:
         """Wait until it notices that nobody has polled it for long enough."""
         assert isinstance(source, KafkaSource)
-        wait_until(lambda: not source.member_id(), PATIENCE_S, "it is expelled")
+        wait_until(lambda: not client_of(source).memberid(), PATIENCE_S, "it is expelled")
 
     def outputs(self, *, dead: bool = False) -> Mapping[int, list[int]]:
         """What readers of committed records see."""

@@ -107,7 +107,7 @@ class Intake:
             if self.schemas:
                 closing.callback(self.schemas.close)
 
-    def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:  # noqa: ARG002  for lanes
+    def take(self, tickets: Iterable[Ticket]) -> None:
         """Queue new tickets. A record without a value is a tombstone and is finished at once."""
         for ticket in tickets:
             if ticket.raw.value is None:

@@ -149,7 +149,7 @@ class Worker:
             if refusal := self.recovery.refusal_of(ticket.raw) or self.isolation.verdict_on(ticket.raw):
                 ticket.finish(refusal)
         self.tracing.begin_articles(tickets)
-        self.intake.take((ticket for ticket in tickets if ticket.live), alone=bool(self.pacing.attempts.suspects))
+        self.intake.take(ticket for ticket in tickets if ticket.live)
         self.counters.count_read(tickets, arrived_s)
         return bool(tickets)
 

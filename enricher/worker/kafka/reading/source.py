@@ -178,10 +178,6 @@ class KafkaSource:
         """Note that these offsets are committed."""
         self._assignment.note_commit(release.committable)
 
-    def member_id(self) -> str:
-        """This worker's member id; empty while it is not a member. For the loop's thread only."""
-        return self._consumer.memberid() or ""
-
     def caught_up(self) -> bool:
         """True once the group has committed the ends that partitions had at `open`, or those of a topic created again."""
         try:

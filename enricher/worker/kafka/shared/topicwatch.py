@@ -123,10 +123,6 @@ class TopicWatch:
         """The first offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
         return self._list(partitions, _EARLIEST)
 
-    def last_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """The last stable offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
-        return self._list(partitions, _LATEST)
-
     def high_watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends with the records of open transactions. Blocks for the request timeout; raises TransactionTrouble."""
         return self._list(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
