@@ -271,14 +271,16 @@ class Redrive:
 
     def _is_settled(self, ready: _Ready) -> bool:
         """Whether the letter was sent before, or a newer record is known; then it is counted."""
-        ending: Ending | None = None
-        if self._newer.has_letter(self._name_of(ready.letter)):
-            ending = "sent_before"
-        elif self._newer.has_newer(ready.record.number, ready.record.key, ready.letter.source.offset):
-            ending = "superseded"
+        ending = self._settled_as(ready)
         if ending:
             self.counts[ending] += 1
         return ending is not None
+
+    def _settled_as(self, ready: _Ready) -> Ending | None:
+        if self._newer.has_letter(self._name_of(ready.letter)):
+            return "sent_before"
+        newer = self._newer.has_newer(ready.record.number, ready.record.key, ready.letter.source.offset)
+        return "superseded" if newer else None
 
     def _send(self, batch: list[_Ready], waiting: Sequence[_Ready] = ()) -> None:
         """Send what is not settled by now. Each attempt that is overtaken leaves fewer. `waiting`: is sent only later."""
@@ -323,10 +325,8 @@ class Redrive:
         deadline = Deadline(self._config.transaction_timeout_s / 3)
         if not self._newer.read_to(firsts, deadline):
             raise TransactionTrouble("an open transaction hides records of the input, some of which may be newer")
-        for each in batch:
-            number, key, name = each.record.number, each.record.key, self._name_of(each.letter)
-            if self._newer.has_letter(name) or self._newer.has_newer(number, key, each.letter.source.offset):
-                raise Overtaken("a newer record of a key came meanwhile")
+        if any(map(self._settled_as, batch)):
+            raise Overtaken("a newer record of a key came meanwhile")
 
 
 _BEYOND = (
