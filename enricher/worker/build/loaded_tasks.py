@@ -171,10 +171,11 @@ def with_windows(settings: Settings, plan: Plan) -> Settings:
         raise SettingsError(
             f"windows of one length are needed: {asked}. Set batching.max_window_tokens and batching.overlap_tokens"
         )
-    for length_tokens, overlap_tokens in wanted:
-        windows = {"max_window_tokens": length_tokens, "overlap_tokens": overlap_tokens}
-        return settings.model_copy(update={"batching": batching.model_copy(update=windows)})
-    return settings
+    if not wanted:
+        return settings
+    [(length_tokens, overlap_tokens)] = wanted
+    windows = {"max_window_tokens": length_tokens, "overlap_tokens": overlap_tokens}
+    return settings.model_copy(update={"batching": batching.model_copy(update=windows)})
 
 
 def _head(plan: Plan, name: str, checkpoint: Checkpoint, model: ModelCard, *, several: bool) -> Head:
