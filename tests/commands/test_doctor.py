@@ -224,7 +224,7 @@ def test_too_few_output_partitions_are_a_wrong_setting(topics: Topics, monkeypat
 
 @pytest.mark.broker
 def test_an_input_topic_that_keeps_compression_is_a_warning(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is Kafka's default; the finding has the command that changes it, after which it is silent."""
+    """Kafka does so by default; the finding has the command that changes it, after which it is silent."""
     command = f"--topic {topics.input} --add-config compression.type=uncompressed"
     before = findings(topics.environment, monkeypatch)[f"topic {topics.input}"]
     assert ("warn", True) == (before.verdict, "compression.type=producer" in before.seen)

@@ -47,7 +47,7 @@ def test_a_registry_that_does_not_answer_as_one_fails(registry: Registry, behavi
 
 @pytest.mark.parametrize("code", [401, 403])
 def test_wrong_credentials_are_named(registry: Registry, code: int) -> None:
-    """By the properties that hold them."""
+    """The message names the properties that hold them."""
     registry.behaviour = status(code)
     assert "basic.auth.user.info" in found()["registry"].advice
 

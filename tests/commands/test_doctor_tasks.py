@@ -1,4 +1,4 @@
-"""What `enricher doctor` says of tasks: their models, and which gate report costs which precision."""
+"""`enricher doctor` about tasks: their models, and which gate report costs which precision."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_inspect_of_several_models_tells_whether_one_worker_can_run_them(
 
 
 def test_inspect_without_arguments_tells_about_the_tasks(folders: dict[str, Path], tmp_path: Path) -> None:
-    """By the names in the settings."""
+    """It names them as the settings do."""
     tasks = {name: {"source": str(folders[name])} for name in ("ner", "topics")}
     shown = inspected(cache_dir=tmp_path, env={"ENRICHER_TASKS": json.dumps(tasks)})
     assert ["ner", "topics"] == [each["name"] for each in shown["models"]]

@@ -89,7 +89,7 @@ def publish_and_die(topics: Topics, inputs: Sequence[Sent], **changes: Any) -> d
 
 
 def redrive(topics: Topics, *options: str) -> dict[str, int]:
-    """What `redrive` has counted, without what is 0 and what an earlier run has sent; it must succeed."""
+    """The counts of `redrive`, without those that are 0 and what an earlier run has sent; it must succeed."""
     result = run("dead-letters", "redrive", "--json", *options, env=topics.environment)
     assert result.exit_code == 0, result.output + str(result.exception)
     counts: Mapping[str, int] = json.loads(result.stdout)

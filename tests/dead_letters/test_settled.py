@@ -37,7 +37,7 @@ def test_the_offset_is_below_every_letter_that_is_not_settled(left: set[int], ha
 
 
 def committed(offset: int, metadata: str, number: int = 0) -> TopicPartition:
-    """What the group has committed."""
+    """An offset that the group has committed."""
     return TopicPartition("letters", number, offset, metadata=metadata)
 
 

@@ -122,7 +122,7 @@ def test_no_answer_means_no_worker_only_where_there_may_be_none(fewest: int, ign
 
 @pytest.mark.parametrize(("gpu", "threshold"), [(False, "600"), (True, "25000")])
 def test_the_lag_of_every_input_topic_counts(gpu: bool, threshold: str) -> None:  # noqa: FBT001  a case of the table
-    """By the settings' brokers and group; a worker on a GPU is allowed a longer queue."""
+    """Triggers have the settings' brokers and group; a worker on a GPU is allowed a longer queue."""
     kafka = {"bootstrap_servers": "a:9092,b:9092", "group_id": "news", "input_topics": ["breaking", "archive"]}
     found = triggers({**KEDA, "gpu": {"enabled": gpu}, "settings": {"kafka": kafka}})
     assert [*found] == ["busy", "lag-0", "lag-1"]

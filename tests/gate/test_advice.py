@@ -41,7 +41,7 @@ def test_the_default_overlap_suits_short_windows(tmp_path: Path) -> None:
 
 
 def test_languages_are_those_that_the_file_names(tmp_path: Path) -> None:
-    """None without a file; a file that names some says which were measured."""
+    """There are none without a file; a file that names some says which were measured."""
     assert measured_languages(tmp_path) == ()
     assert ("de", "en") == measured_languages(write(tmp_path, languages={"measured": ["de", "en"]}))
     with pytest.raises(ModelError, match=r"languages\.measured: Field required"):

@@ -219,6 +219,6 @@ def test_reports_of_every_kind_survive_being_written(
 
 
 def test_a_report_on_entities_has_the_same_bytes_as_before() -> None:
-    """That of newswire-minilm was written before there were other kinds."""
+    """newswire-minilm's was written before there were other kinds."""
     written = report_path(MINILM_FOLDER, "openvino-int8").read_text("utf-8")
     assert written == GateReport.model_validate_json(written).model_dump_json(indent=1) + "\n"

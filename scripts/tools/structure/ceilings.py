@@ -57,7 +57,7 @@ def lower(found: Mapping[str, int]) -> None:
 
 
 def _docstrings(tree: ast.AST) -> Iterable[tuple[int, int]]:
-    """Where the docstrings begin, also those of constants and fields: texts that stand alone."""
+    """The positions of docstrings, also of those of constants and fields: texts that stand alone."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.lineno, node.value.col_offset
