@@ -6,6 +6,26 @@ published, and the next process starts at the committed offsets.
 
 The watchdog is a Python thread, so it cannot run while C code holds the interpreter's lock. Then `ProcessTimer` ends the
 process.
+
+Every guard, and its bound (tests/test_waits.py compares them with the code):
+
+    starting                                   worker.start_timeout_s
+    connecting, recovering                     a request to each URL of the registry, twice registry.timeout_s, 5 s,
+                                               3 x kafka.transaction_timeout_s, 6 x kafka.request_timeout_s
+    one turn of the loop                       worker.stall_timeout_s
+    a transaction                              3 x kafka.transaction_timeout_s
+    asking for partitions                      4 x kafka.request_timeout_s
+    draining                                   worker.drain_timeout_s + worker.stall_timeout_s
+    closing                                    worker.stall_timeout_s
+    ending all processes                       30 s beyond what children may take to drain
+    opening or closing health and telemetry    90 s
+    a redrive's transaction                    4 x kafka.transaction_timeout_s
+    writing to the search index                180 s
+    asking the search index                    330 s
+    waiting for the search index               the pause + worker.stall_timeout_s
+    writing dead letters                       worker.recovery_timeout_s + 30 s
+    connecting with the brokers                worker.recovery_timeout_s + 30 s
+    leaving the group                          worker.drain_timeout_s + 30 s
 """
 
 from __future__ import annotations
