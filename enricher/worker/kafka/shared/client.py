@@ -108,7 +108,7 @@ class KafkaConfig:
             "queued.min.messages": 100 if self.other_inputs else 2000,
             "queued.max.messages.kbytes": 8192,
             "fetch.queue.backoff.ms": 20,
-            # These count compressed bytes, and 1 kB of zstd may decompress to 32 MB (deploy/memory.md). A larger batch is
+            # These count compressed bytes, and 1 kB of zstd may decompress to 32 MB (deploy/scaling.md). A larger batch is
             # still fetched, alone.
             "fetch.message.max.bytes": 16_384,
             "fetch.max.bytes": 1_048_576,

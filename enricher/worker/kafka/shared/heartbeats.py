@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer
 
 INTERVAL_MS = 250
-"""`heartbeat.interval.ms`. A partition whose owner leaves stands still for up to this long; deploy/rebalances.md has what it
+"""`heartbeat.interval.ms`. A partition whose owner leaves stands still for up to this long; deploy/scaling.md has what it
 costs the brokers."""
 _INTERVAL_S = INTERVAL_MS / 1000
 
