@@ -1,4 +1,4 @@
-"""The change events of a database, as `schemas/README.md` shows Debezium's, through a real broker, and back."""
+"""The change events of a database, as `schemas/articles.md` shows Debezium's, through a real broker, and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELETES = 400
 MARKED = {
     each.language: each.text
     for each in snippets()
-    if each.page == "schemas/README.md" and Path(__file__).name in each.mark
+    if each.page == "schemas/articles.md" and Path(__file__).name in each.mark
 }
 """The two blocks of the page."""
 SETTINGS, EVENT = MARKED["toml"], MARKED["json"]

@@ -1,4 +1,4 @@
-"""Which inputs delete an article by `articles.deleted`. Written from `schemas/README.md`, not from the worker's code.
+"""Which inputs delete an article by `articles.deleted`. Written from `schemas/articles.md`, not from the worker's code.
 
 Only JSON can be read without a registry. Of other values it is unknown whether they are delete events.
 """

@@ -1,6 +1,6 @@
 """Decides whether a body is HTML, for `articles.body_format=auto` and for `doctor`. Needs no parser.
 
-The rule is on a page (schemas/README.md), so that publishers can tell beforehand; it prefers to leave text as it is.
+The rule is on a page (schemas/articles.md), so that publishers can tell beforehand; it prefers to leave text as it is.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class ArticleSettings(Group):
     body_format: Literal["text", "html", "auto"] = Field(
         "text",
         description="What a body is. `html`: the model reads the text without markup, offsets count in the HTML, and the "
-        'record says `"body_format": "html"`. `auto`: each article is HTML or text by the rule of schemas/README.md. Both '
+        'record says `"body_format": "html"`. `auto`: each article is HTML or text by the rule of schemas/articles.md. Both '
         "need the extra `html`.",
     )
     scalar_ids: bool = Field(
