@@ -169,7 +169,7 @@ def _apply(*, verbose: _Verbose = False, quiet: _Quiet = False, config: _Config 
     if verbose:
         logging.getLogger("librdkafka").setLevel(logging.DEBUG)
     if config:
-        from enricher.worker.settings.files import set_config_file  # noqa: PLC0415  --help need not wait for pydantic
+        from enricher.worker.settings.sources import set_config_file  # noqa: PLC0415  --help need not wait for pydantic
 
         set_config_file(config)
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.worker.settings.group import FromFile
-from enricher.worker.settings.listing import all_rows
-from enricher.worker.settings.secrets import shown_properties, shown_text
+from enricher.worker.settings.listing import all_rows, shown_properties, shown_text
 
 WORDS = ("hunter2", "correct", "battery")
 """The parts of the password, whatever stands between them."""

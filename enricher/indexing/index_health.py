@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from enricher.indexing.index_instruments import EXPORTED, ObservedIndexer
-from enricher.worker.health.liveness import Waits, why_stuck
 from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, page_routes
+from enricher.worker.health.worker_health import Waits, why_stuck
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.snapshot import WorkerState
 from enricher.worker.telemetry.observed import WorkerFacts

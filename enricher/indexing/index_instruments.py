@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from enricher.indexing.index_counts import INDEX_OUTCOMES, RETRY_REASONS, IndexCounts, IndexSnapshot
-from enricher.worker.telemetry import readings
 from enricher.worker.telemetry.instruments import (
     DESTINATION,
     ERROR_TYPE,
@@ -17,9 +16,12 @@ from enricher.worker.telemetry.instruments import (
     STATE,
     Instrument,
     Kind,
+    by,
+    by_partition,
+    one,
+    states_of,
 )
 from enricher.worker.telemetry.observed import WorkerFacts
-from enricher.worker.telemetry.readings import by, by_partition, one
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ INDEX_INSTRUMENTS: tuple[Instrument[ObservedIndexer], ...] = (
            "Offsets between the committed one and the end of a partition of the output topic.",
            lambda seen: by_partition(seen.snapshot().lags), (DESTINATION, PARTITION)),
     _gauge("enricher.index.state", "1", "1 for the current state of the indexer, 0 for the others.",
-           lambda seen: readings.states_of(seen.snapshot().state), (STATE,)),
+           lambda seen: states_of(seen.snapshot().state), (STATE,)),
 )  # fmt: skip
 
 EXPORTED: tuple[Instrument[ObservedIndexer], ...] = (*INDEX_INSTRUMENTS, *PROCESS_INSTRUMENTS)

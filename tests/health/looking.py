@@ -13,11 +13,9 @@ from loop.fake_clock import FakeClock
 from loop.world import Process
 from support.patience import PATIENCE_S, wait_until
 
-from enricher.worker.health.liveness import Waits
 from enricher.worker.health.routes import Route, page_routes, probe_routes
 from enricher.worker.health.server import HealthServer
-from enricher.worker.health.status import View
-from enricher.worker.health.worker_health import WorkerHealth
+from enricher.worker.health.worker_health import View, Waits, WorkerHealth
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 

@@ -11,9 +11,8 @@ import pytest
 from health.looking import LOCALHOST, Answer, get, health_of, serving, view_of
 from loop.world import World
 
-from enricher.worker.health import common_probes as module
-from enricher.worker.health.common_probes import common_probes
-from enricher.worker.health.routes import PROBES, Reply, Request, line, probe_routes
+from enricher.worker.health import routes as module
+from enricher.worker.health.routes import PROBES, Reply, Request, common_probes, line, probe_routes
 from enricher.worker.health.worker_health import WorkerHealth
 
 

@@ -11,11 +11,9 @@ from loop.faults import Fault, Faults, no_fault
 from loop.world import INVALID, LONG, POISONED, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.health.liveness import TURN
 from enricher.worker.health.routes import ProbeResult
 from enricher.worker.health.samples import EVERY_S, KEPT_S, Interval, lag_of, take_sample
-from enricher.worker.health.status import status_of
-from enricher.worker.health.worker_health import WorkerHealth
+from enricher.worker.health.worker_health import TURN, WorkerHealth, status_of
 from enricher.worker.records import Partition
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats.counters import TaskCounts

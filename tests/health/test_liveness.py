@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.health.liveness import TURN, Waits, why_stuck
+from enricher.worker.health.worker_health import TURN, Waits, why_stuck
 from enricher.worker.runtime.watchdog import Watched
 
 QUICK = Waits(engine_s=0.0, tokenizer_s=0.0, limit_s=120.0)

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 from telemetry.building import observed
 
-from enricher.worker.telemetry.gpu import gpu_meter
-from enricher.worker.telemetry.observed import GpuUse
+from enricher.worker.telemetry.observed import GpuUse, gpu_meter
 from enricher.worker.telemetry.prometheus import exposition
 
 BUS_ID, UUID = "0000:3B:00.0", "abababab-abab-abab-abab-ababababab01"

@@ -15,9 +15,7 @@ from deploy.monitoring.generator.tables import metrics, spans
 from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
 from enricher.worker.stats.counters import MOST_LABELS, Counters
 from enricher.worker.stats.histogram import Histogram
-from enricher.worker.telemetry import readings
-from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
-from enricher.worker.telemetry.readings import Numbers
+from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind, Numbers, labels
 from enricher.worker.telemetry.tracing import SPANS
 
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
@@ -59,7 +57,7 @@ def test_labels_are_bounded_for_each_task() -> None:
     """A model with very many labels makes no more time series."""
     many = {("topics", f"label-{number}"): number for number in range(1_000)}
     counters = Counters(labels=Counter(many))
-    numbers = list(readings.labels(observed(counters=counters)))
+    numbers = list(labels(observed(counters=counters)))
     assert MOST_LABELS + 1 == len(numbers)
     assert sum(range(1_000)) == sum(number for number, _ in numbers if isinstance(number, int | float))
 

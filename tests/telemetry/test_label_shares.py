@@ -6,7 +6,7 @@ import yaml
 
 from deploy.monitoring.generator.files import ALERTS
 from enricher.worker.stats.counters import MOST_LABELS, OTHER
-from enricher.worker.telemetry.label_shares import bound_labels, shares_of
+from enricher.worker.telemetry.instruments import bound_labels, shares_of
 
 MANY = {("topics", f"label-{number}"): number + 1 for number in range(200)}
 

@@ -9,7 +9,7 @@ import yaml
 from deploy.chart.generator.comments import described
 from deploy.chart.generator.layout import REST, VALUES
 from enricher.worker.settings import Settings, TaskSettings
-from enricher.worker.settings.tasks import NAME_PATTERN
+from enricher.worker.settings.worker import NAME_PATTERN
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

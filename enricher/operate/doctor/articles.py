@@ -22,7 +22,7 @@ from enricher.worker.kafka.shared.errors import UNREADABLE
 from enricher.worker.records import Article, RawRecord, Tombstone
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings
-from enricher.worker.settings.index import IndexSettings
+from enricher.worker.settings.connections import IndexSettings
 
 _NEWEST = 200
 """Records per partition: enough that a wrong partitioner shows, few to fetch."""

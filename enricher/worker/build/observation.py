@@ -7,8 +7,7 @@ from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.inference.device import driver
 from enricher.worker.loop.loop import Worker
 from enricher.worker.settings import Settings
-from enricher.worker.telemetry.gpu import gpu_meter
-from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts
+from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts, gpu_meter
 
 
 def worker_facts(settings: Settings) -> WorkerFacts:

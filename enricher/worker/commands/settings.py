@@ -18,7 +18,7 @@ from enricher.errors import SettingsError
 from enricher.worker.commands.console import data_console
 from enricher.worker.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CONFIG_FILE, Settings, load_settings
 from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, masked_text
-from enricher.worker.settings.tasks import TASKS
+from enricher.worker.settings.worker import TASKS
 
 _FOR_EXPERTS = " (for experts)"
 _ABOUT_EXPERTS = (

@@ -1,10 +1,12 @@
-"""Requests, replies, and which path answers what. Knows no sockets."""
+"""Requests, replies, and which path answers what, in a worker and in a parent of several. Knows no server sockets."""
 
 from __future__ import annotations
 
+import http.client
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -12,6 +14,8 @@ from typing import Any, Protocol
 import orjson
 
 from enricher.worker.health.page import PAGE
+
+PROBES = LIVE, READY, STARTED = ("/livez", "/readyz", "/startupz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,6 @@ def page_routes(health: Health) -> Mapping[str, Route]:
     }
 
 
-PROBES = LIVE, READY, STARTED = ("/livez", "/readyz", "/startupz")
-
-
 def probe_routes(health: Health) -> Mapping[str, Route]:
     """The probes of a worker, by path."""
     return {
@@ -127,3 +128,39 @@ def line(status: HTTPStatus, text: str) -> Reply:
 
 def _probe(result: ProbeResult) -> Reply:
     return line(HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE, result.reason)
+
+
+ANSWER_S = 2.0
+"""Timeout of one answer: less than the chart's probes wait, so that the kubelet gets the reason."""
+_MAX_BYTES = 1_000
+
+
+def common_probes(host: str, ports: Callable[[], Mapping[int, int]]) -> Mapping[str, Route]:
+    """Each probe answers 200 if all processes do, at `ports()`: number -> port. The body has each one's reason."""
+    return {path: _common_probe(host, ports, path) for path in PROBES}
+
+
+def _common_probe(host: str, ports: Callable[[], Mapping[int, int]], path: str) -> Route:
+    def answer(_request: object) -> Reply:
+        numbers = ports()
+        with ThreadPoolExecutor(max(1, len(numbers))) as pool:
+            answers = list(pool.map(lambda port: _ask(host, port, path), numbers.values()))
+        good = bool(answers) and all(ok for ok, _ in answers)
+        reasons = [f"process {number}: {reason}" for number, (_, reason) in zip(numbers, answers, strict=True)]
+        status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+        return line(status, "; ".join(reasons) or "no process runs")
+
+    return answer
+
+
+def _ask(host: str, port: int, path: str) -> tuple[bool, str]:
+    """Whether a process answers 200, and its reason."""
+    connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status == HTTPStatus.OK, response.read(_MAX_BYTES).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException):
+        return False, "no answer"
+    finally:
+        connection.close()

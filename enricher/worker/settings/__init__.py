@@ -1,20 +1,20 @@
 """The settings: groups of fields, and the only reader of the environment (`sources`)."""
 
 from enricher.worker.settings.articles import ArticleSettings, OutputSettings
-from enricher.worker.settings.files import (
+from enricher.worker.settings.connections import IndexSettings, RegistrySettings
+from enricher.worker.settings.group import FromFile
+from enricher.worker.settings.sources import (
     CONFIG_REASON,
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,
+    Settings,
+    given_settings,
+    load_settings,
     log_settings_files,
     settings_files,
     variable_name,
 )
-from enricher.worker.settings.group import FromFile
-from enricher.worker.settings.index import IndexSettings
-from enricher.worker.settings.registry import RegistrySettings
-from enricher.worker.settings.sources import Settings, given_settings, load_settings
-from enricher.worker.settings.tasks import TaskSettings
-from enricher.worker.settings.worker import BatchingSettings
+from enricher.worker.settings.worker import BatchingSettings, TaskSettings
 
 __all__ = [
     "CONFIG_REASON",

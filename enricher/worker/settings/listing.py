@@ -1,11 +1,13 @@
 """Every setting as a row of a list: its name, type, unit, bounds, default and reason, read from the classes.
 
-Only the defaults that depend on the machine are written here by hand.
+Only the defaults that depend on the machine are written here by hand. Whatever may be a secret is masked before it is shown:
+every value of a client's properties, and all but plain URLs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,9 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from enricher.worker.settings.articles import DeleteEventMapping
-from enricher.worker.settings.files import variable_name
-from enricher.worker.settings.secrets import shown_properties, shown_text
-from enricher.worker.settings.sources import Settings
-from enricher.worker.settings.tasks import TASKS, TaskSettings
+from enricher.worker.settings.group import FromFile
+from enricher.worker.settings.sources import Settings, variable_name
+from enricher.worker.settings.worker import TASKS, TaskSettings
 
 _DEFAULTS_IN_WORDS = {
     ("kafka", "instance"): "the host name",
@@ -111,21 +112,10 @@ def heading(group: str) -> str:
     return "tasks.NAME" if group == TASKS else group
 
 
-def masked_text(name: str, value: object) -> str:
-    """The value of a setting as in an environment variable, with secrets masked."""
-    if value is None:
-        return "automatic"
-    if isinstance(value, Mapping):
-        return json.dumps(shown_properties(value) if name == "properties" else value)
-    if isinstance(value, DeleteEventMapping):
-        return value.model_dump_json(exclude_none=True)
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, tuple | list):
-        return json.dumps(value)
-    text = shown_text(str(value))
-    # A line break would break the list, and the table of the page.
-    return text if text.isprintable() else json.dumps(text)
+MASK = "***"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
+_PLAIN_URL = re.compile(r"\s*[A-Za-z][\w+.-]*://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[^?#@:]*)?\s*")
+"""Scheme, host, port and path. Any other URL is masked: what stands where a password or a query may be, may be one."""
 
 
 def _kind(name: str, field: FieldInfo) -> str:
@@ -165,3 +155,36 @@ def _default(group: str, name: str, field: FieldInfo) -> str:
         return masked_text(name, field.default)
     assert field.default_factory is dict, f"{group}.{name}: describe its default in _DEFAULTS_IN_WORDS"
     return "{}"
+
+
+def masked_text(name: str, value: object) -> str:
+    """The value of a setting as in an environment variable, with secrets masked."""
+    if value is None:
+        return "automatic"
+    if isinstance(value, Mapping):
+        return json.dumps(shown_properties(value) if name == "properties" else value)
+    if isinstance(value, DeleteEventMapping):
+        return value.model_dump_json(exclude_none=True)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return json.dumps(value)
+    text = shown_text(str(value))
+    # A line break would break the list, and the table of the page.
+    return text if text.isprintable() else json.dumps(text)
+
+
+def shown_text(text: str) -> str:
+    """The text; masked if it has a URL that is more than an address, or is like `user:password@host`."""
+    if "://" in text:
+        return text if all(map(_PLAIN_URL.fullmatch, text.split(","))) else MASK
+    before, at, _ = text.rpartition("@")
+    return MASK if at and ":" in before else text
+
+
+def shown_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties of a client, with the names of files that values are read from; a name that cannot be one is masked too."""
+    return {
+        name if _NAME.fullmatch(name) else MASK: value.model_dump(mode="json") if isinstance(value, FromFile) else MASK
+        for name, value in properties.items()
+    }

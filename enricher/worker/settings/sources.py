@@ -1,33 +1,62 @@
 """Reads the settings: the only reader of the environment. A Python program may also give them.
 
 Sources, each of which overrides those before it: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG`
-names), a `.env` file, environment variables. Unknown names are refused.
+names), a `.env` file, environment variables. Unknown names are refused. A message names each wrong setting as it was
+written, with pydantic's words for the mistake, and never quotes a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from functools import reduce
+from pathlib import Path
 from typing import Annotated, Any
 
+from dotenv import dotenv_values
 from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from enricher.errors import SettingsError
 from enricher.worker.settings.articles import ArticleSettings, OutputSettings
-from enricher.worker.settings.files import DOTENV, PREFIX, config_file, log_settings_files, read_tables
-from enricher.worker.settings.index import IndexSettings
-from enricher.worker.settings.kafka import KafkaSettings
-from enricher.worker.settings.mistakes import in_words, malformed_json, python_name, refuse_unknown_groups, written_name
-from enricher.worker.settings.registry import RegistrySettings
-from enricher.worker.settings.tasks import NAME_PATTERN, TaskSettings, check_tasks
+from enricher.worker.settings.connections import IndexSettings, KafkaSettings, RegistrySettings
 from enricher.worker.settings.worker import (
+    NAME_PATTERN,
+    TASKS,
     BatchingSettings,
     DeadLetterSettings,
     HealthSettings,
     LogSettings,
     ModelSettings,
+    TaskSettings,
     WorkerSettings,
+    check_tasks,
 )
+
+PREFIX = "ENRICHER_"
+CONFIG_VARIABLE = "ENRICHER_CONFIG"
+DEFAULT_CONFIG_FILE = "enricher.toml"
+CONFIG_REASON = (
+    f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. Only as an environment variable; the "
+    "option `--config FILE`, before or after any command, takes precedence."
+)
+DOTENV = ".env"
+_LEAST_ALIKE = 0.8
+"""The least ratio of difflib that counts. Its default of 0.6 finds names that mean something else."""
+_OF_A_SERVICE = re.compile(
+    rf"{PREFIX}(?:[A-Z0-9]+_)*?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?|(?P<url>PORT))"
+)
+"""Names of the variables that a pod has for each Service: `ENRICHER_DEMO_SERVICE_HOST` for one called `enricher-demo`."""
+Groups = Mapping[str, FieldInfo]
+"""The groups of the settings by name."""
+log = logging.getLogger("enricher.worker.settings")
 
 
 class _TomlSource(TomlConfigSettingsSource):
@@ -112,9 +141,23 @@ class Settings(BaseSettings):
         return self
 
 
-def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence at its calls
-    if not holds:
-        raise ValueError(message)
+class _GivenSettings(Settings):
+    """Settings that come from arguments alone."""
+
+    model_config = SettingsConfigDict(extra="forbid")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
 
 
 def load_settings(*, log_files: bool = True) -> Settings:
@@ -135,28 +178,154 @@ def load_settings(*, log_files: bool = True) -> Settings:
         raise SettingsError(malformed_json(error.__cause__) or str(error)) from error
 
 
-class _GivenSettings(Settings):
-    """Settings that come from arguments alone."""
-
-    model_config = SettingsConfigDict(extra="forbid")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments only."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
-
-
 def given_settings(groups: Mapping[str, Any]) -> Settings:
     """Settings from these groups alone, without the environment and files. Raises SettingsError."""
     try:
         return _GivenSettings(**groups)
     except ValidationError as error:
         raise SettingsError(in_words(error, Settings.model_fields, python_name)) from error
+
+
+def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence at its calls
+    if not holds:
+        raise ValueError(message)
+
+
+def settings_files() -> Sequence[Path]:
+    """The files that settings come from, the one that takes precedence last. A `.env` without our settings is left out."""
+    file = Path(DOTENV)
+    has_ours = any(name.upper().startswith(PREFIX) for name in dotenv())
+    return [file.absolute() for file in (config_file(), file if has_ours else None) if file]
+
+
+def log_settings_files() -> None:
+    """Log where settings come from: anyone who may write to the working folder could have put the files there."""
+    if files := settings_files():
+        log.info("settings come from %s", " and ".join(map(str, files)))
+
+
+def set_config_file(file: Path) -> None:
+    """Read settings from this TOML file, in this process and those that it starts, instead of an earlier one."""
+    os.environ[CONFIG_VARIABLE] = str(file)
+
+
+def config_file() -> Path | None:
+    """The TOML file, or None. Raises SettingsError if `ENRICHER_CONFIG` names a file that does not exist."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).is_file():
+        message = f"{CONFIG_VARIABLE} names {named}, which is not a file"
+        raise SettingsError(message)
+    path = Path(named or DEFAULT_CONFIG_FILE)
+    return path if path.is_file() else None
+
+
+def read_tables(file: Path) -> dict[str, Any]:
+    """The content of a TOML file. Skips a byte order mark, which some editors write and TOML does not allow."""
+    try:
+        return tomllib.loads(file.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def dotenv() -> Mapping[str, str | None]:
+    """The variables in `.env`."""
+    file = Path(DOTENV)
+    try:
+        return dotenv_values(file) if file.is_file() else {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def variables() -> dict[str, str | None]:
+    """The variables of the environment and of `.env`, with names in upper case; the environment takes precedence."""
+    return {name.upper(): value for name, value in {**dotenv(), **os.environ}.items()}
+
+
+def _unreadable(file: Path, error: Exception) -> SettingsError:
+    """An error without the content that a UnicodeDecodeError has, which may be a secret."""
+    reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
+    return SettingsError(f"{file}: {reason}")
+
+
+def refuse_unknown_groups(groups: Groups) -> None:
+    """Refuse names without a known group. pydantic-settings ignores them; it checks only the names inside a group."""
+    file, in_file = config_file(), dotenv()
+    for table in read_tables(file) if file else ():
+        if table not in groups:
+            raise SettingsError(f"{file}: {table}: {_unknown(table, groups)}")
+    if CONFIG_VARIABLE in in_file and CONFIG_VARIABLE not in os.environ:
+        raise SettingsError(f"{CONFIG_VARIABLE} has no effect in {DOTENV}: set it in the environment")
+    # A port may be a Service's, or a mistake: `ENRICHER_HEALTH_PORT` for `ENRICHER_HEALTH__PORT`. Kubernetes gives it a URL.
+    of_services = {
+        name
+        for name, value in os.environ.items()
+        if (match := _OF_A_SERVICE.fullmatch(name)) and (not match["url"] or "://" in value)
+    }
+    for name in {*os.environ, *in_file} - (of_services - in_file.keys()):
+        group, delimiter, _field = name.lower().removeprefix(PREFIX.lower()).partition("__")
+        known = bool(delimiter) != (group == TASKS) and group in groups
+        if name.upper().startswith(PREFIX) and name.upper() != CONFIG_VARIABLE and not known:
+            raise SettingsError(f"{name}: {_unknown(name, groups)}")
+
+
+def malformed_json(cause: BaseException | None) -> str:
+    """The variable whose value is not JSON, with the reason; pydantic-settings names only its group."""
+    if not isinstance(cause, json.JSONDecodeError):
+        return ""
+    names = [name for name, value in variables().items() if value == cause.doc and name.startswith(PREFIX)]
+    return f"{' or '.join(names)}: not JSON: {cause}"
+
+
+def in_words(error: ValidationError, groups: Groups, named: Callable[[Sequence[str]], str]) -> str:
+    """A line for each wrong setting. `named`: how whoever wrote it names a path such as `("kafka", "group_id")`."""
+    lines: dict[str, str] = {}
+    for problem in error.errors(include_url=False, include_input=False):
+        # The fourth part is a type of a union, or lies within a value.
+        name = named([str(part) for part in problem["loc"][:3]])
+        unknown = problem["type"] == "extra_forbidden"
+        words = _unknown(name, groups) if unknown else problem["msg"].removeprefix("Value error, ")
+        lines.setdefault(name, f"{name}: {words}")
+    return "\n".join(lines.values())
+
+
+def python_name(path: Sequence[str]) -> str:
+    """The name of a setting in a Python program."""
+    return ".".join(path) or "settings"
+
+
+def written_name(path: Sequence[str]) -> str:
+    """The name of a setting as its variable, or as the TOML file and the name there; both where either may be meant."""
+    whole = 1 if path[:1] == [TASKS] else 2  # all tasks are one variable
+    if len(path) < whole:
+        return python_name(path)
+    variable, rest, file = variable_name(*path[:whole]), path[whole:], config_file()
+    in_environment = variable in variables()
+    names = [": ".join([variable, ".".join(rest)]) if rest else variable] if in_environment else []
+    # A field that is missing is set nowhere: then the table counts that lacks it.
+    if file and (_holds(tables := read_tables(file), path) or (not in_environment and _holds(tables, path[:-1]))):
+        names.append(f"{file}: {python_name(path)}")
+    return " or ".join(names if rest else names[:1]) or variable
+
+
+def variable_name(group: str, field: str | None = None) -> str:
+    """The environment variable of a setting, or of a group that is one JSON object."""
+    return f"{PREFIX}{group}{'' if field is None else f'__{field}'}".upper()
+
+
+def _holds(tables: Any, path: Sequence[str]) -> bool:  # noqa: ANN401  any TOML
+    return reduce(lambda at, name: at.get(name) if isinstance(at, dict) else None, path, tables) is not None
+
+
+def _unknown(name: str, groups: Groups) -> str:
+    """The words for a name that no setting has, with the nearest one if it is almost the same."""
+    known = [*groups, *(f"{group}.{field}" for group, info in groups.items() for field in _fields_of(info))]
+    plain = name.rpartition(": ")[2].lower().removeprefix(PREFIX.lower()).replace("__", ".")
+    meant = "".join(get_close_matches(plain, known, n=1, cutoff=_LEAST_ALIKE))
+    if meant and name.upper().startswith(PREFIX):
+        meant = variable_name(*meant.split("."))
+    return f"no such setting{meant and f'; did you mean {meant}?'} (see 'enricher settings', or deploy/upgrading.md)"
+
+
+def _fields_of(group: FieldInfo) -> Collection[str]:
+    """The names of a group's settings; none for tasks, which are named by users."""
+    return getattr(group.annotation, "model_fields", ())

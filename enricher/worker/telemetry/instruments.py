@@ -8,15 +8,18 @@ article, so their number is bounded by the program, its settings and its topics.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Generic, TypeVar
 
-from enricher.worker.telemetry import readings
+from enricher.worker.records import Partition
+from enricher.worker.stats.counters import MOST_LABELS, OTHER, TaskCounts
+from enricher.worker.stats.histogram import Histogram
+from enricher.worker.stats.snapshot import REQUEST_OUTCOMES, Snapshot, WorkerState
 from enricher.worker.telemetry.observed import Observed, resident_bytes
-from enricher.worker.telemetry.readings import Numbers, by, by_partition, one
 
 SYSTEM = "messaging.system"
 OPERATION = "messaging.operation.name"
@@ -66,8 +69,135 @@ class Instrument(Generic[Seen_contra]):
     attributes: tuple[str, ...] = ()
 
 
-_counter, _gauge, _histogram = (partial(Instrument[Observed], kind) for kind in Kind)
+TASK_OUTCOMES = ("ran", "skipped", "failed")
+Numbers = Iterable[tuple[float | Histogram, tuple[str, ...]]]
 
+
+def one(number: float | Histogram | None, *values: str) -> Numbers:
+    """A single number, or none if it is not known."""
+    return () if number is None else ((number, values),)
+
+
+def by(numbers: Mapping[str, float]) -> Numbers:
+    """Numbers by the value of their only attribute."""
+    return [(number, (value,)) for value, number in numbers.items()]
+
+
+def by_partition(numbers: Mapping[Partition, float]) -> Numbers:
+    """Numbers by topic and partition."""
+    return [(number, (each.topic, str(each.number))) for each, number in numbers.items()]
+
+
+def sent_messages(seen: Observed) -> Numbers:
+    """Records written and committed, by topic; tombstones count as records."""
+    counters = seen.counters
+    yield counters.records + counters.tombstones, ("kafka", "send", seen.worker.output_topic)
+    yield counters.dead_letters.total(), ("kafka", "send", seen.worker.dead_letter_topic)
+
+
+def dead_letters(seen: Observed) -> Numbers:
+    """Dead letters by stage and error type."""
+    for reason, count in list(seen.counters.dead_letters.items()):
+        stage, _, error_type = reason.partition(":")
+        yield count, (stage, error_type)
+
+
+def articles(seen: Observed) -> Numbers:
+    """Committed inputs by outcome."""
+    counters = seen.counters
+    dead_letters = counters.dead_letters.total()
+    return by({"enriched": counters.records, "tombstone": counters.tombstones, "dead_letter": dead_letters})
+
+
+def tokens(seen: Observed) -> Numbers:
+    """Computed tokens: those of texts, and padding."""
+    real, padded = seen.counters.real_tokens, seen.counters.padded_tokens
+    return by({"real": real, "padding": max(0, padded - real)})
+
+
+def by_task(seen: Observed, number: Callable[[TaskCounts], float]) -> Numbers:
+    """A number of each task; none for a worker without tasks in its settings."""
+    return by({name: number(counts) for name, counts in seen.counters.tasks.copy().items()})
+
+
+def task_articles(seen: Observed) -> Numbers:
+    """Articles by task and outcome."""
+    for name, counts in seen.counters.tasks.copy().items():
+        for outcome in TASK_OUTCOMES:
+            yield counts.outcomes[outcome], (name, outcome)
+
+
+def without_task(seen: Observed) -> Numbers:
+    """Articles that no task was for, by reason; none for a worker without tasks in its settings."""
+    counters = seen.counters
+    return by(
+        {reason: counters.without_task[reason] for reason in ("other_language", "no_language")}
+        if counters.tasks
+        else {}
+    )
+
+
+def labels(seen: Observed) -> Numbers:
+    """Labels found, by task and label."""
+    return [(count, pair) for pair, count in bound_labels(seen.counters.labels.copy()).items()]
+
+
+def bound_labels(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """The numbers with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
+
+    The first labels are kept, so that no number of a counter decreases: its keys are in order of appearance.
+    """
+    kept: dict[tuple[str, str], float] = {}
+    labels: Counter[str] = Counter()
+    for (task, label), number in numbers.items():
+        pair = task, label
+        if label != OTHER:
+            labels[task] += 1
+            pair = pair if labels[task] <= MOST_LABELS else (task, OTHER)
+        kept[pair] = kept.get(pair, 0) + number
+    return kept
+
+
+def shares_of(counts: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """Each count divided by the sum of its task's counts; tasks without labels are left out."""
+    totals: dict[str, float] = defaultdict(float)
+    for (task, _), count in counts.items():
+        totals[task] += count
+    return {pair: count / totals[pair[0]] for pair, count in counts.items() if totals[pair[0]]}
+
+
+def waiting_articles(now: Snapshot) -> Numbers:
+    """Articles that wait for their schema; no number if articles need no schemas."""
+    return one(now.waiting_articles if now.schemas else None)
+
+
+def waiting_partitions(now: Snapshot) -> Numbers:
+    """Partitions with articles that wait for their schema; no number if articles need no schemas."""
+    return one(len(now.waiting) if now.schemas else None)
+
+
+def requests(now: Snapshot) -> Numbers:
+    """Requests for schemas by outcome, also outcomes that have not occurred."""
+    return by({outcome: now.schemas.requests.get(outcome, 0) for outcome in REQUEST_OUTCOMES} if now.schemas else {})
+
+
+def registry_away(now: Snapshot) -> Numbers:
+    """Seconds for which a schema could not be fetched."""
+    return one(now.schemas.away_s if now.schemas else None)
+
+
+def states_of(now: WorkerState) -> Numbers:
+    """Every state, 1 for the one given, 0 for the others."""
+    return by({state.value: float(state is now) for state in WorkerState})
+
+
+def model_info(seen: Observed) -> Numbers:
+    """1, with the model, its precision and its device as attributes."""
+    model = seen.model
+    return one(1.0, model.name, model.digest, model.precision, model.provider, model.device, seen.worker.version)
+
+
+_counter, _gauge, _histogram = (partial(Instrument[Observed], kind) for kind in Kind)
 PROCESS_INSTRUMENTS: tuple[Instrument[object], ...] = (
     Instrument(Kind.COUNTER, "process.cpu.time", "s", "Processor time of the process, user and system.",
              lambda _seen: one(time.process_time())),
@@ -75,14 +205,13 @@ PROCESS_INSTRUMENTS: tuple[Instrument[object], ...] = (
            lambda _seen: one(resident_bytes())),
 )  # fmt: skip
 """Instruments that every process has."""
-
 INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     # ---- messaging: names from the semantic conventions
     _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.",
              lambda seen: one(seen.counters.read, "kafka", "poll", seen.worker.input_topic, seen.worker.group),
              (SYSTEM, OPERATION, DESTINATION, GROUP)),
     _counter("messaging.client.sent.messages", "{message}", "Records written and committed.",
-             readings.sent_messages, (SYSTEM, OPERATION, DESTINATION)),
+             sent_messages, (SYSTEM, OPERATION, DESTINATION)),
     _histogram("messaging.client.operation.duration", "s",
                "Duration of a transaction: writing records, sending offsets, commit.",
                lambda seen: one(seen.counters.transaction_s, "kafka", "commit", seen.worker.group),
@@ -91,9 +220,9 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
                lambda seen: one(seen.counters.process_s, "kafka", "process", seen.worker.input_topic, seen.worker.group),
                (SYSTEM, OPERATION, DESTINATION, GROUP)),
     # ---- articles
-    _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", readings.articles, (OUTCOME,)),
+    _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", articles, (OUTCOME,)),
     _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by stage and error type.",
-             readings.dead_letters, ("enricher.stage", ERROR_TYPE)),
+             dead_letters, ("enricher.stage", ERROR_TYPE)),
     _gauge("enricher.dead_letters.limit.used", "1",
            "How much of each limit in `dead_letters` this process has used up. At 1 the worker ends "
            "before the next dead letter.",
@@ -118,25 +247,25 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     # ---- labels and tasks
     _counter("enricher.labels", "{label}",
              "Entities and classes in committed records, by task and label. Without tasks in the settings the task is "
-             "`ner`; labels beyond 64 of a task are `other`.", readings.labels, (TASK, LABEL)),
+             "`ner`; labels beyond 64 of a task are `other`.", labels, (TASK, LABEL)),
     _counter("enricher.task.articles", "{article}",
              "Committed articles by task: it `ran`, was `skipped` because of the article's language, or `failed`, so that "
              "the article is a dead letter.",
-             readings.task_articles, (TASK, OUTCOME)),
+             task_articles, (TASK, OUTCOME)),
     _counter("enricher.articles.without_task", "{article}",
              "Committed articles that no task was for, so that their records are empty: those in an `other_language` than "
              "all tasks, which the log names, and those with `no_language`.",
-             readings.without_task, ("enricher.reason",)),
+             without_task, ("enricher.reason",)),
     _counter("enricher.articles.unmeasured", "{article}",
              "Committed articles in a language that a model which answered them was not measured in, as `enricher.json` in "
              "its folder says; the log names each such language.", lambda seen: one(seen.counters.unmeasured)),
     _counter("enricher.task.windows", "{window}", "Windows submitted to the model for the task.",
-             lambda seen: readings.by_task(seen, lambda task: task.windows), (TASK,)),
+             lambda seen: by_task(seen, lambda task: task.windows), (TASK,)),
     _counter("enricher.task.tokens", "{token}", "Tokens of the windows submitted to the model for the task.",
-             lambda seen: readings.by_task(seen, lambda task: task.real_tokens), (TASK,)),
+             lambda seen: by_task(seen, lambda task: task.real_tokens), (TASK,)),
     _counter("enricher.task.busy.time", "s",
              "Time spent running the model for the task. Tasks that share a run count all of it, each.",
-             lambda seen: readings.by_task(seen, lambda task: task.busy_s), (TASK,)),
+             lambda seen: by_task(seen, lambda task: task.busy_s), (TASK,)),
     # ---- batches and the model
     _counter("enricher.windows", "{window}", "Windows submitted to the model.",
              lambda seen: one(seen.counters.windows)),
@@ -144,7 +273,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              lambda seen: one(seen.counters.batches)),
     _counter("enricher.tokens", "{token}",
              "Tokens that the device computed, split into tokens of texts and padding.",
-             readings.tokens, ("enricher.token.kind",)),
+             tokens, ("enricher.token.kind",)),
     _histogram("enricher.batch.fill", "1",
                "Tokens of a batch, padding included, divided by the token budget of a batch.",
                lambda seen: one(seen.counters.batch_fill)),
@@ -166,7 +295,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            lambda seen: one(seen.snapshot().concurrency)),
     _gauge("enricher.model.info", "1",
            "Always 1; the attributes say which model runs, in which precision, on which device.",
-           readings.model_info, MODEL),
+           model_info, MODEL),
     # ---- queues
     _gauge("enricher.queue.windows", "{window}", "Windows waiting for a batch.",
            lambda seen: one(seen.snapshot().queued_windows)),
@@ -182,17 +311,17 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     # ---- schemas, if articles name them
     _gauge("enricher.schemas.waiting.articles", "{article}",
            "Articles in flight that wait for their schema. They hold back later offsets of their partitions.",
-           lambda seen: readings.waiting_articles(seen.snapshot())),
+           lambda seen: waiting_articles(seen.snapshot())),
     _gauge("enricher.schemas.waiting.partitions", "{partition}",
            "Partitions with such articles, which are not read until these are through.",
-           lambda seen: readings.waiting_partitions(seen.snapshot())),
+           lambda seen: waiting_partitions(seen.snapshot())),
     _counter("enricher.registry.requests", "{request}",
              "Requests for schemas by outcome. `unavailable` is asked again for ever, `unknown` for a while; `unusable` "
              "makes dead letters.",
-             lambda seen: readings.requests(seen.snapshot()), (OUTCOME,)),
+             lambda seen: requests(seen.snapshot()), (OUTCOME,)),
     _gauge("enricher.registry.away", "s",
            "Time since nobody has answered about a schema that articles wait for; 0 while there is no such schema.",
-           lambda seen: readings.registry_away(seen.snapshot())),
+           lambda seen: registry_away(seen.snapshot())),
     # ---- exactly once
     _counter("enricher.transactions", "{transaction}",
              "Transactions, committed or failed. A recovery follows each failed one.",
@@ -238,7 +367,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
            lambda seen: one(seen.snapshot().connection.brokers)),
     # ---- the process
     _gauge(STATE, "1", "1 for the current state of the worker, 0 for the others.",
-           lambda seen: readings.states_of(seen.snapshot().state), (STATE,)),
+           lambda seen: states_of(seen.snapshot().state), (STATE,)),
     _gauge("enricher.loop.turn.age", "s",
            "Time since the loop began its current turn; 0 during a recovery, whose attempts have their own bounds.",
            lambda seen: one(seen.snapshot().turn_age_s)),

@@ -15,9 +15,8 @@ from prometheus_client.exposition import choose_encoder
 
 from enricher.worker.stats.histogram import Histogram
 from enricher.worker.stats.snapshot import WorkerState
-from enricher.worker.telemetry.instruments import INSTRUMENTS, STATE, Instrument, Kind
+from enricher.worker.telemetry.instruments import INSTRUMENTS, STATE, Instrument, Kind, Numbers, states_of
 from enricher.worker.telemetry.observed import Observed
-from enricher.worker.telemetry.readings import Numbers, states_of
 
 PLAIN = "text/plain"
 Seen = TypeVar("Seen")

@@ -9,13 +9,10 @@ from contextlib import contextmanager
 from enricher.worker.build.observation import worker_facts
 from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.share import Share
-from enricher.worker.health.common_probes import common_probes
-from enricher.worker.health.liveness import Waits
-from enricher.worker.health.routes import Route, page_routes, probe_routes
+from enricher.worker.health.routes import Route, common_probes, page_routes, probe_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.server import HealthServer, connectable
-from enricher.worker.health.status import View
-from enricher.worker.health.worker_health import WorkerHealth
+from enricher.worker.health.worker_health import View, Waits, WorkerHealth
 from enricher.worker.loop.loop import Worker
 from enricher.worker.processes import Processes
 from enricher.worker.runtime.watchdog import Watchdog
