@@ -27,8 +27,8 @@ GROUPS = {
             "publish": "operate.publish.command:publish",
             "tail": "operate.tail:tail",
             "verify": "operate.verify.command:verify",
-            "lag": "operate.lag.command:lag",
-            "replay": "operate.replay.command:replay",
+            "lag": "operate.lag:lag",
+            "replay": "operate.replay:replay",
             "doctor": "operate.doctor.command:doctor",
             "settings": "worker.commands.settings:show_settings",
         },
@@ -36,18 +36,18 @@ GROUPS = {
     "offsets": Group(
         "Say where a consumer group goes on, while it has no members.",
         {
-            "set": "operate.offsets.command:offsets_set",
+            "set": "operate.offsets.set:offsets_set",
             "skip": "operate.offsets.skip:offsets_skip",
         },
     ),
-    "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics.command:topics_create"}),
+    "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics:topics_create"}),
     "dead-letters": Group(
         "Count dead letters, show one, send them back to the input topic exactly once, go on after a limit of them.",
         {
-            "list": "operate.dead_letters.counting:dead_letters_list",
-            "show": "operate.dead_letters.single:dead_letters_show",
+            "list": "operate.dead_letters.commands:dead_letters_list",
+            "show": "operate.dead_letters.commands:dead_letters_show",
             "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
-            "accept": "operate.dead_letters.accepting:dead_letters_accept",
+            "accept": "operate.dead_letters.commands:dead_letters_accept",
         },
     ),
     "index": Group(

@@ -28,7 +28,7 @@ from enricher.errors import BrokerError
 from enricher.operate.doctor.articles import article_findings
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
-from enricher.operate.topics.admin import Admin, ClusterView
+from enricher.operate.topics import Admin, ClusterView
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 from tools.kafka import Cluster

@@ -16,11 +16,10 @@ from commands.cli_runner import run
 from kafka.test_transaction_trials import EveryReaderSeesAll, assert_nothing_is_left
 from support.patience import PATIENCE_S
 
-from enricher.operate.doctor.transactions import finding_of
-from enricher.operate.trials import running
-from enricher.operate.trials.clients import Clients, Outcome
-from enricher.operate.trials.promises import PROMISES, Promise
-from enricher.operate.trials.running import Result
+from enricher.operate.doctor import transactions as running
+from enricher.operate.doctor.promises import PROMISES, Promise
+from enricher.operate.doctor.transactions import Result, finding_of
+from enricher.operate.doctor.trial_clients import Clients, Outcome
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -18,8 +18,7 @@ from support.operating import delete_records
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.operate.lag.backlog import Backlog, PartitionBacklog
-from enricher.operate.lag.command import age_text, limits_exceeded, summary
+from enricher.operate.lag import Backlog, PartitionBacklog, age_text, limits_exceeded, summary
 
 HOUR_S = 3600.0
 _SLACK_S = 600.0

@@ -14,8 +14,7 @@ from confluent_kafka.admin import (
 )
 from support.patience import PATIENCE_S
 
-from enricher.operate.topics.admin import TopicView
-from enricher.operate.topics.command import plan_topics
+from enricher.operate.topics import TopicView, plan_topics
 
 if TYPE_CHECKING:
     from tools.kafka import Cluster

@@ -15,8 +15,8 @@ from kafka.crashing_worker import CrashPoint, dying_producer
 
 from enricher import cli
 from enricher.operate.dead_letters import redrive
-from enricher.operate.dead_letters.newer import NewerRecords
 from enricher.operate.dead_letters.sender import Sender
+from enricher.operate.dead_letters.settled import NewerRecords
 
 CRASHING_REDRIVE = __file__
 POINTS = ("begun", "produced", "flushed", "offsets-sent", "committed")

@@ -16,7 +16,7 @@ from support.operating import delete_records
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.operate.lag.reading import BacklogReader
+from enricher.operate.lag import BacklogReader
 
 pytestmark = pytest.mark.broker
 

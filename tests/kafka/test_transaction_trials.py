@@ -16,11 +16,11 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.operate.trials import running
-from enricher.operate.trials import trials as the_trials
-from enricher.operate.trials.clients import Clients, Outcome
-from enricher.operate.trials.promises import PROMISES, Promise
-from enricher.operate.trials.running import Result, Trials
+from enricher.operate.doctor import promises as the_trials
+from enricher.operate.doctor import transactions as running
+from enricher.operate.doctor.promises import PROMISES, Promise
+from enricher.operate.doctor.transactions import Result, Trials
+from enricher.operate.doctor.trial_clients import Clients, Outcome
 
 pytestmark = pytest.mark.broker
 

@@ -19,8 +19,8 @@ from support.topics import Topics
 
 from enricher.errors import BrokerError, NoAnswer
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.offsets import behind_outputs
-from enricher.operate.offsets.behind_outputs import BehindOutputs
+from enricher.operate.offsets import set as setting
+from enricher.operate.offsets.set import BehindOutputs
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import RawRecord, Ticket, Tombstone
 from tools.kafka import Cluster
@@ -139,7 +139,7 @@ def test_a_transaction_that_does_not_end_is_refused(
     topics: Topics, config: KafkaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the tool that ends it."""
-    monkeypatch.setattr(behind_outputs, "_OPEN_S", -config.transaction_timeout_s)
+    monkeypatch.setattr(setting, "_OPEN_S", -config.transaction_timeout_s)
     with ExitStack() as opening:
         enrich_behind(left_open(topics, topics.output, "open"), config, opening)
         with pytest.raises(NoAnswer, match=r"partitions 0, 1, 2, 3, hides.*kafka-transactions"):

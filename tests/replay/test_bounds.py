@@ -17,7 +17,7 @@ from support.topics import Topics
 
 from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.replay.topic_ranges import ranges_of
+from enricher.operate.replay import ranges_of
 from enricher.worker.commands.bounds import Bound, range_name
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

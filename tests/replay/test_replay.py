@@ -37,10 +37,9 @@ from support.stub_worker import STUB_WORKER
 from support.topics import PARTITIONS, Topics, make_topics
 
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
+from enricher.operate import replay as replaying
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.replay import pinning
-from enricher.operate.replay.command import count_left
-from enricher.operate.replay.pinning import Pinned, pin, read_pinned
+from enricher.operate.replay import Pinned, count_left, pin, read_pinned
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.client_errors import ClientErrors
 from enricher.worker.kafka.shared.errors import Polled, mapping_errors
@@ -259,7 +258,7 @@ def test_a_range_whose_commit_ends_in_an_unknown_way_is_chosen_once(
         if len(tries) == 1:
             raise TransactionTrouble("committing the range: UNKNOWN: EndTxn commit failed: Unknown broker error")
 
-    monkeypatch.setattr(pinning, "mapping_errors", trouble_once)
+    monkeypatch.setattr(replaying, "mapping_errors", trouble_once)
     assert {0: 2} == pin(config, lambda _: {0: (0, 2 + len(tries))}).until
     assert ["committing the range"] * 2 == tries
 
@@ -280,7 +279,7 @@ def test_of_two_ranges_that_are_chosen_at_once_for_a_group_one_is_refused(
                 pin(early, lambda _: {0: (0, 2)})
         return found
 
-    monkeypatch.setattr(pinning, "read_pinned", look)
+    monkeypatch.setattr(replaying, "read_pinned", look)
     with pytest.raises(SettingsError, match=r"replays 2026-01-01\.\.end, not beginning\.\.end"):
         pin(late, lambda _: {0: (0, 1)})
 

@@ -19,7 +19,7 @@ from security.working import Outcome, Place, place_at
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import BrokerError
-from enricher.operate.trials.promises import PROMISES
+from enricher.operate.doctor.promises import PROMISES
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.precheck import check_start

@@ -11,7 +11,7 @@ for name in (
     "enricher.worker.build.workers",
     "enricher.worker.commands.enrich",
     "enricher.worker.commands.run.command",
-    "enricher.operate.replay.command",
+    "enricher.operate.replay",
     "enricher.indexing.index_run",
     "enricher.indexing.open_index",
     "opensearchpy",

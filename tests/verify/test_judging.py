@@ -7,16 +7,21 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 
-from enricher.operate.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
 from enricher.operate.verify.deletions import NO_DELETION, DeleteEvents, Deletion
 from enricher.operate.verify.findings import Checks
+from enricher.operate.verify.group_offsets import (
+    CommittedOffset,
+    Fall,
+    OffsetWatch,
+    committed_of,
+    of_topic,
+    same_topic,
+    topic_id_in,
+)
 from enricher.operate.verify.headers import Omitted, Source, record_id, source_of_dead_letter, source_of_record
-from enricher.operate.verify.inputs import Doubts, Judge, JudgedRange
-from enricher.operate.verify.ledger import PartitionLedger, mark_of
-from enricher.operate.verify.order import ByKey, ByPartition
+from enricher.operate.verify.ledger import Doubts, Judge, JudgedRange, PartitionLedger, mark_of
+from enricher.operate.verify.outputs import ByKey, ByPartition, VersionOrder, belongs_to
 from enricher.operate.verify.recomputing import alike, chosen_of
-from enricher.operate.verify.versions import VersionOrder, belongs_to
-from enricher.operate.verify.watch import Fall, OffsetWatch
 from enricher.worker.articles import EventHeaders, record_headers
 from enricher.worker.records import Mark, Partition, RawRecord, record_version
 from enricher.worker.rules.commit_metadata import CommitMetadata

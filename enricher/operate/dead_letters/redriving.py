@@ -25,12 +25,11 @@ from confluent_kafka import Message
 
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
 from enricher.operate.dead_letters.letters import Letter, Selection, headers_to_send, input_headers, letter_of
-from enricher.operate.dead_letters.newer import NewerRecords
 from enricher.operate.dead_letters.sender import Outgoing, Overtaken, RefusedRecords, Sender
-from enricher.operate.dead_letters.settled import Progress, committed_starts
+from enricher.operate.dead_letters.settled import NewerRecords, Progress, committed_starts
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.verify.committed import same_topic
+from enricher.operate.verify.group_offsets import same_topic
 from enricher.worker.kafka.reading.ranges import RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.records import Partition, RawRecord

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from enricher.errors import BrokerError, EnricherError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.topics.admin import Admin, TopicView
+from enricher.operate.topics import Admin, TopicView
 from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
 from enricher.worker.kafka.shared.client_errors import Complaint
 from enricher.worker.kafka.shared.errors import without_recovery

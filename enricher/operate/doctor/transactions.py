@@ -1,22 +1,48 @@
-"""`enricher doctor --transactions`: tries the promises of this broker that exactly-once depends on."""
+"""`enricher doctor --transactions`: tries the promises of this broker that exactly-once depends on, one after the other.
+
+The trials share a topic that is created for them and deleted afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import logging
+import re
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
 
 import confluent_kafka
+from confluent_kafka import KafkaException
 
 from enricher.distribution import installed_version
-from enricher.errors import BrokerError
+from enricher.errors import BrokerError, EnricherError
 from enricher.operate.doctor.broker import UNREACHABLE, version_finding
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.trials.running import Result, Trials
+from enricher.operate.doctor.promises import PROMISES, Promise
+from enricher.operate.doctor.trial_clients import Clients, Outcome
+from enricher.operate.topics import Admin, TopicPlan
 from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.errors import our_error
+from enricher.worker.kafka.shared.metadata import result_of
+from enricher.worker.runtime.deadlines import Deadline
 
 _report = Reporter("broker")
 _PAGE = "deploy/brokers.md"
 _NO = f"Do not run a worker on this broker, and report to us which broker it is ({_PAGE})."
+
+
+log = logging.getLogger(__name__)
+_LIMIT_S = 120.0
+"""After it no other trial begins. All together take about 30 s: expiry waits for a scan every 10 s."""
+_DELETE_S = 15.0
+"""A cluster that is electing leaders takes seconds."""
+_LEAST_PARTITIONS = 2  # two members of one group, each with a partition
+_FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")
+_MAX_PREFIX_CHARS = 150  # Kafka's names of topics have 249 characters at most
 
 
 def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Finding]:
@@ -62,3 +88,97 @@ def finding_of(result: Result, rights: str) -> Finding:
     else:
         found = _report.fail(promise.name, f"does not hold: {outcome.seen}", f"{promise.otherwise} {_NO}")
     return replace(found, took_s=round(result.took_s, 1))
+
+
+_ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A promise that was tried."""
+
+    promise: Promise
+    outcome: Outcome
+    took_s: float
+
+
+class Trials(Admin):
+    """Creates a topic with a partition for each promise on entry, and deletes it on exit.
+
+    Entry raises BrokerError if the topic cannot be created. `left_behind`: why the topic could not be deleted. The trials'
+    groups are left to the broker, which removes groups that have neither members nor offsets of topics that exist.
+    """
+
+    def __init__(self, config: KafkaConfig, promises: Sequence[Promise] = PROMISES) -> None:
+        super().__init__(config)
+        self._promises = promises
+        self._run = uuid.uuid4().hex[:8]
+        self.left_behind: str | None = None
+
+    @staticmethod
+    def prefix_of(config: KafkaConfig) -> str:
+        """The prefix of the names of all topics and groups of trials, for granting rights."""
+        return f"{_FOREIGN.sub('-', config.group_id)[:_MAX_PREFIX_CHARS]}-doctor-"
+
+    @property
+    def name(self) -> str:
+        """The topic that the trials share. Its name is the prefix of everything that this run creates."""
+        return f"{self.prefix_of(self._config)}{self._run}"
+
+    def results(self, limit_s: float = _LIMIT_S) -> Iterator[Result]:
+        """Try each, and yield its result. Those that would begin after `limit_s` are not tried.
+
+        They run in a thread: a call of the client that Ctrl-C interrupts may raise another error than that.
+        """
+        deadline = Deadline(limit_s)
+        with ThreadPoolExecutor(1, "trial") as thread:
+            for number, promise in enumerate(self._promises):
+                ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
+                clients = Clients(self._config, self.name, number, f"{self.name}.{number}", ids)
+                began_s = time.monotonic()
+                late = Outcome(None, f"not begun within {limit_s:.0f} s") if deadline.over else None
+                outcome = late or thread.submit(_try, promise, clients).result()
+                yield Result(promise, outcome, time.monotonic() - began_s)
+
+    def __enter__(self) -> Self:
+        try:
+            seen = self.topic(self._config.input_topic)
+            replicas = seen.replicas if seen and seen.replicas else _ANY_REPLICAS
+            self.create([TopicPlan(self.name, max(_LEAST_PARTITIONS, len(self._promises)), replicas)])
+        except BaseException:
+            self._delete()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            log.warning("stopped early: deleting the topic '%s'", self.name)
+        self._delete()
+
+    def _delete(self) -> None:
+        """Delete the topic; a missing one is no error."""
+        try:
+            with self._errors(f"deleting the topic '{self.name}'", "DELETE on the topic"):
+                future = self._client.delete_topics([self.name], request_timeout=_DELETE_S)[self.name]
+                try:
+                    result_of(future, _DELETE_S)
+                except KafkaException:
+                    if self.topic(self.name):
+                        raise
+        except EnricherError as error:
+            self.left_behind = f"topic '{self.name}' ({error})"
+            log.warning("not deleted: %s", self.left_behind)
+
+
+def _try(promise: Promise, clients: Clients) -> Outcome:
+    """The outcome, whatever happens: a trial that fails must not hide the results of the others."""
+    try:
+        return promise.trial(clients)
+    except KafkaException as exception:
+        return Outcome(None, str(our_error(exception.args[0], "a trial", clients.complaint)))
+    except EnricherError as error:
+        return Outcome(None, str(error))
+    except Exception as error:  # noqa: BLE001  as the docstring says
+        return Outcome(None, f"{type(error).__name__}: {error}")

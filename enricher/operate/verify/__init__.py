@@ -10,9 +10,9 @@ size.
 
 from enricher.operate.verify.deletions import DeleteEvents
 from enricher.operate.verify.findings import EARLIER, Check, Place, Report
+from enricher.operate.verify.group_offsets import watching
 from enricher.operate.verify.recomputing import LeastScore, Recompute
 from enricher.operate.verify.verification import VerifyOptions, verify
-from enricher.operate.verify.waiting import watching
 
 __all__ = [
     "EARLIER",

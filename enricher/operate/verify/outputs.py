@@ -1,15 +1,19 @@
-"""Takes outputs one by one: notes their sources in the ledgers, and what is wrong in the checks."""
+"""Takes outputs one by one: notes their sources in the ledgers, and what is wrong in the checks: order, versions, headers.
+
+Pure, in bounded memory. Versions (`enricher.version`) are read as `schemas/README.md` says, not with the worker's code.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from enricher.operate.verify.committed import same_topic
 from enricher.operate.verify.findings import EARLIER, Checks, Place
+from enricher.operate.verify.group_offsets import same_topic
 from enricher.operate.verify.headers import (
     HeaderValues,
     Source,
@@ -20,9 +24,87 @@ from enricher.operate.verify.headers import (
     source_of_record,
 )
 from enricher.operate.verify.ledger import PartitionLedger
-from enricher.operate.verify.order import ByKey, ByPartition
 from enricher.operate.verify.values import Document, document_of
-from enricher.operate.verify.versions import VersionOrder, belongs_to
+
+_SLOTS = 2**21  # of 16 bytes each
+
+
+class ByPartition:
+    """Checks topics of equal partition counts: the outputs of one input partition are in order, and so of each key."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int, int], int] = {}
+
+    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:  # noqa: ARG002  `ByKey` has it
+        """False if an output of a later input precedes it in the same partition.
+
+        `place`: topic and partition of the output; `source`: partition and offset of its input.
+        """
+        partition, offset = source
+        last = self._last.get((*place, partition), -1)
+        if offset > last:
+            self._last[(*place, partition)] = offset
+        return offset >= last
+
+
+class ByKey:
+    """Checks topics of unequal partition counts: the outputs of each key are in order, those without one in none.
+
+    A hash table of fixed size. If two keys fall into one slot, the newer one replaces the older, whose order is forgotten
+    (`forgotten` counts): a violation can be missed, but none is invented.
+    """
+
+    def __init__(self, slots: int = _SLOTS) -> None:
+        self.forgotten = 0
+        self._slots = slots
+        self._names = array("q", [0]) * slots
+        self._last = array("q", [-1]) * slots
+
+    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
+        """Like `ByPartition.keeps`, among the outputs of one key."""
+        if key is None:
+            return True
+        partition, offset = source
+        name = hash((place, partition, key))
+        slot = name % self._slots
+        last = self._last[slot]
+        if self._names[slot] != name:
+            self.forgotten += last >= 0
+            self._names[slot], self._last[slot] = name, offset
+            return True
+        self._last[slot] = max(last, offset)
+        return offset >= last
+
+
+_GENERATION_BITS, _OFFSET_BITS = 12, 43
+
+
+def belongs_to(version: int, source: Source, document: Document | None) -> bool:
+    """Whether a version contains the offset of its source, and the document has no other one."""
+    offset = (version >> _GENERATION_BITS) & (2**_OFFSET_BITS - 1)
+    return offset == source.offset and (document is None or document.get("version", version) == version)
+
+
+class VersionOrder:
+    """Whether newer inputs of one topic have higher versions, in whatever order their records are read.
+
+    They do if no offset of an epoch is below one of an earlier epoch.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, dict[int, tuple[int, int]]] = {}
+        """The lowest and the highest source offset of each epoch, by input partition: 256 epochs at most."""
+
+    def keeps(self, version: int, source: Source) -> bool:
+        """Take the version of the next record. False if an older input has a higher one, or a newer input a lower one."""
+        epoch, offset = version >> (_GENERATION_BITS + _OFFSET_BITS), source.offset
+        seen = self._seen.setdefault(source.partition, {})
+        lowest, highest = seen.get(epoch, (offset, offset))
+        seen[epoch] = min(lowest, offset), max(highest, offset)
+        return not any(
+            (other < epoch and last > offset) or (other > epoch and first < offset)
+            for other, (first, last) in seen.items()
+        )
 
 
 @dataclass(slots=True, kw_only=True)

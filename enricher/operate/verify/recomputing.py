@@ -15,8 +15,8 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import Message
 
-from enricher.operate.verify.committed import same_topic
 from enricher.operate.verify.findings import Check, Place
+from enricher.operate.verify.group_offsets import same_topic
 from enricher.operate.verify.headers import HeaderValues, headers_by_name, source_of_record
 from enricher.operate.verify.values import Document, document_of
 from enricher.worker.kafka.reading.ranges import RangeReader

@@ -16,17 +16,20 @@ from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.operate.inspect.key_partitions import ADVICE, KeyPartitions
-from enricher.operate.verify.cluster import Cluster
-from enricher.operate.verify.committed import Committed, of_topic
 from enricher.operate.verify.deletions import DeleteEvents
 from enricher.operate.verify.findings import Check, Checks, Place, Report
-from enricher.operate.verify.inputs import Doubts, Inputs, Judge, JudgedRange
-from enricher.operate.verify.ledger import PartitionLedger
-from enricher.operate.verify.order import ByKey, ByPartition
-from enricher.operate.verify.outputs import Outputs
+from enricher.operate.verify.group_offsets import (
+    Cluster,
+    Committed,
+    OffsetWatch,
+    of_topic,
+    stable_ends,
+    wait_for_group,
+    watch_for,
+)
+from enricher.operate.verify.ledger import Doubts, Inputs, Judge, JudgedRange, PartitionLedger
+from enricher.operate.verify.outputs import ByKey, ByPartition, Outputs
 from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, chosen_of
-from enricher.operate.verify.waiting import stable_ends, wait_for_group, watch_for
-from enricher.operate.verify.watch import OffsetWatch
 from enricher.worker.kafka.reading.ranges import Progress, RangeReader
 from enricher.worker.kafka.shared.client import KafkaConfig
 from enricher.worker.kafka.shared.partition_reader import Ranges

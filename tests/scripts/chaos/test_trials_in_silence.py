@@ -8,8 +8,8 @@ from kafka.clients import config_for
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.operate.trials.promises import PROMISES
-from enricher.operate.trials.running import Trials
+from enricher.operate.doctor.promises import PROMISES
+from enricher.operate.doctor.transactions import Trials
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Direction, Match, Silence

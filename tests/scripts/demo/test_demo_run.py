@@ -28,7 +28,7 @@ sys.meta_path = [Hiding if finder is PathFinder else finder for finder in sys.me
 """
 WITHOUT_A_BROKER = """
 import tools.demo.__main__, tools.kafka.__main__
-import enricher.operate.publish, enricher.worker.commands.run, enricher.operate.topics.command
+import enricher.operate.publish, enricher.worker.commands.run, enricher.operate.topics
 import jgo.config, jgo.maven, requests  # which fetch the jars
 from enricher.cli import main
 main()

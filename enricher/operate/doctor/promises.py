@@ -1,14 +1,28 @@
-"""The trials, one function for each promise. Each tells what it saw, and tries both directions."""
+"""The promises of a broker that exactly-once depends on, and a trial of each, which tells what it saw in both directions.
+
+Assumes only the protocol: what clients are told, and how long it may take. Does not use the worker's topics or group.
+`deploy/brokers.md` is tested against `PROMISES`; `transactions` decides what a failure means for the operator.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from enricher.errors import BrokerError
-from enricher.operate.trials.clients import CALL_S, LEADER_EPOCH, METADATA, Clients, Outcome, membership_of, refusal
+from enricher.operate.doctor.trial_clients import (
+    CALL_S,
+    LEADER_EPOCH,
+    METADATA,
+    Clients,
+    Outcome,
+    membership_of,
+    refusal,
+)
 
 _STAY_S = 1.0
 """How long a reader is watched for records that must not come."""
@@ -168,3 +182,54 @@ def _verdict(error: str | None) -> str:
 
 def _list(values: Sequence[str]) -> str:
     return ", ".join(f"'{value}'" for value in values) or "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One promise. `claim` states it in one sentence, `otherwise` says what happens if it does not hold."""
+
+    name: str
+    claim: str
+    otherwise: str
+    trial: Callable[[Clients], Outcome]
+
+
+PROMISES: tuple[Promise, ...] = (
+    Promise(
+        "commit and abort",
+        "A reader of committed records sees every record of a committed transaction and none of an aborted one, and passes "
+        "no open one, not even to committed records behind it.",
+        "Readers would see outputs of work that was undone and done again, or out of order: duplicates.",
+        visibility,
+    ),
+    Promise(
+        "fencing by transactional id",
+        "A producer that starts fences the one before it with the same transactional id, whose open transaction is aborted.",
+        "A worker that was paused or late could still commit what its successor does again: duplicates.",
+        fencing_by_id,
+    ),
+    Promise(
+        "fencing by generation",
+        "Offsets sent in a transaction by a member of an older generation, or one that left its group, are refused.",
+        "A worker whose partitions were taken away could still commit what their new owner does again: duplicates.",
+        fencing_by_generation,
+    ),
+    Promise(
+        "offsets in the transaction",
+        "Offsets sent in a transaction are committed with it, with their text and leader epoch, and who asks for them "
+        "meanwhile waits for its end (KIP-447).",
+        "Offsets and outputs could part, or a new owner begin at an offset that is about to be overtaken: lost records or "
+        "duplicates. Without the text a worker cannot see how often a record was tried.",
+        offsets_in_the_transaction,
+    ),
+    Promise(
+        "expiry by timeout",
+        "A transaction that stays open beyond its timeout is aborted by the broker, its producer fenced, and readers go on.",
+        "A worker that dies in a transaction would stop every reader of its output partitions for good.",
+        expiry,
+    ),
+)
+
+if __name__ == "__main__":
+    rows = (f"| {each.name} | {each.claim} |\n" for each in PROMISES)
+    sys.stdout.write("| promise | in one sentence |\n|---|---|\n" + "".join(rows))

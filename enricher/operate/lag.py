@@ -1,0 +1,317 @@
+"""`enricher lag`: how far a group is behind, and how old its oldest unprocessed record is.
+
+It only asks: it joins no group, commits nothing and moves no offsets. It needs READ on the input topic and DESCRIBE on the
+group (READ includes it), which is less than a worker has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated
+
+import orjson
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Column, Table
+
+from enricher.errors import SettingsError
+from enricher.operate.inspect.follow import FirstRecords
+from enricher.operate.inspect.inspector import Inspector
+from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.commands.console import data_console, write_line
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.client_errors import Complaint
+from enricher.worker.records import RawRecord
+from enricher.worker.rules.commit_metadata import CommitMetadata
+from enricher.worker.runtime.deadlines import Deadline
+from enricher.worker.settings import load_settings
+
+BEHIND = 9
+"""The exit code if the group is further behind than allowed."""
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def lag(
+    *,
+    input_topic: Annotated[
+        str | None, typer.Option("--input", help="Input topic. Default: all of the settings.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
+    max_age_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Exit with code 9 if a record has waited longer, or its age is unknown."
+        ),
+    ] = None,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Exit with code 9 if the group is more than N offsets behind."),
+    ] = None,
+    watch_s: Annotated[
+        float | None,
+        typer.Option("--watch", min=0.1, max=86_400, metavar="SECONDS", help="Repeat at this interval, until Ctrl-C."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object; with --watch, one per line.")] = False,
+) -> None:
+    """Show how far the group is behind, and the age of the oldest unprocessed record. Only reads.
+
+    The age is that of the record at the committed offset, by its own timestamp. The lag is counted in offsets, and the
+    markers of transactions take some of them; where only markers are left, lag and age are 0. The command joins no group.
+
+    Exit code: 0, or 9 if further behind than allowed, 2 for settings, 4 for the broker. It needs READ on the input topic
+    and DESCRIBE on the group.
+    """
+    if watch_s and (max_age_s, max_lag) != (None, None):
+        raise SettingsError("--watch never ends by itself, so it takes neither --max-age-s nor --max-lag")
+    config = kafka_config(load_settings())
+    config = replace(config.of_input(input_topic) if input_topic else config, group_id=group or config.group_id)
+    with closing(BacklogReader(config)) as reader:
+        if watch_s:
+            _watch(reader, watch_s, as_json=as_json)
+            return
+        backlog = reader.look()
+    exceeded = limits_exceeded(backlog, max_age_s, max_lag)
+    if as_json:
+        write_line(orjson.dumps(backlog.as_json() | {"exceeded": exceeded}, option=orjson.OPT_INDENT_2))
+    else:
+        console = data_console()
+        console.print(_table(backlog))
+        console.print(summary(backlog), soft_wrap=True)
+        for text in exceeded:
+            console.print(f"[bold red]too far behind[/]: {text}", soft_wrap=True)
+    raise typer.Exit(BEHIND if exceeded else 0)
+
+
+def limits_exceeded(backlog: Backlog, max_age_s: float | None, max_lag: int | None) -> list[str]:
+    """A sentence for each limit that is exceeded; None is no limit. An unknown age exceeds any, so that alarms see it."""
+    found = []
+    if max_age_s is not None and backlog.age_s is None:
+        found.append("a record waits whose age is unknown: it has no timestamp, or cannot be read")
+    elif max_age_s is not None and backlog.age_s is not None and backlog.age_s > max_age_s:
+        found.append(f"the oldest record has waited for {backlog.age_s:.1f} s, {max_age_s:g} s are allowed")
+    if max_lag is not None and backlog.behind > max_lag:
+        found.append(f"the group is {backlog.behind} behind, {max_lag} are allowed")
+    return found
+
+
+def summary(backlog: Backlog) -> str:
+    """All partitions in one line, with markup."""
+    who = escape(f"group {backlog.group} on {backlog.topic}")
+    workers = f"{backlog.workers} worker{'' if backlog.workers == 1 else 's'}"
+    if not backlog.waiting_partitions:
+        return f"[green]nothing waits[/]: {who}, {workers}"
+    of = f"{backlog.waiting_partitions} of {len(backlog.partitions)} partitions"
+    return f"{backlog.behind:,} behind in {of}, the oldest record for {age_text(backlog.age_s)}: {who}, {workers}"
+
+
+def age_text(age_s: float | None) -> str:
+    """An age in its two largest units, e.g. `4.2 s`, `3 min 5 s`, `2 d 4 h`."""
+    if age_s is None:
+        return "unknown (no timestamp, or it cannot be read)"
+    if age_s < 60:
+        return f"{age_s:.1f} s"
+    left_s, parts = int(age_s), []
+    for unit_s, name in _UNITS:
+        count, left_s = divmod(left_s, unit_s)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])
+
+
+def _watch(
+    reader: BacklogReader, every_s: float, *, as_json: bool, pause: Callable[[float], None] = time.sleep
+) -> None:
+    console = data_console()
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            backlog = reader.look()
+            if as_json:
+                write_line(orjson.dumps(backlog.as_json()))
+            elif console.is_terminal:
+                live.update(Group(_table(backlog), summary(backlog)), refresh=True)
+            else:
+                console.print(summary(backlog), soft_wrap=True)
+            pause(every_s)
+
+
+def _table(backlog: Backlog) -> Table:
+    right = [Column(name, justify="right") for name in ("partition", "committed", "end", "behind", "age")]
+    several = len({each.topic for each in backlog.partitions}) > 1
+    table = Table(*(["topic"] if several else []), *right, "")
+    for each in backlog.partitions:
+        committed = "-" if each.committed is None else f"{each.committed:,}"
+        age = age_text(each.age_s) if each.waits else ""
+        table.add_row(
+            *([escape(each.topic)] if several else []),
+            f"{each.number}",
+            committed,
+            f"{each.end:,}",
+            f"{each.behind:,}",
+            age,
+            escape(each.remark),
+        )
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBacklog:
+    """One partition of an input topic, and how far the group has come in it. Offsets, not records."""
+
+    topic: str
+    number: int
+    committed: int | None
+    """The group's offset here; None if it never committed one, or if that has expired."""
+    start: int
+    """The first offset that the partition still has, as Kafka's tools call it."""
+    worker_start: int
+    """The offset at which a worker that starts now begins."""
+    end: int
+    """The last stable offset: a worker may read up to here."""
+    behind: int
+    """Offsets from the first unprocessed record to the end; 0 if only transaction markers are left."""
+    age_s: float | None
+    """Age of the first unprocessed record: 0 if there is none or its timestamp lies ahead, None if it has no timestamp."""
+    hidden: int = 0
+    """Offsets at or after `end` that transactions which are still open hold back."""
+
+    @property
+    def waits(self) -> bool:
+        """True if there is an unprocessed record."""
+        return self.behind > 0
+
+    @property
+    def remark(self) -> str:
+        """Says what is unusual about it, for people; empty if nothing is."""
+        remarks = []
+        if self.committed is None:
+            remarks.append(
+                f"no committed offset: a new group starts at {self.worker_start}; one that has outputs refuses"
+            )
+        elif self.committed < self.worker_start:
+            remarks.append(f"{self.worker_start - self.committed} offsets were deleted unread")
+        elif self.committed > self.worker_start:
+            remarks.append(
+                "the committed offset lies beyond the end: the topic was created again, a worker starts at its beginning"
+            )
+        if self.hidden:
+            remarks.append(f"{self.hidden} offsets in transactions that are still open")
+        return "; ".join(remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """All partitions at one moment. `workers`: members of the group."""
+
+    group: str
+    topic: str
+    """The input topic; several with commas between them."""
+    partitions: Sequence[PartitionBacklog]
+    workers: int
+
+    @property
+    def behind(self) -> int:
+        """Sum over the partitions."""
+        return sum(partition.behind for partition in self.partitions)
+
+    @property
+    def waiting_partitions(self) -> int:
+        """How many partitions have an unprocessed record."""
+        return sum(partition.waits for partition in self.partitions)
+
+    @property
+    def age_s(self) -> float | None:
+        """Age of the oldest unprocessed record, 0 if there is none; None if one has no timestamp."""
+        ages = [partition.age_s for partition in self.partitions]
+        return None if None in ages else max((age_s for age_s in ages if age_s is not None), default=0.0)
+
+    def as_json(self) -> dict[str, object]:
+        """The object printed by `--json`; its keys are the names of the attributes."""
+        return {
+            "group": self.group,
+            "topic": self.topic,
+            "behind": self.behind,
+            "age_s": self.age_s,
+            "waiting_partitions": self.waiting_partitions,
+            "workers": self.workers,
+            "partitions": [asdict(partition) | {"remark": partition.remark} for partition in self.partitions],
+        }
+
+
+class BacklogReader:
+    """Reads the backlog of the group on the input topics of `config`, and keeps its connections between reads.
+
+    `clock`: the wall clock for ages, in seconds since the epoch. Not thread-safe. Raises SettingsError if librdkafka rejects
+    the properties.
+    """
+
+    def __init__(self, config: KafkaConfig, *, clock: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._clock = clock
+        complaint = Complaint(config)
+        self._inspector = Inspector(config, complaint)
+        self._first_records = FirstRecords(config, complaint)
+
+    def look(self) -> Backlog:
+        """The backlog now. Blocks for at most the request timeout. Raises BrokerError."""
+        with self._inspector.within(self._config.request_timeout_s) as deadline:
+            partitions = [
+                each for topic in self._config.inputs for each in self._look(topic, self._inspector, deadline)
+            ]
+            return Backlog(self._config.group_id, ",".join(self._config.inputs), partitions, self._inspector.members())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._first_records.close()
+        self._inspector.close()
+
+    def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Sequence[PartitionBacklog]:
+        numbers = ask.partitions(topic)
+        # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
+        committed = self._committed_offsets(topic, numbers)
+        firsts = ask.beginnings(topic, numbers)
+        ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
+        starts = {
+            n: _start(firsts[n] if offset is None else offset, firsts[n], written[n]) for n, offset in committed.items()
+        }
+        oldest = self._first_records.find(topic, {n: at for n, at in starts.items() if at < ends[n]}, deadline)
+        now_s = self._clock()
+        return [
+            PartitionBacklog(
+                topic=topic,
+                number=n,
+                committed=committed[n],
+                start=firsts[n],
+                worker_start=start,
+                end=ends[n],
+                behind=max(0, ends[n] - record.offset) if (record := oldest.get(n)) else 0,
+                age_s=_age_s(record, now_s),
+                hidden=max(0, written[n] - ends[n]),
+            )
+            for n, start in sorted(starts.items())
+        ]
+
+    def _committed_offsets(self, topic: str, numbers: Sequence[int]) -> dict[int, int | None]:
+        """The offsets, None where there is none or one of an earlier topic."""
+        answer = self._inspector.committed_offsets(topic, numbers)
+        topic_id = self._inspector.topic_id(topic)
+        return {
+            tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
+            for tp in answer
+        }
+
+
+def _start(committed: int, first: int, written: int) -> int:
+    """The offset at which a worker begins: the committed one, or at the first offset left if there is nothing at it."""
+    return committed if first <= committed <= written else first
+
+
+def _age_s(record: RawRecord | None, now_s: float) -> float | None:
+    if record is None:
+        return 0.0
+    return None if record.timestamp_s is None else max(0.0, now_s - record.timestamp_s)

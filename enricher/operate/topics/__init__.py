@@ -1,1 +1,0 @@
-"""Topics as an administrator sees them: created with the right settings, described, and their group's state."""

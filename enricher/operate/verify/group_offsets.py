@@ -1,0 +1,292 @@
+"""The group's committed offsets: asked for, sampled while workers run, and waited for. Judges no record.
+
+A topic that is deleted and created again has a new id, which stands beside the offsets; then they rightly begin at 0. Kafka
+removes the offsets of a deleted topic, so a missing offset is judged when there is one again, or at the end, by the id.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from enricher.errors import BrokerError
+from enricher.operate.inspect.inspector import Inspector
+from enricher.operate.verify.findings import Check, Checks, Place
+from enricher.worker.kafka.reading.ranges import Progress
+from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.shared.errors import broker_errors
+from enricher.worker.kafka.shared.lone_consumers import lone_consumer
+from enricher.worker.kafka.shared.metadata import without_errors
+from enricher.worker.runtime.deadlines import Deadline, until
+
+_VERSION = "enricher/1"
+_TOPIC_ID = "topic-id="
+_ONE_ALPHABET = str.maketrans("+/", "-_")
+
+
+_PENDING_S = 1.0
+log = logging.getLogger(__name__)
+_SAMPLE_EVERY_S = 0.2
+_ASK_AGAIN_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The commit of a group for a partition. `topic_id`: that of its metadata, None if they name none."""
+
+    offset: int
+    topic_id: str | None = None
+
+
+Committed = Mapping[int, CommittedOffset | None]
+"""The committed offset of each partition; None if there is none."""
+
+
+def same_topic(one: str | None, other: str | None) -> bool:
+    """False if both ids are known and differ.
+
+    Ids are 16 bytes in base64, of which the client and Kafka's tools write two characters differently: `+/` and `-_`.
+    """
+    if one is None or other is None or one == other:
+        return True
+    return one.translate(_ONE_ALPHABET) == other.translate(_ONE_ALPHABET)
+
+
+def topic_id_in(metadata: str | None) -> str | None:
+    """The topic id in a committed offset's metadata (`enricher/1 topic-id=... attempts=...`), or None."""
+    version, *fields = (metadata or "").split(" ")
+    found = [field.removeprefix(_TOPIC_ID) for field in fields if field.startswith(_TOPIC_ID)]
+    return found[-1] or None if version == _VERSION and found else None
+
+
+def committed_of(answer: Iterable[TopicPartition]) -> dict[int, CommittedOffset | None]:
+    """The client's answer by partition."""
+    return {
+        tp.partition: CommittedOffset(tp.offset, topic_id_in(tp.metadata)) if tp.offset >= 0 else None for tp in answer
+    }
+
+
+def of_topic(committed: Committed, topic_id: str | None) -> dict[int, int | None]:
+    """The offsets by partition; one that names another topic id counts as none."""
+    return {
+        number: place.offset if place is not None and same_topic(place.topic_id, topic_id) else None
+        for number, place in committed.items()
+    }
+
+
+class Cluster(Inspector):
+    """Asks about the topics and the group of `config`, with its own clients."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        super().__init__(config)
+        self._stable = lone_consumer(config, self._complaint, {"isolation.level": "read_committed"})
+
+    def offsets_now(self) -> Committed:
+        """The group's committed offsets in the input topic now, without those of pending transactions."""
+        return committed_of(self.committed_offsets(self._config.input_topic))
+
+    def stable_offsets(self, timeout_s: float) -> tuple[Committed, Committed]:
+        """The committed offsets once no pending transaction holds any back, and those that are still held back.
+
+        Waits for pending transactions for at most `timeout_s`; the second part is empty if all have ended.
+        """
+        numbers = self.partitions(self._config.input_topic)
+        answer = self._stable_offsets(numbers, timeout_s)
+        if answer is not None:
+            return committed_of(answer), {}
+        pending = [number for number in numbers if self._stable_offsets([number], _PENDING_S) is None]
+        committed = self.offsets_now()
+        return committed, {number: committed[number] for number in pending}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._stable.close()
+        super().close()
+
+    def _stable_offsets(self, numbers: Sequence[int], timeout_s: float) -> list[TopicPartition] | None:
+        """The offsets; None if the broker gives none while a transaction with offsets of these partitions is pending."""
+        tps = [TopicPartition(self._config.input_topic, number) for number in numbers]
+        doing = f"asking for the committed offsets of the group '{self._config.group_id}'"
+        with broker_errors(self._stable, doing, self._complaint):
+            try:
+                return without_errors(self._stable.committed(tps, timeout=timeout_s))
+            except KafkaException as exception:
+                if exception.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001  the client's name
+                    return None
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A committed offset that went back; `after` is None if it disappeared."""
+
+    partition: int
+    before: int
+    after: int | None
+
+    def __str__(self) -> str:
+        return f"partition {self.partition}: from {self.before} back to {self.after}"
+
+
+class OffsetWatch:
+    """Takes samples of a group's committed offsets in one topic, and fails `check` for each that went back."""
+
+    def __init__(self, topic: str, check: Check) -> None:
+        self.check = check
+        self.samples = 0
+        self._topic = topic
+        self._last: dict[int, CommittedOffset] = {}
+        self._gone: set[int] = set()
+
+    def note(self, committed: Committed) -> list[Fall]:
+        """Take the next sample; returns what went back. Counts every partition that has an earlier sample as checked."""
+        self.samples += 1
+        falls = []
+        for partition, place in committed.items():
+            self.check.checked += partition in self._last
+            if place is not None:
+                falls += self._compare(partition, place)
+            elif partition in self._last:
+                self._gone.add(partition)
+        return falls
+
+    def finish(self, topic_id: str | None) -> list[Fall]:
+        """Judge the offsets that are still missing, by the topic's id now (None: unknown); returns what went back."""
+        gone, self._gone = self._gone, set()
+        lost = {number: self._last.pop(number) for number in sorted(gone)}
+        return [
+            self._fall(number, last.offset, None)
+            for number, last in lost.items()
+            if same_topic(last.topic_id, topic_id)
+        ]
+
+    def _compare(self, partition: int, place: CommittedOffset) -> list[Fall]:
+        last, self._last[partition] = self._last.get(partition), place
+        was_gone = partition in self._gone
+        self._gone.discard(partition)
+        if last is None or not same_topic(last.topic_id, place.topic_id):
+            return []
+        if was_gone:
+            return [self._fall(partition, last.offset, None)]
+        return [self._fall(partition, last.offset, place.offset)] if place.offset < last.offset else []
+
+    def _fall(self, partition: int, before: int, after: int | None) -> Fall:
+        self.check.fail(Place(self._topic, partition, after or 0))
+        return Fall(partition, before, after)
+
+
+@contextmanager
+def watching(config: KafkaConfig, *, every_s: float = _SAMPLE_EVERY_S) -> Iterator[Check]:
+    """Sample the group's committed offsets in a thread while the body runs; the check is complete when it ends.
+
+    A cluster that does not answer only costs samples: brokers may stop and start in the body.
+    """
+    check = Checks().went_back
+    watch = OffsetWatch(config.input_topic, check)
+    over = threading.Event()
+    with closing(Cluster(config)) as cluster:
+
+        def sample() -> None:
+            while not over.wait(every_s):
+                _sample(cluster, watch)
+
+        thread = threading.Thread(target=sample, name="offset-watch", daemon=True)
+        thread.start()
+        try:
+            yield check
+        finally:
+            over.set()
+            thread.join()
+            _sample(cluster, watch)
+            topic_id = None
+            with suppress(BrokerError):
+                topic_id = cluster.topic_id(config.input_topic)
+            _warn(watch.finish(topic_id))
+
+
+def watch_for(seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress) -> None:
+    """Sample committed offsets for that long."""
+    deadline = Deadline(seconds)
+
+    def done() -> bool:
+        _sample(cluster, watch)
+        progress("watching", int(seconds - deadline.left_s()), int(seconds))
+        return False
+
+    until(done, deadline, pause_s=_SAMPLE_EVERY_S)
+
+
+def wait_for_group(
+    topic: str, seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress
+) -> dict[int, int]:
+    """Sample until the group has committed everything that is in `topic` now, for at most `seconds`.
+
+    Returns the ends of the partitions where it has not. Offsets of an earlier topic of this name do not count.
+    """
+    topic_id = cluster.topic_id(topic)
+    low, ends = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
+    left = {number: end for number, end in ends.items() if end > low[number]}
+    total = sum(left.values())
+
+    def done() -> bool:
+        committed = cluster.offsets_now()
+        watch.note(committed)
+        offsets = of_topic(committed, topic_id)
+        for number in [number for number, end in left.items() if (offsets.get(number) or 0) >= end]:
+            del left[number]
+        progress("waiting for the group", total - sum(left.values()), total)
+        return not left
+
+    until(done, Deadline(seconds), pause_s=_SAMPLE_EVERY_S)
+    return left
+
+
+def stable_ends(
+    topics: Iterable[str], cluster: Cluster, *, timeout_s: float, check: Check, progress: Progress
+) -> dict[str, dict[int, int]]:
+    """The ends of the topics' partitions as they are now, once committed readers can read that far.
+
+    If they still cannot after `timeout_s`, a transaction was left open: that fails `check`, and the end is the last stable
+    offset. Newer transactions that are open behind these ends do not matter.
+    """
+    ends = {topic: cluster.ends(topic, committed_only=False) for topic in topics}
+    deadline = Deadline(timeout_s)
+    for topic, wanted in ends.items():
+        check.checked += len(wanted)
+        for number, stable in _has_reached(topic, wanted, cluster, deadline, progress).items():
+            if stable < wanted[number]:
+                check.fail(Place(topic, number, stable))
+                wanted[number] = stable
+    return ends
+
+
+def _has_reached(
+    topic: str, wanted: dict[int, int], cluster: Cluster, deadline: Deadline, progress: Progress
+) -> dict[int, int]:
+    """The last stable offsets, once they have reached `wanted` or the time is over."""
+    stable: dict[int, int] = {}
+
+    def done() -> bool:
+        stable.update(cluster.ends(topic, committed_only=True))
+        ready = sum(stable[number] >= end for number, end in wanted.items())
+        if ready < len(wanted):
+            progress(f"waiting for open transactions of {topic}, partitions", ready, len(wanted))
+        return ready == len(wanted)
+
+    until(done, deadline, pause_s=_ASK_AGAIN_S)
+    return {number: stable[number] for number in wanted}
+
+
+def _sample(cluster: Cluster, watch: OffsetWatch) -> None:
+    with suppress(BrokerError):
+        _warn(watch.note(cluster.offsets_now()))
+
+
+def _warn(falls: Iterable[Fall]) -> None:
+    for fall in falls:
+        log.warning("the committed offset went back: %s", fall)
