@@ -22,14 +22,15 @@ from support.reading import read_all
 from support.topics import Topics
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "deploy" / "changing-models.md"
+PAGE = ROOT / "deploy" / "replay.md"
 ENRICHER = f'#!/bin/sh\nexec "{sys.executable}" "{SOURCED_STUB_WORKER}" "$@"\n'
 """With a stub for the model: each start of the real one takes three seconds of a processor."""
 
 
 def commands_of_the_page() -> list[str]:
-    """Its blocks of commands, in order."""
-    return re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    """The blocks of commands of its section about the model, in order."""
+    section = PAGE.read_text("utf-8").partition("\n## Changing the model\n")[2]
+    return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
 @contextmanager
