@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from tools.status_page.browser import Browser, chromium
+from support.browser import Browser, chromium
 
 
 @pytest.fixture(scope="module")

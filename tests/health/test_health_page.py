@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
 from loop.world import INVALID, LONG, POISONED, SHORT, World
+from support.browser import Browser, chromium
 
 from enricher.worker.health.page import PAGE
 from enricher.worker.health.routes import Reply, Request, page_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.worker_health import WorkerHealth
-from tools.status_page.browser import Browser, chromium
 
 _NO_CHROMIUM = pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt install chromium)")
 

@@ -13,6 +13,7 @@ from zlib import crc32
 import httpx2
 import pytest
 from commands.cli_runner import run
+from support.browser import Browser, chromium
 from support.operating import commit, write
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
@@ -26,7 +27,6 @@ from tools.chaos.stub import StubEngine, stub_model
 from tools.demo.search.query import Search
 from tools.demo.search.server import SearchPage, ask
 from tools.only_task import tasks_of
-from tools.status_page.browser import Browser, chromium
 
 pytestmark = pytest.mark.broker
 

@@ -120,6 +120,7 @@ class Browser(Closing):
         return base64.b64decode(shot["data"])
 
     def close(self) -> None:
+        """End the browser."""
         self._process.kill()
         self._process.wait()
         self._reader.join(WAIT_S)

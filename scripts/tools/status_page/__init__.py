@@ -1,1 +1,0 @@
-"""Screenshots of the status page, and a headless browser that script and tests share."""
