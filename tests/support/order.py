@@ -116,7 +116,6 @@ SLOW = (
     "scripts/heads/test_trained_heads.py",
     "scripts/registry/test_fault_proxy.py",
     "scripts/release/test_release.py",
-    "scripts/soak/test_hostile.py",
     "telemetry/test_otlp.py",
     "loop/test_worker_long_articles.py",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.soak.samples import Growth, Sample
+from tools.soak import Growth, Sample
 
 
 def _samples(*sizes: int) -> list[Sample]:

@@ -1,12 +1,14 @@
-"""Runs the worker under load, samples its memory, and writes a plot and figures."""
+"""`scripts/soak`: runs one worker under steady load, samples its memory, and judges, draws and writes the growth."""
 
 from __future__ import annotations
 
 import logging
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,18 +25,53 @@ from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
 from tools.bench.printing import write_figures
 from tools.kafka.reader import Reader
-from tools.soak import hostile
-from tools.soak.samples import LIMIT, Growth, Sample
 from tools.topics import Topics
 from tools.waiting import wait_until
 
+LIMIT = 0.05
+"""Largest growth from warm-up to the end; with more, a worker would need restarts before its node does."""
+_SPAN = 0.1
+"""Start and end are medians over this share of the time, since single samples include temporary buffers."""
 BAD_EVERY = 50
 """One input in this many is invalid."""
 SAMPLE_EVERY_S = 2.0
 CATCH_UP_S = 60.0
 """How long the worker may lag after the last article."""
-HOSTILE = Path(__file__).parent / "results"
 _RUN = ("run", "--report-every-s", "60")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample: seconds since warm-up, resident bytes, articles published so far."""
+
+    at_s: float
+    resident_bytes: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Resident size just after warm-up and at the end, in bytes."""
+
+    start_bytes: float
+    end_bytes: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Growth:
+        """From at least ten samples in order of time."""
+        assert len(samples) >= 10, "too few samples to speak of growth"
+        span = max(1, int(len(samples) * _SPAN))
+        sizes = [sample.resident_bytes for sample in samples]
+        return cls(statistics.median(sizes[:span]), statistics.median(sizes[-span:]))
+
+    @property
+    def share(self) -> float:
+        """Growth as a share of the initial size; negative if it shrank."""
+        return self.end_bytes / self.start_bytes - 1
+
+    @property
+    def flat(self) -> bool:
+        return self.share < LIMIT
 
 
 def main(
@@ -43,21 +80,11 @@ def main(
     warm_up_minutes: Annotated[float, typer.Option(help="Minutes of load before sampling starts.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second.")] = 50.0,
     mix: Annotated[str, typer.Option(help="Length mix of the articles: headlines, news, long or mixed.")] = "headlines",
-    out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json, or the table.")] = None,
-    attacked: Annotated[
-        bool, typer.Option("--hostile", help="Instead of a soak: peak memory for each of a list of hostile inputs.")
-    ] = False,
-    only: Annotated[list[str] | None, typer.Option(help="With --hostile: run only these attacks; repeatable.")] = None,
-    share: Annotated[float, typer.Option(help="With --hostile: the share of each attack's records to publish.")] = 1.0,
+    out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json.")] = None,
 ) -> None:
     """Run one worker under steady load and check that its resident size stays flat."""
     logging.basicConfig(level=logging.ERROR)
     console = Console(stderr=True, highlight=False)
-    if attacked:
-        rows = hostile.run(only or (), share, console.print)
-        print(hostile.table(rows))
-        hostile.write(out or HOSTILE, rows, share)
-        sys.exit(0 if all(row.holds for row in rows) else 1)
     bench = Bench(1, quick=False, say=console.print)
     with (
         bench.closing,

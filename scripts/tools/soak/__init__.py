@@ -1,1 +1,0 @@
-"""`scripts/soak`: one worker under steady load, and its memory over time."""
