@@ -46,7 +46,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 Server = TypeVar("Server", bound=JavaServer)
 
-_LEFT_OUT = re.compile(rb"^pytestmark = \[?pytest\.mark\.(?:broker|long|cluster)\b", re.MULTILINE)
+_LEFT_OUT = re.compile(rb"^pytestmark = \[?pytest\.mark\.(?:broker|long)\b", re.MULTILINE)
 """A file of which `--quick` runs nothing."""
 
 # Timings never decide a test: a machine that others use is slow at any moment.

@@ -97,7 +97,6 @@ def test_tests_wait_patiently() -> None:
         f"{path.relative_to(TESTS)}: {found[0]}"
         for path in sorted(TESTS.rglob("*.py"))
         for found in own_limit.finditer(path.read_text("utf-8"))
-        if "cluster" not in path.parts
     )
 
 

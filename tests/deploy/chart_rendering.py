@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from deploy.chart.generator.layout import CHART
-from tools.cluster import found, missing
+from tools.go_programs import found, missing
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]

@@ -22,7 +22,7 @@ def limit_s(item: pytest.Item) -> float:
 
 def may_take_longer(item: pytest.Item) -> bool:
     """Whether it is left out of a plain run."""
-    return any(item.get_closest_marker(name) for name in ("long", "cluster"))
+    return item.get_closest_marker("long") is not None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

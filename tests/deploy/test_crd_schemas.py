@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tools.cluster import schemas
-from tools.cluster.strict import schema_of, strict
-from tools.cluster.table import chosen, folder_of
+from tools.crd_schemas import FOLDER, KINDS, strict, write
 
-FILES = sorted(schemas.FOLDER.rglob("*.json"))
+FILES = sorted(FOLDER.rglob("*.json"))
 RESOURCES: dict[str, dict[str, Any]] = {
     "kafkatopic": {"partitions": 8, "replicas": 3, "config": {"retention.ms": 604800000}},
     "kafkauser": {"authentication": {"type": "scram-sha-512"}},
@@ -47,7 +45,7 @@ def resource_for(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_there_is_a_schema_for_every_kind_that_the_chart_renders() -> None:
     """An empty folder would make the tests below vacuous."""
-    assert sorted(kind.lower() for kind in schemas.KINDS) == [
+    assert sorted(kind.lower() for kind in KINDS) == [
         path.stem.split("_")[0] for path in sorted(FILES, key=lambda path: path.stem)
     ]
 
@@ -70,15 +68,20 @@ def test_a_misspelt_field_a_wrong_version_and_a_status_are_refused(path: Path) -
     assert not is_valid({**resource, "status": {}})
 
 
-@pytest.mark.parametrize("kind", schemas.KINDS)
-def test_the_files_are_what_the_definitions_of_the_table_give(kind: str) -> None:
-    """The committed schemas equal those generated from the definitions."""
-    tools = chosen(schemas.SOURCES)
-    if not all(folder_of(tool).is_dir() for tool in tools):
-        pytest.skip(f"the operators' definitions are not here: scripts/cluster build {' '.join(schemas.SOURCES)}")
-    definition, version = schemas.definitions()[kind], schemas.KINDS[kind]
-    written = json.loads((schemas.FOLDER / schemas.file_name(definition, version)).read_text("utf-8"))
-    assert schema_of(definition, version) == written
+def test_a_definition_becomes_the_file_of_its_kind_and_version(tmp_path: Path) -> None:
+    """Only the version that the chart renders is written, and no kind that it does not render."""
+    spec = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}
+    versions = [{"name": name, "schema": {"openAPIV3Schema": spec}} for name in ("v1beta2", "v1")]
+    definition = {"spec": {"group": "g.io", "names": {"kind": "KafkaTopic"}, "versions": versions}}
+    path = write(definition, tmp_path)
+    assert path is not None
+    assert path == tmp_path / "g.io" / "kafkatopic_v1.json"
+    resource = {"apiVersion": "g.io/v1", "kind": "KafkaTopic", "metadata": {"name": "x"}}
+    written = json.loads(path.read_text("utf-8"))
+    assert accepts(written, {**resource, "spec": {"a": "x"}})
+    assert not accepts(written, {**resource, "spec": {"b": "x"}})
+    other = {"spec": {**definition["spec"], "names": {"kind": "Kafka"}}}
+    assert write(other, tmp_path) is None
 
 
 def test_an_object_takes_what_it_lists_and_no_more() -> None:

@@ -1,14 +1,34 @@
-"""Converts a custom resource's OpenAPI schema to a JSON schema that rejects what the API server rejects or drops.
+"""Writes tests/deploy/schemas/: JSON schemas that reject what an API server would reject or drop, from its definitions.
 
-Pure. Rules in CEL (`x-kubernetes-validations`) are left out: JSON Schema cannot express them; the API server checks them.
+    python -m tools.crd_schemas CRD.yaml ...
+
+tests/deploy/schemas/README.md says where the definitions come from. Rules in CEL (`x-kubernetes-validations`) are left out:
+JSON Schema cannot express them, and nothing here checks them.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+from tools import ROOT
 
 Schema = dict[str, Any]
 
+FOLDER = ROOT / "tests" / "deploy" / "schemas"
+# Kind and version of the custom resources that the chart renders.
+KINDS = {
+    "KafkaTopic": "v1",
+    "KafkaUser": "v1",
+    "PodMonitor": "v1",
+    "PrometheusRule": "v1",
+    "ScaledObject": "v1alpha1",
+    "TriggerAuthentication": "v1alpha1",
+}
 # Copied unchanged. `format` is not among them: Kubernetes' formats (int64) are not JSON Schema's.
 _KEPT = (
     *("type", "enum", "pattern", "required", "maximum", "minimum", "multipleOf"),
@@ -71,3 +91,21 @@ def _narrowing(schema: Schema) -> Schema:
     if "items" in schema:
         made["items"] = _narrowing(schema["items"])
     return made
+
+
+def write(definition: Schema, folder: Path = FOLDER) -> Path | None:
+    """Write the schema of a kind that the chart renders, named as kubeconform expects: GROUP/KIND_VERSION.json."""
+    kind: str = definition["spec"]["names"]["kind"]
+    version = KINDS.get(kind)
+    if version is None:
+        return None
+    path = folder / str(definition["spec"]["group"]) / f"{kind.lower()}_{version}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(schema_of(definition, version), separators=(",", ":"), sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(write(yaml.safe_load(Path(name).read_text(encoding="utf-8"))) or f"{name}: the chart has no such kind")
