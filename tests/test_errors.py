@@ -13,8 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 import enricher
 from enricher import errors
 from enricher.errors import BrokerError, EnricherError, FatalError, ProducerFenced, TransactionTrouble
-from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import mapping_errors, our_error
+from enricher.worker.kafka.errors import ClientErrors, mapping_errors, our_error
 
 CODES = sorted({value for name, value in vars(KafkaError).items() if name.isupper() and isinstance(value, int)})
 _DRAWN = re.compile(r"^(?P<indent>[ │├└─]*)(?P<name>[A-Z]\w+) *(?P<code>\d+)?(?= |$)")

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from enricher.errors import SettingsError
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.one_input import with_one_input
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.properties import check_properties
+from enricher.worker.kafka.properties import KafkaConfig, check_properties
 from enricher.worker.settings import Settings, load_settings, variable_name
 
 SECRET = "hunter2-correct-horse"

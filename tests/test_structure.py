@@ -102,7 +102,7 @@ def test_tests_wait_patiently() -> None:
 
 def test_there_is_something_to_look_at() -> None:
     """Guards the tests below against a folder that moved."""
-    assert {"worker/loop/loop.py", "worker/rules/offsets.py", "worker/kafka/reading/source.py"} <= {
+    assert {"worker/loop/loop.py", "worker/rules/offsets.py", "worker/kafka/source.py"} <= {
         name_of(path) for path in FILES
     }
 
@@ -136,9 +136,11 @@ SHARED_WITH_THE_VERIFIER = (
     "enricher.operate.inspect",
     "enricher.operate.verify",
     "enricher.worker.contracts",
-    "enricher.worker.kafka.reading.ranges",
-    "enricher.worker.kafka.reading.unreadable",
-    "enricher.worker.kafka.shared",
+    "enricher.worker.kafka.errors",
+    "enricher.worker.kafka.metadata",
+    "enricher.worker.kafka.partition_reader",
+    "enricher.worker.kafka.properties",
+    "enricher.worker.kafka.ranges",
     "enricher.worker.records",
     "enricher.worker.runtime",
     "enricher.worker.stats.snapshot",
@@ -159,7 +161,7 @@ def test_the_verifier_shares_no_code_with_what_it_verifies() -> None:
         if name in modules and name not in found:
             found.add(name)
             left += shape_of(modules[name]).imports
-    assert "enricher.worker.kafka.shared.metadata" in found
+    assert "enricher.worker.kafka.metadata" in found
     assert_none(name for name in sorted(found) if not name.startswith(SHARED_WITH_THE_VERIFIER))
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 
 from enricher.errors import SettingsError
 from enricher.worker.articles.record_formats import record_as_json
-from enricher.worker.kafka.shared.metadata import headers_of
+from enricher.worker.kafka.metadata import headers_of
 
 _MAX_ID_BYTES = 512
 _MAX_VERSION = 2**63 - 1

@@ -27,8 +27,8 @@ from enricher.worker.commands.run.health import serve_health
 from enricher.worker.commands.run.work import AROUND_S
 from enricher.worker.commands.signals import Signals, stopped_by_signals
 from enricher.worker.health.routes import probe_routes
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.kafka.precheck import check_start
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.observed import WorkerFacts

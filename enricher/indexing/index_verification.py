@@ -19,13 +19,11 @@ from enricher.errors import MissingTopic
 from enricher.indexing.expected_versions import Wanted, wanted_by
 from enricher.indexing.search_index import SearchIndex
 from enricher.indexing.version_comparison import Kind, VersionComparison
-from enricher.worker.kafka.reading.ranges import Progress, RangeReader
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
-from enricher.worker.kafka.shared.metadata import answer_to, bounds_of, foreign, ours, partition_of, partitions_of
-from enricher.worker.kafka.shared.partition_reader import Ranges
+from enricher.worker.kafka.errors import Complaint, broker_errors
+from enricher.worker.kafka.metadata import answer_to, bounds_of, foreign, ours, partition_of, partitions_of
+from enricher.worker.kafka.partition_reader import Ranges, committed_offsets, lone_consumer
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import Progress, RangeReader
 from enricher.worker.records import Partition
 from enricher.worker.runtime.deadlines import Deadline, until
 

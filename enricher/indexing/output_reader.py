@@ -15,15 +15,14 @@ from typing import Any
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from enricher.errors import BrokerError, FatalError, RecoveryExhausted, TransactionTrouble
-from enricher.worker.kafka.reading.catching_up import CatchingUp
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import connecting, mapping_errors, our_error
-from enricher.worker.kafka.shared.leaving import leave
-from enricher.worker.kafka.shared.metadata import foreign, ours, partition_of, raw_record
-from enricher.worker.kafka.shared.partition_reader import END_OF_PARTITION
-from enricher.worker.kafka.shared.statistics import Statistics
-from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.catching_up import CatchingUp
+from enricher.worker.kafka.errors import ClientErrors, connecting, mapping_errors, new_client, our_error
+from enricher.worker.kafka.membership import leave
+from enricher.worker.kafka.metadata import foreign, ours, partition_of, raw_record
+from enricher.worker.kafka.partition_reader import END_OF_PARTITION
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.statistics import Statistics
+from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.stats.snapshot import Connection

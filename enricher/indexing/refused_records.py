@@ -15,10 +15,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from enricher.errors import BrokerError, RecoveryExhausted
 from enricher.indexing.bulk_requests import Refusal
 from enricher.worker.articles.output_headers import time_text
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, close_in_background
-from enricher.worker.kafka.shared.errors import our_error
+from enricher.worker.kafka.errors import ClientErrors, new_client, our_error
+from enricher.worker.kafka.producers import CLOSE_WAIT_S, close_in_background
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)

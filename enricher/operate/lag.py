@@ -24,8 +24,8 @@ from enricher.operate.inspect.follow import FirstRecords
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console, write_line
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint
+from enricher.worker.kafka.errors import Complaint
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import RawRecord
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline

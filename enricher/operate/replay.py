@@ -36,13 +36,11 @@ from enricher.worker.commands.run.command import load_and_log_settings, require_
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
 from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
-from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import mapping_errors, without_recovery
-from enricher.worker.kafka.shared.lone_consumers import lone_consumer
-from enricher.worker.kafka.shared.partition_reader import Ranges
-from enricher.worker.kafka.shared.precheck import check_start
-from enricher.worker.kafka.shared.producers import short_lived_producer
+from enricher.worker.kafka.errors import Complaint, mapping_errors, without_recovery
+from enricher.worker.kafka.partition_reader import Ranges, lone_consumer
+from enricher.worker.kafka.precheck import check_start
+from enricher.worker.kafka.producers import short_lived_producer
+from enricher.worker.kafka.properties import KafkaConfig, transactional_id
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog

@@ -21,11 +21,9 @@ from rich.table import Table
 from enricher.errors import BrokerError
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.metadata import settings_of
-from enricher.worker.kafka.shared.rights import DENIED
+from enricher.worker.kafka.errors import DENIED, Complaint, broker_errors, new_client
+from enricher.worker.kafka.metadata import settings_of
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.settings import load_settings
 

@@ -20,8 +20,8 @@ from support.topics import Topics
 from enricher.errors import RecoveryExhausted, TransactionTrouble
 from enricher.indexing import output_reader
 from enricher.indexing.output_reader import OutputReader
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.topicwatch import TopicReplaced
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.topicwatch import TopicReplaced
 from enricher.worker.records import RawRecord
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match

@@ -16,9 +16,9 @@ from support.plain_records import plain_record
 from support.topics import Topics
 
 from enricher.worker.articles import Encoder
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import (
     Article,
     Coverage,

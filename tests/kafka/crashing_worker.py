@@ -20,8 +20,8 @@ from support import stub_worker
 
 from enricher import cli
 from enricher.worker.build import pools, workers
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.pool import Item, Result, WorkerPool
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Partition, RawRecord

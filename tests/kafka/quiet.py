@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka.clients import config_for
 from support.topics import Topics
 
-from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.kafka.errors import ClientErrors
+from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.records import Partition
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})

@@ -23,7 +23,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.runtime.wakeup import StopEvent
 from tools.chaos.proxy import Proxy

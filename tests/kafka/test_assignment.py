@@ -13,10 +13,10 @@ from kafka.quiet import CLIENT_ERRORS, CONFIG, OTHER, PLACE, Quiet, no_answer
 from support.topics import Topics
 
 from enricher.errors import Stalled, TransactionTrouble
-from enricher.worker.kafka.reading import start_offsets
-from enricher.worker.kafka.reading.assignment import Assignment
-from enricher.worker.kafka.reading.partition import State
-from enricher.worker.kafka.shared.topicwatch import TopicReplaced
+from enricher.worker.kafka import starts
+from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.partition import State
+from enricher.worker.kafka.topicwatch import TopicReplaced
 from enricher.worker.records import Partition, Start
 
 
@@ -124,7 +124,7 @@ def test_brokers_that_come_back_meanwhile_end_no_process(
 ) -> None:
     """The other client may be the first that they answer, so the own one is asked again."""
     other = Quiet()
-    monkeypatch.setattr(start_offsets, "new_client", lambda *_: other)
+    monkeypatch.setattr(starts, "new_client", lambda *_: other)
     monkeypatch.setattr(other, "committed", lambda *_, **__: setattr(quiet, "trouble", None), raising=False)
     assignment.add([TopicPartition(*PLACE)])
     quiet.trouble, quiet.offset = no_answer(), 5

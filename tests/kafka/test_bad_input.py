@@ -147,7 +147,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
     """
     alter(topics.bootstrap_servers, topics.dead_letters, {"max.message.bytes": "1048588"})
     if not told:
-        monkeypatch.setattr("enricher.worker.kafka.writing.sink.message_limits", lambda *_: {})
+        monkeypatch.setattr("enricher.worker.kafka.sink.message_limits", lambda *_: {})
     bad = Sent(b"large", random.Random(1).randbytes(length_bytes))
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
     counters = run_worker(topics, monkeypatch, model)

@@ -10,7 +10,7 @@ from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import RawRecord
 
 pytestmark = pytest.mark.broker

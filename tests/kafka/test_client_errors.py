@@ -7,7 +7,7 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka.errors import ClientErrors
 
 REFUSED = "[w#producer-{}] {}: Connect failed: Connection refused (after {}ms in state CONNECT{})"
 

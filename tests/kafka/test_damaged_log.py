@@ -13,12 +13,12 @@ from kafka.clients import config_for, opened, poll_until
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.reading import damage as rules
-from enricher.worker.kafka.reading.damage import Damage
-from enricher.worker.kafka.reading.fetching import Fetching
-from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.client_errors import ClientErrors
+from enricher.worker.kafka import partition as rules
+from enricher.worker.kafka.assignment import Fetching
+from enricher.worker.kafka.errors import ClientErrors
+from enricher.worker.kafka.partition import Damage
+from enricher.worker.kafka.partitions import Partitions
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Mark, Partition, Start
 from tools.kafka import Cluster
 

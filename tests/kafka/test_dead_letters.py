@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from enricher.worker.kafka.writing.sink import log_dead_letters
+from enricher.worker.kafka.sink import log_dead_letters
 from enricher.worker.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.telemetry.logs import RepeatsFilter
 

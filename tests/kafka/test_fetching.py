@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition
 from kafka.quiet import CLIENT_ERRORS, OTHER, PLACE, Quiet
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.reading.fetching import Fetching
-from enricher.worker.kafka.reading.partition import State
-from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.reading.start_offsets import StartOffset
+from enricher.worker.kafka.assignment import Fetching
+from enricher.worker.kafka.partition import State
+from enricher.worker.kafka.partitions import Partitions
+from enricher.worker.kafka.starts import StartOffset
 from enricher.worker.records import Mark, Partition, Start
 
 AT_7 = StartOffset(Start(7, Mark()))

@@ -18,10 +18,10 @@ from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.shared import membership
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.membership import Member, StaleGeneration, is_stale, proven, successor
+from enricher.worker.kafka import membership
+from enricher.worker.kafka.membership import Member, StaleGeneration, is_stale, proven, successor
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import RawRecord, Release
 
 

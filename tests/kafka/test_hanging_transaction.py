@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
 
 def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """The records behind it are counted, other publishers' included; after its end the count is 0."""
-    monkeypatch.setattr("enricher.worker.kafka.shared.client.INTERVAL_MS", 500)
+    monkeypatch.setattr("enricher.worker.kafka.properties.STATISTICS_INTERVAL_MS", 500)
     zero, before, behind = Partition(topics.input, 0), 2, 3
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     hanging = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})

@@ -18,7 +18,7 @@ from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
 from enricher.worker.build import workers
-from enricher.worker.kafka.writing.transaction import Transaction
+from enricher.worker.kafka.transaction import Transaction
 from tools.chaos.stub import StubEngine, stub_model
 
 QUICK = {

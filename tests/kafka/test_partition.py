@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.reading.partition import AFTER, AssignedPartition, Event, State
+from enricher.worker.kafka.partition import AFTER, AssignedPartition, Event, State
 from enricher.worker.records import Mark, Partition, Start
 
 NAME = Partition("articles", 0)

@@ -29,10 +29,10 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import SettingsError, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.topicwatch import TopicWatch
-from enricher.worker.kafka.writing.placement import Placement
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.topicwatch import TopicWatch
+from enricher.worker.kafka.transaction import Placement
 from enricher.worker.records import Partition, RawRecord, Release, Ticket
 
 INPUT, OUTPUT, LETTERS = "articles", "entities", "dead-letters"

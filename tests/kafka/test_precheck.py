@@ -12,7 +12,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.kafka.precheck import check_start
 
 
 @pytest.mark.broker
@@ -53,7 +53,7 @@ def test_too_few_partitions_end_it(topics: Topics) -> None:
 @pytest.mark.slow
 def test_brokers_that_are_away_do_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     """The start waits for them later; what the client itself refuses is reported at once."""
-    caplog.set_level("INFO", "enricher.worker.kafka.shared.precheck")
+    caplog.set_level("INFO", "enricher.worker.kafka.precheck")
     topics = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
     check_start(config_for(topics))
     assert "after the model is loaded" in caplog.text

@@ -13,10 +13,10 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.reading import ranges, unreadable
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.partition_reader import PartitionReader
+from enricher.worker.kafka import ranges
+from enricher.worker.kafka.errors import Complaint
+from enricher.worker.kafka.partition_reader import PartitionReader
+from enricher.worker.kafka.ranges import RangeReader
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
 BOMB = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 2 of 3088 bytes failed")
@@ -100,7 +100,7 @@ class Failing(Hurried):
 
 def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client tries it twice a second, and the caller may take longer over one record."""
-    monkeypatch.setattr(unreadable, "_BatchEndFinder", OneRecord)
+    monkeypatch.setattr(ranges, "_BatchEndFinder", OneRecord)
     passed: list[tuple[int, range]] = []
     with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
         monkeypatch.setattr(reader._reader, "consumer", Hurried())
@@ -115,7 +115,7 @@ def test_errors_of_the_client_and_of_silent_brokers_are_broker_errors(
     monkeypatch: pytest.MonkeyPatch, client: type[Hurried], finder: type[OneRecord]
 ) -> None:
     """A command ends with exit code 4 and a reason, not with a traceback."""
-    monkeypatch.setattr(unreadable, "_BatchEndFinder", finder)
+    monkeypatch.setattr(ranges, "_BatchEndFinder", finder)
     with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
         monkeypatch.setattr(reader._reader, "consumer", client())
         with pytest.raises(BrokerError):

@@ -14,10 +14,10 @@ from support.clock import Clock
 from support.topics import Topics
 
 from enricher.errors import Fenced, TransactionTrouble
-from enricher.worker.kafka.reading.assignment import Assignment
-from enricher.worker.kafka.reading.rebalances import Rebalances
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.shared.heartbeats import INTERVAL_MS, Heartbeats
+from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.membership import Heartbeats, Rebalances
+from enricher.worker.kafka.properties import HEARTBEAT_INTERVAL_MS
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition
 
 
@@ -180,7 +180,7 @@ def test_the_client_is_woken_once_per_interval() -> None:
             return "a"
 
     member, heartbeats = cast("Consumer", Member()), Heartbeats()
-    interval_s = INTERVAL_MS / 1000
+    interval_s = HEARTBEAT_INTERVAL_MS / 1000
     assert heartbeats.prompt(member, 100.0) is True
     assert interval_s == pytest.approx(heartbeats.left_s(100.0))
     assert heartbeats.prompt(member, 100.0 + interval_s / 2) is None

@@ -15,14 +15,14 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, RefusedBatch, RefusedOutput
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.records import Article, Coverage, RawRecord, Release, Ticket
 from tools.chaos.stub import StubEngine, stub_model
 
 pytestmark = pytest.mark.broker
 
 LIMIT_BYTES = 6_000
-UNTOLD = "enricher.worker.kafka.writing.sink.message_limits"
+UNTOLD = "enricher.worker.kafka.sink.message_limits"
 """What asks for the limits of the topics."""
 
 

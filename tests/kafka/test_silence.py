@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.worker.kafka.reading.partitions import Partitions
+from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.records import Mark, Partition, Start
 
 ONE, OTHER = Partition("articles", 0), Partition("articles", 1)

@@ -25,7 +25,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Stalled
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord
 
 pytestmark = pytest.mark.broker
@@ -111,7 +111,7 @@ def test_partitions_that_a_backlog_keeps_waiting_end_no_process(
     """None is taken for lost, and each delivers all its records once and in order, whatever was dropped from the queue."""
     source, count = opened(config_for(topics, partition_timeout_s=BOUND_S))[0], 24_000
     backlog(topics, count)
-    caplog.set_level(logging.INFO, "enricher.worker.kafka.reading.assignment")
+    caplog.set_level(logging.INFO, "enricher.worker.kafka.assignment")
     records = read_slowly(source, count, 40)
     assert "for a moment: nothing came of it" in caplog.text
     for number in range(4):

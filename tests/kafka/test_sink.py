@@ -29,7 +29,7 @@ from enricher.errors import (
     RefusedOutput,
     TransactionTrouble,
 )
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 
 pytestmark = pytest.mark.broker
 

@@ -10,8 +10,8 @@ from kafka.clients import config_for, encoder_of, unguarded
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats.counters import Counters
 
@@ -52,7 +52,7 @@ def test_nothing_is_connected_before_the_sink_is_prepared(error: Exception) -> N
 
 def test_a_producer_that_does_not_close_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing may block for as long as the call that failed; the end of the process waits a bounded time for it."""
-    monkeypatch.setattr("enricher.worker.kafka.writing.sink.CLOSE_WAIT_S", 0.1)
+    monkeypatch.setattr("enricher.worker.kafka.sink.CLOSE_WAIT_S", 0.1)
     config, closing, never = config_for(NOWHERE), threading.Event(), threading.Event()
 
     class Hanging(TransactionalSink):

@@ -16,8 +16,8 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.writing.transaction import DeliveryReports, Failure
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.transaction import DeliveryReports, Failure
 from enricher.worker.records import Partition, RawRecord, Ticket
 
 pytestmark = pytest.mark.broker

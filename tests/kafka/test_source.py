@@ -14,7 +14,7 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import MissingTopic, TransactionTrouble
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord, Release
 
 pytestmark = pytest.mark.broker

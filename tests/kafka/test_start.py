@@ -29,7 +29,7 @@ from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import Topics, make_topics
 
 from enricher.errors import SettingsError
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Mark, Partition, RawRecord, Release, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
 

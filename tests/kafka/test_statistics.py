@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from enricher.worker.kafka.shared.statistics import INTERVAL_MS, Statistics
+from enricher.worker.kafka.properties import STATISTICS_INTERVAL_MS
+from enricher.worker.kafka.statistics import Statistics
 from enricher.worker.records import Partition
 from enricher.worker.stats.snapshot import Unstable
 
@@ -50,7 +51,7 @@ def test_what_was_told_long_ago_is_not_known_any_more() -> None:
     now_s = [0.0]
     statistics = Statistics(["articles"], clock=lambda: now_s[0])
     statistics(told("UP"))
-    now_s[0] = 10 * INTERVAL_MS / 1000
+    now_s[0] = 10 * STATISTICS_INTERVAL_MS / 1000
     assert statistics.connection(joined=True).brokers is None
 
 

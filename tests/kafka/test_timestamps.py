@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.worker.kafka.shared.metadata import plausible_timestamp_s
+from enricher.worker.kafka.metadata import plausible_timestamp_s
 
 NOW_S = 1_790_000_000.0
 DAY_S = 86_400.0

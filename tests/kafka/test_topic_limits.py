@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka.clients import config_for
 from support.topics import Topics
 
-from enricher.worker.kafka.writing.limits import message_limits
+from enricher.worker.kafka.metadata import message_limits
 
 
 class SilentAdmin:
@@ -23,6 +23,6 @@ class SilentAdmin:
 
 def test_without_an_answer_the_settings_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start does not wait for ever for a limit, and a question in vain raises nothing."""
-    monkeypatch.setattr("enricher.worker.kafka.writing.limits._TIMEOUT_S", 0.01)
+    monkeypatch.setattr("enricher.worker.kafka.metadata._TIMEOUT_S", 0.01)
     config = config_for(Topics("127.0.0.1:1", "in", "out", "dead", "group", {}))
     assert {} == message_limits(cast("AdminClient", SilentAdmin()), config)

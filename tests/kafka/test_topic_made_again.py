@@ -12,7 +12,7 @@ from support.reading import committed_and_ends
 from support.topics import Topics, make_topics
 
 from enricher.errors import SettingsError, TransactionTrouble
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.kafka import Cluster
 

@@ -9,7 +9,7 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.operate.doctor.broker import doctor_id
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 
 NOWHERE = config_for(Topics("localhost:1", "i", "o", "d", "g", {}))
 ODD = ["news", "news-en", "news/en", "news%2Fen", "news%2fen", "en-0", "0", "-", "/", "%", "//", "0/doctor", "-doctor"]

@@ -26,12 +26,11 @@ from support.topics import Topics
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
 from enricher.operate.offsets import skip as skipping
 from enricher.worker.articles import Encoder
-from enricher.worker.kafka.reading import unreadable
-from enricher.worker.kafka.reading.assignment import Assignment
-from enricher.worker.kafka.reading.damage import Damage
-from enricher.worker.kafka.reading.partition import State
-from enricher.worker.kafka.reading.unreadable import UnreadableBatches
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka import ranges
+from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.partition import Damage, State
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import UnreadableBatches
 from enricher.worker.records import DeadLetter, Partition, RawRecord, Unreadable
 
 UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")
@@ -101,7 +100,7 @@ def test_what_comes_before_it_is_committed_before_the_process_ends() -> None:
 def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
     topics = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
-    monkeypatch.setattr(unreadable, "first_leader_epoch", lambda *_: None)
+    monkeypatch.setattr(ranges, "first_leader_epoch", lambda *_: None)
     with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on.*--reset-offsets"):
         UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
 
@@ -121,7 +120,7 @@ def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: 
         def end(self, _inside: int) -> int:
             return next(ends)
 
-    monkeypatch.setattr(unreadable, "_BatchEndFinder", Looker)
+    monkeypatch.setattr(ranges, "_BatchEndFinder", Looker)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
     assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
@@ -139,7 +138,7 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
         seen.append(offset)
         return offset < 100
 
-    monkeypatch.setattr(unreadable._BatchEndFinder, "_is_inside", is_inside)
+    monkeypatch.setattr(ranges._BatchEndFinder, "_is_inside", is_inside)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     expected, rounds = 0, 0
     while expected < 100:
@@ -152,7 +151,7 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
 
 def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that do not answer say nothing about a batch."""
-    monkeypatch.setattr(unreadable, "_LOOKUP_S", 0.2)
+    monkeypatch.setattr(ranges, "_LOOKUP_S", 0.2)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     with pytest.raises(TransactionTrouble, match="no answer"):
         batches.span(PLACE, 7, UNREADABLE, 7)

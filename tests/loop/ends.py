@@ -20,7 +20,7 @@ from support.plain_records import plain_record
 from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.ports import Sink, Source
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Outcome, Partition, RawRecord, Release, Ticket
 

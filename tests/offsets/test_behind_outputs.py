@@ -21,7 +21,7 @@ from enricher.errors import BrokerError, NoAnswer
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.offsets import set as setting
 from enricher.operate.offsets.set import BehindOutputs
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import RawRecord, Ticket, Tombstone
 from tools.kafka import Cluster
 

@@ -17,7 +17,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.indexing.index_documents import DocumentMaker
-from enricher.worker.kafka.shared.metadata import raw_record
+from enricher.worker.kafka.metadata import raw_record
 
 DELETES = 400
 MARKED = {

@@ -40,9 +40,8 @@ from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.operate import replay as replaying
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay import Pinned, count_left, pin, read_pinned
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import Polled, mapping_errors
+from enricher.worker.kafka.errors import ClientErrors, Polled, mapping_errors
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match

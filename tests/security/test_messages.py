@@ -10,9 +10,8 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.errors import our_error
+from enricher.worker.kafka.errors import ClientErrors, our_error
+from enricher.worker.kafka.properties import KafkaConfig
 
 # Names that are parts of one another, as those of real topics are.
 TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})

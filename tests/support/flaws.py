@@ -17,8 +17,8 @@ from confluent_kafka import KafkaException, Producer
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.build import kafka_clients, workers
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from tools.chaos import worker as chaos_worker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from enricher.worker.kafka.shared.metadata import topic_id_of
+from enricher.worker.kafka.metadata import topic_id_of
 from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
 from support.topics import PARTITIONS

@@ -15,7 +15,7 @@ from verify.pair import complete
 
 from enricher.operate.verify import Check, Place, Report, command
 from enricher.operate.verify.command import show
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
 

@@ -25,10 +25,10 @@ from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, printable, remark_console, write_line
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.lone_consumers import commit_as_outsider
+from enricher.worker.kafka.errors import Complaint
+from enricher.worker.kafka.partition_reader import commit_as_outsider
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Partition, RawRecord, ReachedLimit
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.settings import load_settings

@@ -23,9 +23,9 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.times import TIME_FORMS, time_option
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.errors import without_recovery
+from enricher.worker.kafka.errors import without_recovery
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
 

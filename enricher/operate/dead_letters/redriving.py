@@ -30,8 +30,8 @@ from enricher.operate.dead_letters.settled import NewerRecords, Progress, commit
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.verify.group_offsets import same_topic
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 

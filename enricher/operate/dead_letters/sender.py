@@ -18,14 +18,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient
 
 from enricher.errors import BrokerError, EnricherError, Fenced, ProducerFenced, RecoveryExhausted, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
-from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
-from enricher.worker.kafka.shared.errors import mapping_errors
-from enricher.worker.kafka.shared.lone_consumers import lone_consumer
-from enricher.worker.kafka.shared.metadata import topic_id_of
-from enricher.worker.kafka.shared.producers import opened_producer
-from enricher.worker.kafka.writing.transaction import Stopwatch
+from enricher.worker.kafka.errors import Complaint, mapping_errors, new_client
+from enricher.worker.kafka.metadata import topic_id_of
+from enricher.worker.kafka.partition_reader import lone_consumer
+from enricher.worker.kafka.producers import CLOSE_WAIT_S, UnfencedProducer, close_in_background, opened_producer
+from enricher.worker.kafka.properties import KafkaConfig, transactional_id
+from enricher.worker.kafka.transaction import Stopwatch
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.watchdog import Guard
 

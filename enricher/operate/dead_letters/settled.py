@@ -15,8 +15,8 @@ from confluent_kafka import TopicPartition
 from enricher.errors import FatalError
 from enricher.operate.dead_letters.letters import REDRIVEN_LETTER, Letter
 from enricher.operate.inspect.inspector import Inspector
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.metadata import headers_of
+from enricher.worker.kafka.metadata import headers_of
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
 

@@ -17,8 +17,8 @@ from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.build.article_readers import article_reader
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.schema_registry import waiting_decoders
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.errors import UNREADABLE
+from enricher.worker.kafka.errors import UNREADABLE
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Tombstone
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings

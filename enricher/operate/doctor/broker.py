@@ -8,11 +8,10 @@ from dataclasses import replace
 from enricher.errors import BrokerError, EnricherError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.topics import Admin, TopicView
-from enricher.worker.kafka.shared.client import KafkaConfig, transactional_id
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import without_recovery
-from enricher.worker.kafka.shared.precheck import require_start
-from enricher.worker.kafka.shared.producers import short_lived_producer
+from enricher.worker.kafka.errors import Complaint, without_recovery
+from enricher.worker.kafka.precheck import require_start
+from enricher.worker.kafka.producers import short_lived_producer
+from enricher.worker.kafka.properties import KafkaConfig, transactional_id
 
 _ANSWERS_WITHIN_S = 3.0
 """A person waits for this; a broker that takes longer for its first answer is as good as away."""

@@ -25,9 +25,9 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.promises import PROMISES, Promise
 from enricher.operate.doctor.trial_clients import Clients, Outcome
 from enricher.operate.topics import Admin, TopicPlan
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.errors import our_error
-from enricher.worker.kafka.shared.metadata import result_of
+from enricher.worker.kafka.errors import our_error
+from enricher.worker.kafka.metadata import result_of
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline
 
 _report = Reporter("broker")

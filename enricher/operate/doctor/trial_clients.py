@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.metadata import without_errors
-from enricher.worker.kafka.shared.producers import short_lived_producer
+from enricher.worker.kafka.errors import Complaint, new_client
+from enricher.worker.kafka.metadata import without_errors
+from enricher.worker.kafka.producers import short_lived_producer
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline
 
 CALL_S = 15.0

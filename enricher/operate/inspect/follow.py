@@ -9,13 +9,11 @@ from confluent_kafka import KafkaError, Message
 
 from enricher.errors import BrokerError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.worker.kafka.reading.damage import DAMAGED
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.lone_consumers import lone_reader, may_pass
-from enricher.worker.kafka.shared.metadata import bounds_of, partition_of, partitions_of, raw_record
-from enricher.worker.kafka.shared.partition_reader import END_OF_PARTITION, NO_END
+from enricher.worker.kafka.errors import Complaint, broker_errors
+from enricher.worker.kafka.metadata import bounds_of, partition_of, partitions_of, raw_record
+from enricher.worker.kafka.partition import DAMAGED
+from enricher.worker.kafka.partition_reader import END_OF_PARTITION, NO_END, lone_reader, may_pass
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 

@@ -9,11 +9,8 @@ from typing import TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.lone_consumers import committed_offsets, lone_consumer
-from enricher.worker.kafka.shared.metadata import (
+from enricher.worker.kafka.errors import Complaint, broker_errors, new_client
+from enricher.worker.kafka.metadata import (
     answer_to,
     listed_offsets,
     offsets_at_time,
@@ -21,6 +18,8 @@ from enricher.worker.kafka.shared.metadata import (
     settings_of,
     topic_id_of,
 )
+from enricher.worker.kafka.partition_reader import committed_offsets, lone_consumer
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline
 
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here

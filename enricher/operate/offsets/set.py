@@ -24,11 +24,11 @@ from enricher.errors import BrokerError, NoAnswer, SettingsError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console, write_line
-from enricher.worker.kafka.reading.ranges import Progress, RangeReader
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.lone_consumers import commit_as_outsider
-from enricher.worker.kafka.shared.metadata import headers_of
+from enricher.worker.kafka.errors import Complaint
+from enricher.worker.kafka.metadata import headers_of
+from enricher.worker.kafka.partition_reader import commit_as_outsider
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import Progress, RangeReader
 from enricher.worker.records import Headers, Mark
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline, until

@@ -21,14 +21,12 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.record_writer import writer_of
 from enricher.worker.build.workers import encoder_of
 from enricher.worker.commands.console import write_line
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.reading.unreadable import UnreadableBatches
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import UNREADABLE, broker_errors, without_recovery
-from enricher.worker.kafka.shared.lone_consumers import lone_reader, may_pass
-from enricher.worker.kafka.shared.partition_reader import NO_END
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.errors import UNREADABLE, Complaint, broker_errors, without_recovery
+from enricher.worker.kafka.partition_reader import NO_END, lone_reader, may_pass
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import UnreadableBatches
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition, Release
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.runtime.deadlines import Deadline, until

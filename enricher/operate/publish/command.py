@@ -20,7 +20,7 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.files import Line
-from enricher.worker.kafka.shared.client import transactional_id
+from enricher.worker.kafka.properties import transactional_id
 from enricher.worker.settings import Settings, load_settings
 
 Record = tuple[bytes | None, bytes | None]

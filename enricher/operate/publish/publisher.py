@@ -12,11 +12,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import Complaint, new_client
-from enricher.worker.kafka.shared.errors import broker_errors, mapping_errors, without_recovery
-from enricher.worker.kafka.shared.metadata import no_such_topic
-from enricher.worker.kafka.shared.producers import opened_producer
+from enricher.worker.kafka.errors import Complaint, broker_errors, mapping_errors, new_client, without_recovery
+from enricher.worker.kafka.metadata import no_such_topic
+from enricher.worker.kafka.producers import opened_producer
+from enricher.worker.kafka.properties import KafkaConfig
 
 # For throughput: some lingering to fill batches, and a queue of bounded memory. The partitioner is the Java clients'
 # default, so a key stays on its partition whichever client writes it.

@@ -20,7 +20,7 @@ from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.build.recomputation import recompute
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings, load_settings
 
 BROKEN = 8

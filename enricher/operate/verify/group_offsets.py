@@ -17,11 +17,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from enricher.errors import BrokerError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.verify.findings import Check, Checks, Place
-from enricher.worker.kafka.reading.ranges import Progress
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.lone_consumers import lone_consumer
-from enricher.worker.kafka.shared.metadata import without_errors
+from enricher.worker.kafka.errors import broker_errors
+from enricher.worker.kafka.metadata import without_errors
+from enricher.worker.kafka.partition_reader import lone_consumer
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import Progress
 from enricher.worker.runtime.deadlines import Deadline, until
 
 _VERSION = "enricher/1"

@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 from confluent_kafka import Message
 
 from enricher.operate.verify.values import FORMATS
-from enricher.worker.kafka.shared.metadata import headers_of
+from enricher.worker.kafka.metadata import headers_of
 from enricher.worker.records import Headers
 
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")

@@ -19,9 +19,9 @@ from enricher.operate.verify.findings import Check, Place
 from enricher.operate.verify.group_offsets import same_topic
 from enricher.operate.verify.headers import HeaderValues, headers_by_name, source_of_record
 from enricher.operate.verify.values import Document, document_of
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.metadata import raw_record
-from enricher.worker.kafka.shared.partition_reader import Ranges
+from enricher.worker.kafka.metadata import raw_record
+from enricher.worker.kafka.partition_reader import Ranges
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import RawRecord
 
 Recompute = Callable[[Sequence[RawRecord]], Sequence[bytes | None]]

@@ -30,9 +30,9 @@ from enricher.operate.verify.group_offsets import (
 from enricher.operate.verify.ledger import Doubts, Inputs, Judge, JudgedRange, PartitionLedger
 from enricher.operate.verify.outputs import ByKey, ByPartition, Outputs
 from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, chosen_of
-from enricher.worker.kafka.reading.ranges import Progress, RangeReader
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.partition_reader import Ranges
+from enricher.worker.kafka.partition_reader import Ranges
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import Progress, RangeReader
 
 _HELD_BACK = "an open transaction holds committed offsets back"
 _EVERYTHING: Final = 2**63 - 1  # more than any topic holds

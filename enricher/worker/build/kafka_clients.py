@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 
 

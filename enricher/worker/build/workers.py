@@ -17,8 +17,8 @@ from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.build.pools import engine_pool, tokenizer_pool
 from enricher.worker.build.record_writer import writer_of
 from enricher.worker.build.schema_registry import registry_decoders
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation

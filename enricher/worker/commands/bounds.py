@@ -13,7 +13,7 @@ import orjson
 
 from enricher.errors import SettingsError
 from enricher.worker.commands.times import TIME_FORMS, parse_time
-from enricher.worker.kafka.shared.partition_reader import Ranges
+from enricher.worker.kafka.partition_reader import Ranges
 
 Offsets = Mapping[int, int]
 """Offsets by partition number."""

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from enricher.errors import FatalError
 from enricher.worker.files import Line, read_lines
-from enricher.worker.kafka.reading.ranges import RangeReader
-from enricher.worker.kafka.shared.client_errors import Complaint
-from enricher.worker.kafka.shared.errors import broker_errors
-from enricher.worker.kafka.shared.lone_consumers import lone_reader, may_pass
-from enricher.worker.kafka.shared.metadata import bounds_of, partitions_of, raw_record
-from enricher.worker.kafka.shared.partition_reader import NO_END
+from enricher.worker.kafka.errors import Complaint, broker_errors
+from enricher.worker.kafka.metadata import bounds_of, partitions_of, raw_record
+from enricher.worker.kafka.partition_reader import NO_END, lone_reader, may_pass
+from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
-    from enricher.worker.kafka.reading.ranges import Progress
-    from enricher.worker.kafka.shared.client import KafkaConfig
+    from enricher.worker.kafka.properties import KafkaConfig
+    from enricher.worker.kafka.ranges import Progress
 
 _MAX_BYTES = 512 * 2**20
 """All articles of a comparison are in memory."""

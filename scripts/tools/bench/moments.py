@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from enricher.worker.kafka.reading.assignment import Assignment
-from enricher.worker.kafka.reading.source import KafkaSource
+from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.loop import Worker
 
 DEBUG = {"consumer.debug": "cgrp"}

@@ -17,9 +17,9 @@ import enricher.worker.heads.ner
 import enricher.worker.loop.loop
 import enricher.worker.rules.assembly
 from enricher.worker.articles import Encoder
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.sink import TransactionalSink
-from enricher.worker.kafka.writing.transaction import Transaction
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
+from enricher.worker.kafka.transaction import Transaction
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.rules.batching import LengthBucketScheduler

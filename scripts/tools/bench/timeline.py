@@ -14,10 +14,10 @@ from typing import Any
 from unittest.mock import patch
 
 from enricher.worker.build.loaded_model import Model
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.shared.topicwatch import TopicWatch
-from enricher.worker.kafka.writing.sink import TransactionalSink
-from enricher.worker.kafka.writing.transaction import Stopwatch, Transaction
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
+from enricher.worker.kafka.topicwatch import TopicWatch
+from enricher.worker.kafka.transaction import Stopwatch, Transaction
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, Release, Ticket, Window
 from enricher.worker.rules.batching import LengthBucketScheduler

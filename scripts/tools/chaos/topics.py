@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S
+from enricher.worker.kafka.metadata import COORDINATOR_LIMIT_S
 from tools.chaos.incarnations import Incarnation, topic_id_of
 from tools.kafka.reader import Reader
 from tools.topics import Topics, make_topics

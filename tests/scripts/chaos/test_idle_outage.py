@@ -11,8 +11,8 @@ from kafka.clients import config_for, encoder_of, unguarded
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.sink import TransactionalSink
+from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats.counters import Counters
 from tools.chaos.proxy import Proxy

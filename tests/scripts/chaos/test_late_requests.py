@@ -17,9 +17,9 @@ from support.reading import read_all
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.shared.closing import UnfencedProducer, close_in_background
-from enricher.worker.kafka.shared.membership import Member
-from enricher.worker.kafka.writing.sink import TransactionalSink
+from enricher.worker.kafka.membership import Member
+from enricher.worker.kafka.producers import UnfencedProducer, close_in_background
+from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.records import RawRecord
 from tools.chaos.frames import Api
 from tools.chaos.proxied import nodes_behind_a_proxy

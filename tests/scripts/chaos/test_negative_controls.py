@@ -23,7 +23,7 @@ from support.topics import make_topics
 
 from enricher.operate.verify import Check, Report, verify, watching
 from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.kafka.shared.client import KafkaConfig
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 from tools.chaos.crew import Crew
 from tools.chaos.frames import Api

@@ -20,7 +20,7 @@ from enricher.worker.commands.run.health import view_of, worker_health
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.signals import Signals
 from enricher.worker.health.worker_health import LOADING
-from enricher.worker.kafka.shared.precheck import check_start
+from enricher.worker.kafka.precheck import check_start
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters

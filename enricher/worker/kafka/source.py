@@ -10,22 +10,17 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.reading.assignment import Assignment
-from enricher.worker.kafka.reading.catching_up import CatchingUp
-from enricher.worker.kafka.reading.delivery import Delivery
-from enricher.worker.kafka.reading.rebalances import Rebalances
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import connecting, mapping_errors
-from enricher.worker.kafka.shared.heartbeats import Heartbeats
-from enricher.worker.kafka.shared.leaving import leave
-from enricher.worker.kafka.shared.membership import Member, StaleGeneration, proven, successor
-from enricher.worker.kafka.shared.metadata import partitions_of
-from enricher.worker.kafka.shared.statistics import Statistics
-from enricher.worker.kafka.shared.topicwatch import TopicWatch
+from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.catching_up import CatchingUp
+from enricher.worker.kafka.errors import ClientErrors, connecting, mapping_errors, new_client, transient_error
+from enricher.worker.kafka.membership import Heartbeats, Member, Rebalances, StaleGeneration, leave, proven, successor
+from enricher.worker.kafka.metadata import partition_of, partitions_of, raw_record
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.statistics import Statistics
+from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Release, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
@@ -35,7 +30,6 @@ from enricher.worker.rules.priority import Priority
 from enricher.worker.stats.snapshot import Connection
 
 log = logging.getLogger(__name__)
-
 _GATHER_S = 0.02
 """How long one poll waits for the first records of new partitions; the first fetch takes a few milliseconds."""
 
@@ -56,7 +50,6 @@ class KafkaSource:
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
         self._partitions, self._fetching = self._assignment.partitions, self._assignment.fetching
-        self._delivery = Delivery(config, self._assignment, self._fetching, self.watch, self._client_errors)
         self._heartbeats = Heartbeats()
         self._portions, self._priority = Portions(), Priority(config.inputs)
         self._catching_up: CatchingUp | None = None
@@ -98,7 +91,7 @@ class KafkaSource:
         now_s = time.monotonic()
         if not messages:
             self._partitions.note_drain(now_s)
-        records = self._delivery.records_of(messages, now_s)
+        records = self._records_of(messages, now_s)
         self._fetching.fetch_again()
         return self._portions.learn_from(records)
 
@@ -212,6 +205,52 @@ class KafkaSource:
         if timeout_s > 0 and self._fetching.gathers(now_s):
             return self._portions.of(limit), min(timeout_s, _GATHER_S)
         return 1 if timeout_s > 0 else self._portions.of(limit), timeout_s
+
+    def _records_of(self, messages: Sequence[Message], now_s: float) -> list[RawRecord]:
+        """The records in these messages, each once and in order. The client skips a damaged batch; this seeks back to it."""
+        records: list[RawRecord] = []
+        damaged, out_of_range = set[Partition](), set[Partition]()
+        for message in messages:
+            partition, error = partition_of(message), message.error()
+            at = self._partitions.get(partition)
+            if partition in damaged:
+                continue
+            if at and at.is_damaged(error, message.offset() or 0, now_s):
+                damaged.add(partition)
+                self._assignment.require_readable(at)
+            elif error is None:
+                record = raw_record(
+                    message, self.watch.topic_ids[partition.topic], max_headers=self._config.max_headers
+                )
+                if at and at.deliver(record.offset, record.leader_epoch, now_s):
+                    records.append(record)
+            elif at and error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001  the client's name
+                out_of_range.add(partition)
+            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  as above
+                doing = f"reading {partition.topic or ', '.join(self._config.inputs)}"
+                log.warning("%s", transient_error(error, doing, self._client_errors))
+            elif at:
+                at.reach_end(message.offset() or 0, now_s)
+        self._fetching.go_back(damaged)
+        if self._config.replay:
+            self._pass_over(out_of_range)
+            self._fetching.stop_finished({partition_of(message) for message in messages})
+        return records
+
+    def _pass_over(self, partitions: Collection[Partition]) -> None:
+        """Go on where these begin now, and name what retention has deleted of the range."""
+        if not partitions:
+            return
+        beginnings = self.watch.beginnings(partitions)
+        for partition, beginning in beginnings.items():
+            at = self._partitions[partition]
+            last = beginning if at.start is None or at.start.until is None else min(beginning, at.start.until)
+            if at.position is not None and at.position < last:
+                log.warning(
+                    "%s[%d]: offsets %d to %d of the range are gone: retention deleted them before they were replayed",
+                    *partition, at.position, last - 1,
+                )  # fmt: skip
+        self._fetching.go_on_at(beginnings)
 
     def _connect(self) -> Consumer:
         return new_client(Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from functools import lru_cache
 from operator import methodcaller
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -20,23 +21,15 @@ from confluent_kafka import (
     TopicPartition,
     Uuid,
 )
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from enricher.errors import MissingTopic
-from enricher.worker.kafka.shared.rights import DENIED
+from enricher.worker.kafka.errors import DENIED
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Headers, OmittedHeaders, Partition, RawRecord
 from enricher.worker.runtime.deadlines import Deadline
 
-if TYPE_CHECKING:  # not needed at run time
-    from concurrent.futures import Future
-
-    from confluent_kafka.admin import AdminClient, ConfigEntry, OffsetSpec
-
-    Settings = Future[dict[str, ConfigEntry]]
-    """Kafka's settings of a topic, once the broker answers."""
-
 log = logging.getLogger(__name__)
-
 _ASK_AGAIN_S = 0.1
 # Temporary states of a broker that the client does not mark as retriable: during an election a partition has no leader.
 _TEMPORARY = {
@@ -60,6 +53,16 @@ the coordinator is found later, an assertion in rdkafka_queue.h aborts the proce
 """
 _NO_ID = 22 * "A"
 """16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
+# Not `message.headers()`: the client sets both a result and an exception, and a call that the interpreter has specialised
+# does not check for the exception. It would be raised by whatever is called next.
+_read_headers = methodcaller("headers")
+EARLIEST_S = 946_684_800.0
+"""2000-01-01. Older than Kafka, so archives that are published with the times of their articles are mostly believed. Seconds
+that were written as milliseconds give January 1970."""
+AHEAD_S = 86_400.0
+"""Tolerance for wrong clocks and time zones. Microseconds written as milliseconds are millennia ahead."""
+_TIMEOUT_S = 3.0  # it delays the start
+_SETTING = "max.message.bytes"
 
 
 def answer_to(question: Callable[[float], _Answer], deadline: Deadline, later: Collection[int] = ()) -> _Answer:
@@ -147,18 +150,7 @@ def result_of(answer: Future[_Answer], timeout_s: float) -> _Answer:
 
 def settings_of(admin: AdminClient, topic: str, timeout_s: float) -> dict[str, str] | None:
     """Kafka's settings of a topic; None without the right DescribeConfigs."""
-    return settings_in(ask_for_settings(admin, [topic], timeout_s)[topic], timeout_s)
-
-
-def ask_for_settings(admin: AdminClient, topics: Collection[str], timeout_s: float) -> dict[str, Settings]:
-    """Ask for the settings of several topics at once. Does not block: `settings_in` waits for each answer."""
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    answers = admin.describe_configs(resources, request_timeout=timeout_s)
-    return {resource.name: answer for resource, answer in answers.items()}
-
-
-def settings_in(answer: Settings, timeout_s: float) -> dict[str, str] | None:
-    """Kafka's settings of a topic; None without the right DescribeConfigs."""
+    [answer] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=timeout_s).values()
     try:
         entries = result_of(answer, timeout_s)
     except KafkaException as exception:
@@ -166,6 +158,31 @@ def settings_in(answer: Settings, timeout_s: float) -> dict[str, str] | None:
             return None
         raise
     return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+
+
+def message_limits(client: AdminClient, config: KafkaConfig) -> Mapping[str, int]:
+    """`max.message.bytes` of the output topics; unknown ones are left out. Blocks for 6 s for each at most, raises nothing.
+
+    Asked once, when the worker starts: without an answer the settings apply. A limit that is lowered later shows when a
+    batch is refused, and a restart asks again.
+    """
+    found: dict[str, int] = {}
+    timeout_s = min(_TIMEOUT_S, config.request_timeout_s)
+    for topic in dict.fromkeys((config.output_topic, config.dead_letter_topic)):
+        try:
+            settings = settings_of(client, topic, timeout_s)
+        except KafkaException as exception:
+            log.warning("no answer about %s of '%s': %s", _SETTING, topic, exception.args[0].str())
+            continue
+        if settings is not None:
+            found[topic] = int(settings[_SETTING])
+        else:
+            log.info(
+                "not allowed to read %s of '%s' (that needs DESCRIBE_CONFIGS): using articles.max_record_bytes and "
+                "articles.max_dead_letter_bytes",
+                _SETTING, topic,
+            )  # fmt: skip
+    return found
 
 
 def without_errors(tps: list[TopicPartition]) -> list[TopicPartition]:
@@ -233,11 +250,6 @@ def headers_of(message: Message) -> Headers:
         return ()
 
 
-# Not `message.headers()`: the client sets both a result and an exception, and a call that the interpreter has specialised
-# does not check for the exception. It would be raised by whatever is called next.
-_read_headers = methodcaller("headers")
-
-
 def partition_of(message: Message) -> Partition:
     """The partition of a message or event; an event about no partition has the topic `""` and the number 0."""
     return _partition(message.topic() or "", message.partition() or 0)
@@ -257,13 +269,6 @@ def ours(tp: TopicPartition) -> Partition:
 def foreign(partition: Partition) -> TopicPartition:
     """Our partition type as the client's."""
     return TopicPartition(partition.topic, partition.number)
-
-
-EARLIEST_S = 946_684_800.0
-"""2000-01-01. Older than Kafka, so archives that are published with the times of their articles are mostly believed. Seconds
-that were written as milliseconds give January 1970."""
-AHEAD_S = 86_400.0
-"""Tolerance for wrong clocks and time zones. Microseconds written as milliseconds are millennia ahead."""
 
 
 def plausible_timestamp_s(timestamp_s: float, now_s: float) -> float | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from enricher.worker.kafka.reading.partition import AssignedPartition, State
-from enricher.worker.kafka.reading.silence import Silence
+from enricher.worker.kafka.partition import AssignedPartition, Silence, State
 from enricher.worker.records import Partition, Start
 
 

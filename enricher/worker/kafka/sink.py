@@ -19,16 +19,13 @@ from confluent_kafka import KafkaException, Producer
 
 from enricher.errors import BrokerError, EnricherError, Fenced, ProducerFenced, RefusedBatch, TransactionTrouble
 from enricher.worker.articles import Encoder
-from enricher.worker.kafka.reading.source import KafkaSource
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
-from enricher.worker.kafka.shared.errors import connecting, mapping_errors
-from enricher.worker.kafka.shared.membership import StaleGeneration
-from enricher.worker.kafka.shared.producers import opened_producer
-from enricher.worker.kafka.writing.limits import message_limits
-from enricher.worker.kafka.writing.placement import Placement
-from enricher.worker.kafka.writing.transaction import Transaction
+from enricher.worker.kafka.errors import ClientErrors, connecting, mapping_errors
+from enricher.worker.kafka.membership import StaleGeneration
+from enricher.worker.kafka.metadata import message_limits
+from enricher.worker.kafka.producers import CLOSE_WAIT_S, UnfencedProducer, close_in_background, opened_producer
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.source import KafkaSource
+from enricher.worker.kafka.transaction import Placement, Transaction
 from enricher.worker.records import DeadLetter, Release, Ticket
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.runtime.watchdog import Guard

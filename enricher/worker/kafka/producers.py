@@ -1,4 +1,4 @@
-"""Closing transactional producers in the background: it may block for as long as the call that failed.
+"""Opening transactional producers, and closing them in the background, which may block as long as the call that failed.
 
 Closing a producer aborts its open transaction, with the transaction's own epoch. After such an abort, brokers before 3.6
 append a late Produce request, and brokers before 3.7 take late offsets (KIP-890): the next transaction commits them, or
@@ -10,16 +10,57 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
 from enricher.errors import ProducerFenced
+from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_client
 
 CLOSE_WAIT_S = 5.0
 """How long a caller waits; a producer that is not closed by then ends with the process."""
 log = logging.getLogger(__name__)
+
+
+def opened_producer(
+    properties: Mapping[str, Any],
+    client_errors: ClientErrors,
+    timeout_s: float,
+    *,
+    learn: Callable[[Producer], object],
+    kind: Callable[..., Producer] = Producer,
+) -> Producer:
+    """A producer that has fenced those before it with its transactional id, and ended their transaction.
+
+    `learn` asks for metadata, which it needs in any case. Blocks for that and for at most `timeout_s`. Raises
+    TransactionTrouble and BrokerError; SettingsError if librdkafka rejects the properties.
+    """
+    producer = new_client(kind, properties, client_errors)
+    try:
+        with mapping_errors("opening a transactional producer", client_errors, producer):
+            # Metadata first: without it init_transactions sometimes takes half a second longer.
+            learn(producer)
+            producer.init_transactions(timeout_s)
+    except BaseException:
+        close_in_background(producer)  # not earlier: `mapping_errors` polls the producer for the reason
+        raise
+    return producer
+
+
+@contextmanager
+def short_lived_producer(
+    properties: Mapping[str, Any], client_errors: ClientErrors, timeout_s: float, *, metadata_timeout_s: float
+) -> Iterator[Producer]:
+    """An `opened_producer` for a trial, which is closed within a bound."""
+    producer = opened_producer(
+        properties, client_errors, timeout_s, learn=lambda opened: opened.list_topics(timeout=metadata_timeout_s)
+    )
+    try:
+        yield producer
+    finally:
+        close_in_background(producer).join(CLOSE_WAIT_S)
 
 
 class UnfencedProducer:

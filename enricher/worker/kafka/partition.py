@@ -1,4 +1,4 @@
-"""An assigned partition: its state, its position, and what each event makes of them.
+"""An assigned partition: its state, its position, what each event makes of them, and what goes wrong with its delivery.
 
 Does not know the client, which fetches it while it is READING. `Assignment` tells the client, and tells this what happened.
 A pause of all partitions is no state: it ends where it began.
@@ -14,12 +14,26 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.reading.damage import Damage
-from enricher.worker.kafka.reading.silence import Silence
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.records import Partition, Start
 
 log = logging.getLogger(__name__)
+TURN_S = 10.0
+"""How long an overdue partition may deliver nothing while the others are held. A client waits at a broker for 0.5 s at most
+before it fetches again, and a broker that throttles clients makes them wait for one or two seconds more."""
+DAMAGED = {
+    KafkaError._BAD_MSG,  # noqa: SLF001  the client's names
+    UNREADABLE,
+    KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001  an unknown version of the format, which no whole batch has
+}
+"""The client's errors for batches that it cannot deliver."""
+_MAX_FETCHES = 10
+_CERTAIN_FETCHES = 3
+_CALM_S = 2.0
+"""The time by which the responses that were on their way before the seek have arrived."""
+_LASTS_S = 10.0
+"""A network card that damages packets is noticed by then; a damaged log stays damaged."""
 
 
 class State(Enum):
@@ -69,6 +83,139 @@ AFTER: Final[Mapping[State, Mapping[Event, State]]] = {
     },
 }
 """The state after each event that a state allows. Any other is an error of this program."""
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long a partition has delivered nothing, since `since_s`: a record, its end reached, or the start of reading.
+
+    A client can lose a partition: it stays assigned, the group is stable, but no record arrives (librdkafka 5586, 5591,
+    2190) and no error is reported. The only proof comes from the broker: the partition's end is beyond what was delivered,
+    and stays beyond it although the client has had every opportunity to deliver. Then the process ends: a restart has a new
+    client.
+
+    After the first half of the bound a silent partition's end is requested; one that is behind its end has the second half
+    to deliver a record. After that it is overdue, which proves nothing yet. Beside a backlog a healthy partition may be
+    silent for long: its records stand in the client's queue behind those of others, or the client does not fetch it (seen:
+    with large batches it fetched one of four partitions for half a minute, and the others not at all). So an overdue
+    partition is given a turn, in which all others are held. It is stalled only if the client has had nothing at all to
+    deliver `TURN_S` after that; a healthy one delivers in its turn, which ends with that, so that a long turn costs nothing.
+    """
+
+    since_s: float
+    behind_s: float | None = None
+    """When the broker first reported that there is more to read, or that the log is another one."""
+    turn_s: float | None = None
+    """When the partition's turn began, after that."""
+
+    def hear(self, now_s: float) -> None:
+        """A record arrived, or the partition's end was reached."""
+        self.since_s = now_s
+        self.behind_s = self.turn_s = None
+
+    def asks(self, now_s: float, bound_s: float) -> bool:
+        """Whether it has lasted long enough to request the partition's end."""
+        return now_s - self.since_s >= bound_s / 2
+
+    def learn(self, end: int | None, position: int | None, now_s: float) -> None:
+        """Note the broker's answer: the partition's end; None if it has no leader now, so that no record can come.
+
+        An end before our position belongs to another log: the topic was recreated or truncated, and the client must notice.
+        """
+        if end is None:
+            self.behind_s = self.turn_s = None
+        elif end == position:
+            self.hear(now_s)
+        elif self.behind_s is None:
+            self.behind_s = now_s
+
+    def is_overdue(self, now_s: float, bound_s: float) -> bool:
+        """Whether the partition is behind its end and delivered nothing within the bound."""
+        return self.behind_s is not None and now_s - self.behind_s >= bound_s / 2
+
+    def give_turn(self, now_s: float, *, renewed: bool) -> None:
+        """The client fetches only overdue partitions. `renewed`: only from now on, else since before."""
+        if renewed or self.turn_s is None:
+            self.turn_s = now_s
+
+    def is_stalled(self, drained_s: float) -> bool:
+        """Whether it lasted through the turn. `drained_s`: when the client last had no more records of any partition."""
+        return self.turn_s is not None and drained_s >= self.turn_s + TURN_S
+
+
+@dataclass(slots=True)
+class _Stray:
+    """The offset at which a partition continued instead of the one expected."""
+
+    offset: int
+    expected: int
+    first_s: float
+    times: int = 0
+
+
+@dataclass(slots=True)
+class Damage:
+    """How often the batch at one partition's position was damaged.
+
+    On the network a second fetch helps, in the broker's log none does; the client itself would fetch it for ever (seen:
+    1,200 times a second). Batches that are intact but cannot be decompressed are counted here as well.
+    """
+
+    offset: int | None = None
+    """The batch begins here; None while nothing was damaged since the last record."""
+    first_s: float = 0.0
+    fetches: int = 0
+    unreadable: str = ""
+    """The client's error, once it is certain that it cannot decompress the batch."""
+    _stray: _Stray | None = None
+
+    def is_seen(self, error: KafkaError | None, partition: Partition, at: int, expected: int, now_s: float) -> bool:
+        """True if the batch at `expected`, the partition's position, has to be fetched again because it is or was damaged.
+
+        `error` and `at` are the message's error and offset. Raises BrokerError if the batch was damaged too often for too
+        long.
+        """
+        if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            return self._is_stray(at, expected, now_s)
+        # Not `at`, which the client may have read from the damaged batch.
+        return error.code() in DAMAGED and self._note(error, partition, expected, now_s)
+
+    def clear(self) -> None:
+        """The partition delivered a record."""
+        self.offset, self._stray, self.unreadable = None, None, ""
+
+    def _note(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
+        self._stray = None
+        if self.offset != offset:
+            self.offset, self.first_s, self.fetches, self.unreadable = offset, now_s, 0, ""
+        self.fetches += 1
+        if self.fetches < _MAX_FETCHES:
+            return True
+        if error.code() == UNREADABLE:
+            self.unreadable = error.str()
+        elif now_s - self.first_s >= _LASTS_S:
+            message = (
+                f"the batch at offset {offset} of {partition.topic}[{partition.number}] was damaged in {self.fetches} "
+                f"fetches within {now_s - self.first_s:.0f} s: {error.str()}. Make an intact replica the leader. If there "
+                "is none, set the group's offset behind the batch (kafka-consumer-groups --reset-offsets): its records "
+                "are lost"
+            )
+            raise BrokerError(message)
+        return True
+
+    def _is_stray(self, offset: int, expected: int, now_s: float) -> bool:
+        """Whether a partition with a damaged batch at `expected` continues at another offset, and it is not certain why.
+
+        The client may have read a wrong next offset from the damaged batch (seen: out of range, back at the beginning, and
+        again after a seek). The log may also have a gap there, or have been recreated: then several fetches find the same
+        offset, without damage between them.
+        """
+        if self.offset is None or offset == expected:
+            return False
+        if self._stray is None or (self._stray.offset, self._stray.expected) != (offset, expected):
+            self._stray = _Stray(offset, expected, now_s)
+        self._stray.times += 1
+        return self._stray.times < _CERTAIN_FETCHES or now_s - self._stray.first_s < _CALM_S
 
 
 @dataclass(slots=True, eq=False)

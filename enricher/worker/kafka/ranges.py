@@ -1,8 +1,8 @@
-"""Finds the offsets of batches that have a valid checksum and that the client cannot decompress.
+"""Reads ranges of offsets, and passes over batches that have a valid checksum and that no client can decompress.
 
-Any publisher can write one (seen: one record of 100 MB in 3 KB of zstd; the client decompresses no zstd batch beyond its
-`receive.message.max.bytes`). The client stays in front of it and reports only the offset at which it begins. Its end is
-found by fetching from later offsets: as long as they are inside, the broker sends the same batch.
+Any publisher can write such a batch (seen: one record of 100 MB in 3 KB of zstd; the client decompresses no zstd batch
+beyond its `receive.message.max.bytes`). The client stays in front of it and reports only the offset at which it begins. Its
+end is found by fetching from later offsets: as long as they are inside, the broker sends the same batch.
 
 In record format 2 the client reports the first offset of such a batch. In the older formats it reports the last one, and
 nothing tells where the batch begins. Brokers write format 2 alone since Kafka 3.0.
@@ -11,22 +11,38 @@ nothing tells where the batch begins. Brokers write format 2 alone since Kafka 3
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Self
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import UNREADABLE, mapping_errors, transient_error
-from enricher.worker.kafka.shared.metadata import foreign, result_of
-from enricher.worker.kafka.shared.partition_reader import NO_END, PartitionReader
+from enricher.worker.kafka.errors import (
+    UNREADABLE,
+    ClientErrors,
+    Complaint,
+    broker_errors,
+    mapping_errors,
+    new_client,
+    transient_error,
+)
+from enricher.worker.kafka.metadata import foreign, result_of
+from enricher.worker.kafka.partition_reader import NO_END, POLL_S, PartitionReader, Ranges, lone_reader, may_pass
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import DeadLetter, Partition, RawRecord, Ticket, Unreadable
 from enricher.worker.runtime.deadlines import Deadline
 
+Progress = Callable[[str, int, int], None]
+"""Called with the current step, the number of offsets done, and their total."""
+Unread = Callable[[int, range], None]
+"""Called with a partition and its offsets that are in a batch which the client cannot unpack."""
+_SILENCE_S = 15.0
+_CLIENTS = 4
+"""Together they wait longer than a cluster takes to elect leaders. One client that has lost the leader of a partition, for
+example while its broker restarted, may never find it again (librdkafka 4898), so another one goes on."""
 log = logging.getLogger(__name__)
-
 _ZSTD = "(codec 0x4)"
 """In the client's message. Only format 2 has this codec."""
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
@@ -41,6 +57,94 @@ _ONE_BATCH = {
     "fetch.wait.max.ms": 10,
     "fetch.error.backoff.ms": 10,
 }
+
+
+class RangeReader:
+    """Delivers the records of ranges: the committed ones only, or those of aborted transactions too."""
+
+    def __init__(self, config: KafkaConfig, *, committed_only: bool, progress: Progress) -> None:
+        isolation = "read_committed" if committed_only else "read_uncommitted"
+        self._complaint = Complaint()
+        self._connect = partial(lone_reader, config, self._complaint, {"isolation.level": isolation})
+        self._reader = self._connect()
+        self._progress = progress
+        self._unreadable = UnreadableBatches(config)
+        self.left: Mapping[int, int] = {}
+        """The end of each partition that was not reached when `read` ended."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
+
+    def read(
+        self,
+        topic: str,
+        ranges: Ranges,
+        doing: str,
+        unread: Unread | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Message]:
+        """The records in `ranges`, each partition in order, until the deadline. Raises BrokerError.
+
+        Without `unread`, a batch that cannot be unpacked is an error. What is not read at the deadline is in `left`.
+        """
+        rest, clients = dict(ranges), 0
+        while clients < _CLIENTS:
+            report = partial(self._report, doing, ranges)
+            yield from self._read_until_silent(topic, rest, doing, unread, deadline, report)
+            before, reader = rest, self._reader
+            rest = {number: (reader.positions[number], end) for number, end in reader.left.items()}
+            self.left = dict(reader.left)
+            if not rest:
+                return
+            # A client that did not get there in time may be one that never will.
+            reader.close()
+            self._reader = self._connect()
+            if deadline and deadline.over:
+                return
+            clients = clients + 1 if rest == before else 1
+        raise BrokerError(f"{doing}: nothing came for {_CLIENTS * _SILENCE_S:.0f} s")
+
+    def _read_until_silent(
+        self,
+        topic: str,
+        ranges: Ranges,
+        doing: str,
+        unread: Unread | None,
+        deadline: Deadline | None,
+        report: Callable[[], None],
+    ) -> Iterator[Message]:
+        """Read with one client. Bounds the silence between two answers by counting polls, not by the clock.
+
+        The caller may take long over one record.
+        """
+        reader, silent_s, came = self._reader, 0.0, False
+        judge = partial(may_pass, taken={UNREADABLE} if unread else ())
+        with broker_errors(reader.consumer, doing, self._complaint):
+            for message in reader.read(topic, ranges, judge, deadline=deadline):
+                if message is None:
+                    report()
+                    silent_s, came = 0.0 if came else silent_s + POLL_S, False
+                    if silent_s > _SILENCE_S:
+                        return
+                    continue
+                came, error, number = True, message.error(), message.partition() or 0
+                if error is None:
+                    yield message
+                elif unread and error.code() == UNREADABLE:
+                    place, begins = Partition(topic, number), message.offset() or 0
+                    span = self._unreadable.span(place, reader.positions[number], error, begins)
+                    unread(number, span)
+                    reader.skip_to(number, span.stop)
+
+    def _report(self, doing: str, ranges: Ranges) -> None:
+        positions = self._reader.positions
+        done = sum(
+            min(positions.get(number, end), end) - start for number, (start, end) in ranges.items() if start < end
+        )
+        total = sum(end - start for start, end in ranges.values() if start < end)
+        self._progress(doing, done, total)
 
 
 class UnreadableBatches:

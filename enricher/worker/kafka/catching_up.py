@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from enricher.errors import MissingTopic, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors
-from enricher.worker.kafka.shared.metadata import answer_to, foreign, listed_offsets, ours
-from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.errors import ClientErrors
+from enricher.worker.kafka.metadata import answer_to, foreign, listed_offsets, ours
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline

@@ -14,13 +14,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.closing import close_in_background
-from enricher.worker.kafka.shared.errors import connecting, mapping_errors
-from enricher.worker.kafka.shared.metadata import COORDINATOR_LIMIT_S, no_such_topic, result_of
-from enricher.worker.kafka.shared.rights import group_right, operations_of, topic_rights
-from enricher.worker.kafka.shared.topicwatch import require_enough_partitions
+from enricher.worker.kafka.errors import (
+    ClientErrors,
+    connecting,
+    group_right,
+    mapping_errors,
+    new_client,
+    operations_of,
+    topic_rights,
+)
+from enricher.worker.kafka.metadata import COORDINATOR_LIMIT_S, no_such_topic, result_of
+from enricher.worker.kafka.producers import close_in_background
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.topicwatch import require_enough_partitions
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from enricher.errors import BrokerError, SettingsError, Stalled, TransactionTrouble
-from enricher.worker.kafka.reading.partitions import Partitions
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import mapping_errors
-from enricher.worker.kafka.shared.metadata import foreign, ours, without_errors
-from enricher.worker.kafka.shared.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_client
+from enricher.worker.kafka.metadata import foreign, ours, without_errors
+from enricher.worker.kafka.partitions import Partitions
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of

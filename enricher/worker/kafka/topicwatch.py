@@ -17,10 +17,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
-from enricher.worker.kafka.shared.client import KafkaConfig
-from enricher.worker.kafka.shared.client_errors import ClientErrors, new_client
-from enricher.worker.kafka.shared.errors import mapping_errors, our_error
-from enricher.worker.kafka.shared.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
+from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_client, our_error
+from enricher.worker.kafka.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Partition
 from enricher.worker.runtime.deadlines import Deadline
 

@@ -10,14 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 
 import orjson
 
+from enricher.worker.kafka.properties import STATISTICS_INTERVAL_MS
 from enricher.worker.records import Partition
 from enricher.worker.stats.snapshot import Connection, Unstable
 
-INTERVAL_MS = 5_000
-"""`statistics.interval.ms`. Parsing them costs 0.1 ms."""
-PRIORITY_INTERVAL_MS = 1_000
-"""The same with several input topics: only statistics tell of records of the first behind those fetched of others."""
-_STALE_S = 3 * INTERVAL_MS / 1000
+_STALE_S = 3 * STATISTICS_INTERVAL_MS / 1000
 
 
 class Statistics:

@@ -1,1 +1,0 @@
-"""The common ground of reading and writing: clients and their errors, topics, membership in the group."""

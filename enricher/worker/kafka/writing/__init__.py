@@ -1,1 +1,0 @@
-"""The sink: one transaction for outputs and offsets, and what must hold for it."""
