@@ -234,8 +234,8 @@ class AssignedPartition:
     state: State = State.SEARCHING
     start: Start | None = None
     """The beginning; None while it is unknown, or not committed. Records that come before that are dropped."""
-    uncommitted: int | None = None
-    """While UNCOMMITTED: the offset to begin at."""
+    beginning: int | None = None
+    """The offset that was determined as the start, until it is found committed. A rewind does not change it."""
     next: int | None = None
     """The offset after the last delivered record; None while nothing was delivered."""
     end: int | None = None
@@ -257,6 +257,11 @@ class AssignedPartition:
         return self.next if self.next is not None or self.start is None else self.start.offset
 
     @property
+    def uncommitted(self) -> int | None:
+        """While UNCOMMITTED: the offset to begin at."""
+        return self.beginning if self.state is State.UNCOMMITTED else None
+
+    @property
     def to_commit(self) -> int | None:
         """The end, if the partition was read to it, or the start that is not committed yet."""
         return self.uncommitted if self.end is None else self.end
@@ -266,21 +271,22 @@ class AssignedPartition:
     def rewind(self, now_s: float) -> None:
         """Forget the position: `begin` says where reading goes on."""
         self._become(Event.REWIND)
-        self.start = self.uncommitted = self.next = self.end = self.held_end = self.silence = None
+        self.start = self.next = self.end = self.held_end = self.silence = None
         self._epochs = []
         self.unknown_since_s = now_s if self.unknown_since_s is None else self.unknown_since_s
         self.progress_s = now_s
 
     def find(self, offset: int, now_s: float) -> None:
         """The partition begins here, once this offset is committed."""
+        found_again = self.state is State.UNCOMMITTED and self.beginning == offset
         self._become(Event.FIND)
-        if self.uncommitted != offset:
-            self.uncommitted, self.progress_s = offset, now_s
+        if not found_again:
+            self.beginning, self.progress_s = offset, now_s
 
     def begin(self, start: Start, leader_epoch: int | None = None) -> None:
         """Records are delivered from `start` on. `leader_epoch`: of the record before it, if known."""
         self._become(Event.BEGIN)
-        self.start, self.uncommitted, self.unknown_since_s = start, None, None
+        self.start, self.beginning, self.unknown_since_s = start, None, None
         self._epochs = [] if leader_epoch is None else [(start.offset, leader_epoch)]
         self._finish_behind(start.offset)
 

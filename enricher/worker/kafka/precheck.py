@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, TopicDescription
@@ -99,16 +99,10 @@ def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicD
 
 
 def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig) -> None:
-    if refused := list(_refusal(found, config)):
+    allowed = {name: operations_of(topic) if topic else frozenset[str]() for name, topic in found.items()}
+    if refused := [str(right) for name, right in topic_rights(config).items() if right.is_missing(allowed[name])]:
         raise BrokerError(_would_refuse(refused))
     require_enough_partitions(config, {name: len(topic.partitions) for name, topic in found.items() if topic})
-
-
-def _refusal(found: dict[str, TopicDescription | None], config: KafkaConfig) -> Iterator[str]:
-    for name, right in topic_rights(config).items():
-        topic = found[name]
-        if right.is_missing(operations_of(topic) if topic else frozenset()):
-            yield str(right)
 
 
 def _check_group(admin: AdminClient, config: KafkaConfig) -> None:

@@ -24,16 +24,10 @@ from enricher.errors import SettingsError
 HEARTBEAT_INTERVAL_MS = 250
 """`heartbeat.interval.ms`. A partition whose owner leaves stands still for up to this long; deploy/scaling.md has what it
 costs the brokers."""
-
-
 STATISTICS_INTERVAL_MS = 5_000
 """`statistics.interval.ms`. Parsing them costs 0.1 ms."""
-
-
 _PRIORITY_INTERVAL_MS = 1_000
 """The same with several input topics: only statistics tell of records of the first behind those fetched of others."""
-
-
 _RETRY_BACKOFF_MS = 250
 
 
@@ -200,23 +194,11 @@ def transactional_id(*parts: str) -> str:
 
 CLIENTS = ("consumer.", "producer.")
 """Prefixes of properties for one kind of client."""
-
-
 _EXACTLY_ONCE = "exactly-once depends on its value"
-
-
 _OWN_SETTING = "it has its own setting, see 'enricher settings'"
-
-
 _RUNS_CODE = "it would load code or run a command"
-
-
 _NOT_TEXT = "it takes a function or an object, which a setting cannot hold"
-
-
 _NO_HANG = "another value lets a call hang if its coordinator leaves the cluster (librdkafka 5511)"
-
-
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -286,25 +268,15 @@ _REFUSED: Mapping[str, str] = {
     "metadata.max.age.ms": _NO_HANG,
     "statistics.interval.ms": "health probes and metrics use the statistics",
 }
-
-
 _SENT_TWICE_MS = 500
 """librdkafka repeats a TxnOffsetCommit after this time, whatever the properties say (rdkafka_txnmgr.c)."""
-
-
 _SHORTEST_PAUSE_MS = 100
 """p99 of produce and flush of ordinary transactions, on three brokers of a busy machine."""
-
-
 _JITTER = 0.2
-
-
 _RETRIED = (
     "a transaction that takes longer than the shortest pause before a retry gets a new producer, and ordinary "
     f"transactions take up to {_SHORTEST_PAUSE_MS} ms"
 )
-
-
 _AFTER_OUTAGE = "after an outage a worker would wait for that long"
 
 
@@ -320,8 +292,6 @@ class _Bound:
 
 _LONGEST_MS = 300_000
 """librdkafka's limit for the pauses between retries."""
-
-
 _BOUNDS: Mapping[str, _Bound] = {
     "retry.backoff.ms": _Bound(int(_SHORTEST_PAUSE_MS / (1 - _JITTER)), _LONGEST_MS, _RETRIED, ("producer.",)),
     "retry.backoff.max.ms": _Bound(_SHORTEST_PAUSE_MS, _LONGEST_MS, _RETRIED, ("producer.",)),
@@ -334,20 +304,14 @@ _BOUNDS: Mapping[str, _Bound] = {
         1, _LONGEST_MS, "new partitions are found by this refresh and stay unread until then"
     ),
 }
-
-
 _CHOICES: Mapping[str, tuple[frozenset[str], str]] = {
     "partitioner": (frozenset({"random"}), "records of one key must stay on one partition"),
 }
-
-
 _IN_A_COMMAND: Mapping[str, re.Pattern[str]] = {
     "sasl.kerberos.keytab": re.compile(r"[\w./:@-]+", re.ASCII),
     "sasl.kerberos.principal": re.compile(r"\w[\w./@-]*", re.ASCII),
 }
 """Allowed values: librdkafka puts both into the command line of `kinit`, which a shell reads."""
-
-
 _WHOLE_NUMBER = re.compile(r"0|[1-9]\d*")
 
 

@@ -185,7 +185,11 @@ class UnreadableBatches:
     def _looked_up(self, partition: Partition, expected: int, error: KafkaError, begins: int) -> range:
         # Between the two are markers and what was aborted or compacted away, unless `begins` is the last offset.
         if begins > expected and _ZSTD not in error.str() and first_leader_epoch(self._config, partition) is None:
-            raise _extent_error(partition, expected, begins, error)
+            raise BrokerError(
+                f"the client cannot decompress a batch of {partition.topic}[{partition.number}] at offset {begins} "
+                f"({error.str()}); it is unknown whether the batch also holds the records from {expected} on. Set the "
+                "group's offset behind it (kafka-consumer-groups --reset-offsets): its records are lost"
+            )
         first = max(expected, begins)
         with _BatchEndFinder(self._config, partition, begins) as looker:
             found = range(first, looker.end(first))
@@ -265,11 +269,3 @@ class _BatchEndFinder:
             return True
         transient_error(error, self._doing, self._client_errors)
         return False
-
-
-def _extent_error(partition: Partition, expected: int, begins: int, error: KafkaError) -> BrokerError:
-    return BrokerError(
-        f"the client cannot decompress a batch of {partition.topic}[{partition.number}] at offset {begins} ({error.str()}); "
-        f"it is unknown whether the batch also holds the records from {expected} on. Set the group's offset behind it "
-        "(kafka-consumer-groups --reset-offsets): its records are lost"
-    )

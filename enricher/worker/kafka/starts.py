@@ -77,8 +77,6 @@ class StartOffsets:
         self._watch = watch
         self._client_errors = client_errors
         self._floors: dict[Partition, int] = {}
-        self._beginnings: dict[Partition, StartOffset] = {}
-        """Starts that were determined, until they are found committed."""
         self._replaced: set[str] = set()
         """Topics that have replaced others while this worker ran."""
         self._of_earlier_topics: set[Partition] = set()
@@ -108,15 +106,17 @@ class StartOffsets:
             self.hurry()
 
     def forget(self, topic: str) -> None:
-        """The topic was recreated: what was committed belongs to the old one, and the new one is read from its beginning."""
+        """The topic was recreated: what was committed belongs to the old one, and the new one is read from its beginning.
+
+        With a new client, which is assigned its partitions again: nothing that is known of them now is left.
+        """
         if self._config.replay:
             raise BrokerError(
                 f"the topic '{topic}' was deleted and created again: the range that the group "
                 f"'{self._config.group_id}' replays is gone with the old one"
             )
-        for known in (self._floors, self._beginnings):
-            for partition in [each for each in known if each.topic == topic]:
-                del known[partition]
+        for partition in [each for each in self._floors if each.topic == topic]:
+            del self._floors[partition]
         self._replaced.add(topic)
 
     def renew(self, consumer: Consumer) -> None:
@@ -183,7 +183,6 @@ class StartOffsets:
             self._require_same_range(metadata)
             start = Start(tp.offset, metadata.mark, metadata.reached_limit, metadata.until)
             found[partition] = StartOffset(start, tp.leader_epoch)
-            self._beginnings.pop(partition, None)
         return found
 
     def find_or_end(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
@@ -227,16 +226,20 @@ class StartOffsets:
         """
         if self._config.replay:
             return self._outside_the_range(partitions)
-        if missing := [partition for partition in partitions if partition not in self._beginnings]:
+        found = {partition: self._partitions[partition].beginning for partition in partitions}
+        if missing := [partition for partition, beginning in found.items() if beginning is None]:
             # In this order, what retention deletes in between is no record of an empty partition.
             ends, lows = self._watch.high_watermarks(missing), self._watch.beginnings(missing)
             empty = {partition for partition in missing if ends[partition] <= lows[partition]}
             if lost := sorted({*missing} - empty - self._new_of(missing)):
                 raise self._refusal(lost)
             log.info("no committed offset and no outputs of %s: reading from the beginning", names_of(missing))
-            for partition in missing:
-                self._beginnings[partition] = StartOffset(Start(lows[partition]), uncommitted=True)
-        return {partition: self._beginnings[partition] for partition in partitions}
+            found |= {partition: lows[partition] for partition in missing}
+        return {
+            partition: StartOffset(Start(offset), uncommitted=True)
+            for partition, offset in found.items()
+            if offset is not None
+        }
 
     def _new_of(self, partitions: Sequence[Partition]) -> set[Partition]:
         """Those of which no record can have an output."""
