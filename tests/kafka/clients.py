@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -226,8 +226,3 @@ def grow(topics: Topics, partitions: int, *names: str) -> None:
         admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=PATIENCE_S)
         while len(admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions) < partitions:
             admin.poll(0.05)
-
-
-def partitions_of(topics: Topics) -> Iterator[Partition]:
-    """The four input partitions of a test."""
-    return (Partition(topics.input, number) for number in range(4))

@@ -13,17 +13,15 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from health.looking import until
 from health.test_health_run import Running
-from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
-from kafka.harness import Sent, as_sent, publish, short_articles, worker
+from kafka.clients import config_for, ends_for, unguarded
+from kafka.harness import as_sent, publish, short_articles, worker
 from kafka.test_processes import TEXT
 from support.made_again import topic_id
 from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
-from support.reading import read_all
 from support.topics import Topics
 
-from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
-from enricher.worker.kafka.source import KafkaSource
+from enricher.errors import RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.runtime.wakeup import StopEvent
 from tools.chaos.proxy import Proxy
@@ -69,7 +67,7 @@ def test_a_broker_that_comes_up_after_the_worker_is_waited_for(beyond: Topics, p
         until(lambda: seen.metric("enricher_articles_total") == 20, "all is published", WORK_S)
 
 
-def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_recovery(tmp_path: Path) -> None:
+def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound(tmp_path: Path) -> None:
     """The exit code of a temporary problem, with the address that did not answer."""
     log = tmp_path / "log"
     with worker({**NOBODY, **TEXT, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "3"}, log=log, stub=True) as process:
@@ -94,18 +92,6 @@ def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: 
     with worker({**topics.environment, **TEXT, **wrong}, log=log, stub=True) as process:
         assert 4 == process.wait(PATIENCE_S)
     assert "enricher: there is no topic 'nowhere': create it" in log.read_text()
-
-
-def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics: Topics, tmp_path: Path) -> None:
-    """A broker that has just started knows no topic yet."""
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"no JSON")])
-    late, log = f"{topics.output}.late", tmp_path / "log"
-    environment = {**topics.environment, **TEXT, "ENRICHER_KAFKA__OUTPUT_TOPIC": late}
-    with worker(environment, "--until-caught-up", log=log, stub=True) as process:
-        wait_until(lambda: log.exists() and f"no topic '{late}'" in log.read_text(), PATIENCE_S, "it misses the topic")
-        create(topics, late)
-        assert 0 == process.wait(PATIENCE_S)
-    assert 1 == len(read_all(topics.bootstrap_servers, topics.dead_letters))
 
 
 def create(topics: Topics, name: str) -> None:
@@ -137,7 +123,7 @@ class _After(StopEvent):
         return super().wait(timeout_s)
 
 
-def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_other(topics: Topics) -> None:
+def test_a_topic_that_is_missing_in_a_recovery_is_trouble_like_any_other(topics: Topics) -> None:
     """Recovery continues until the broker knows the topic again, within its bound; beyond that the exit code is 6."""
     source, sink = ends_for(config_for(topics))
     delete(topics)
@@ -149,14 +135,3 @@ def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_
         Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
             TransactionTrouble("second"), StopEvent()
         )
-
-
-def test_a_start_waits_for_a_missing_topic_within_a_bound_of_its_own(topics: Topics) -> None:
-    """After that time the broker's answer is final, however long a recovery may take."""
-    config = config_for(topics, input_topic="nowhere")
-    source = KafkaSource(config)
-    sink, _ = sink_for(source, config_for(topics))
-    limits = RecoveryLimits(timeout_s=600, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=1)
-    with pytest.raises(BrokerError, match="no topic 'nowhere'"):
-        Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded).connect(Diary(), StopEvent())
-    source.close()

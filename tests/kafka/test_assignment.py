@@ -1,4 +1,4 @@
-"""What is made of assigned partitions that come, go, wait, and deliver nothing."""
+"""What is made of assigned partitions that come, go, wait, and deliver nothing, and what the client is told of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from support.topics import Topics
 
 from enricher.errors import Stalled, TransactionTrouble
 from enricher.worker.kafka import starts
-from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.assignment import Assignment, Fetching
 from enricher.worker.kafka.partition import State
+from enricher.worker.kafka.partitions import Partitions
+from enricher.worker.kafka.starts import StartOffset
 from enricher.worker.kafka.topicwatch import TopicReplaced
-from enricher.worker.records import Partition, Start
+from enricher.worker.records import Mark, Partition, Start
 
 
 def silent_for(
@@ -49,16 +51,6 @@ def assignment(quiet: Quiet) -> Assignment:
     return Assignment(quiet.consumer, CONFIG, quiet.watch, CLIENT_ERRORS)
 
 
-def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(assignment: Assignment) -> None:
-    """A long pause is no trouble, even if partitions are assigned meanwhile: the worker has no capacity for records."""
-    assignment.fetching.pause()
-    assignment.add([TopicPartition(*PLACE)])
-    silent_for(assignment, 200)
-    assignment.rewind()
-    silent_for(assignment, 200)
-    assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
-
-
 def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> None:
     """After the pause, a client that delivers nothing of the partition has lost it."""
     assignment.fetching.pause()
@@ -68,7 +60,7 @@ def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> 
         silent_for(assignment, 200)
 
 
-def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
+def test_a_topic_made_again_is_trouble_also_in_a_callback(
     assignment: Assignment, quiet: Quiet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the rebalance brings no partition: those assigned already belong to the old topic."""
@@ -192,9 +184,7 @@ def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None
     assert [PLACE] == assignment.partitions.of(State.HELD)
 
 
-def test_one_that_delivers_nothing_beside_a_backlog_is_read_alone_and_then_ends_the_process(
-    assignment: Assignment, quiet: Quiet
-) -> None:
+def test_one_silent_beside_a_backlog_is_read_alone_and_then_ends_all(assignment: Assignment, quiet: Quiet) -> None:
     """What the client has fetched of the others is no excuse any more."""
     assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
     silent_for(assignment, 60, busy=True)
@@ -245,3 +235,103 @@ def test_a_start_that_stays_unknown_ends_the_process(assignment: Assignment, qui
     assert end.value.undelivered
     now_s = time.monotonic()
     assert 200 <= assignment.partitions.silent_s(now_s + 200) <= 200 + now_s - before_s
+
+
+AT_7 = StartOffset(Start(7, Mark()))
+
+
+class Stage:
+    """A client that is told, and the partitions that it is told about."""
+
+    def __init__(self) -> None:
+        self.client = Quiet()
+        self.partitions = Partitions(lambda _name: 10, bound_s=60, start_bound_s=80)
+        self.fetching = Fetching(self.client.consumer, self.partitions, CLIENT_ERRORS)
+
+    def assign(self, *names: Partition, start: StartOffset | None = AT_7) -> None:
+        """These come with this start, as in the client's callback."""
+        self.partitions.add(names, 0.0)
+        self.fetching.assign(dict.fromkeys(names, start))
+        if start:
+            for name in names:
+                self.partitions[name].begin(start.start)
+        self.fetching.expect(names)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Nothing is assigned yet."""
+    return Stage()
+
+
+def test_a_partition_is_assigned_at_its_start_and_fetched(stage: Stage) -> None:
+    """And no longer paused, if it was when it left."""
+    stage.client.paused = {PLACE}
+    stage.assign(PLACE)
+    assert [TopicPartition(*PLACE, 7)] == stage.client.assigned
+    assert set() == stage.client.paused
+
+
+def test_a_partition_without_a_start_is_assigned_but_not_fetched(stage: Stage) -> None:
+    """Until it begins; and for as long as the client cannot go there, it keeps waiting."""
+    stage.assign(PLACE, start=None)
+    assert {PLACE} == stage.client.paused
+    stage.client.refuses_to_seek = True
+    stage.fetching.begin({PLACE: AT_7})
+    assert ({PLACE}, State.SEARCHING) == (stage.client.paused, stage.partitions[PLACE].state)
+    stage.client.refuses_to_seek = False
+    stage.fetching.begin({PLACE: AT_7})
+    assert (set(), State.READING) == (stage.client.paused, stage.partitions[PLACE].state)
+    assert [TopicPartition(*PLACE, 7)] == stage.client.sought
+
+
+def test_during_a_pause_nothing_is_fetched_and_nothing_is_expected(stage: Stage) -> None:
+    """What comes meanwhile neither; afterwards all that is read."""
+    stage.assign(PLACE)
+    stage.fetching.pause()
+    stage.assign(OTHER)
+    assert {PLACE, OTHER} == stage.client.paused
+    assert [] == stage.partitions.to_ask(time.monotonic() + 200)
+    stage.fetching.resume()
+    assert set() == stage.client.paused
+    assert [PLACE, OTHER] == stage.partitions.to_ask(time.monotonic() + 200)
+
+
+def test_first_records_are_gathered_until_every_partition_has_some(stage: Stage) -> None:
+    """For a moment only: a partition whose leader is away must not make every poll wait."""
+    stage.assign(PLACE, OTHER)
+    now_s = time.monotonic()
+    assert stage.fetching.gathers(now_s)
+    assert not stage.fetching.gathers(now_s + 60)
+    stage.partitions[PLACE].reach_end(7, 0.0)
+    assert stage.fetching.gathers(now_s)
+    stage.partitions[OTHER].reach_end(7, 0.0)
+    assert not stage.fetching.gathers(now_s)
+
+
+def test_partitions_that_stay_are_fetched_again_at_once_after_a_rebalance(stage: Stage) -> None:
+    """The client paused them and may sleep; those that it has just been given wake it themselves."""
+    stage.assign(PLACE)
+    stage.fetching.fetch_again()
+    assert [] == stage.client.sought
+    stage.partitions[PLACE].reach_end(9, 0.0)
+    stage.assign(OTHER)
+    stage.fetching.fetch_again()
+    stage.fetching.fetch_again()
+    assert [TopicPartition(*PLACE, 9)] == stage.client.sought
+
+
+def test_nobody_fetches_again_what_left_or_waits_or_is_held_or_paused(stage: Stage) -> None:
+    """Nobody knows where they go on, or nobody wants their records now."""
+    third = Partition(PLACE.topic, 5)
+    stage.assign(PLACE, OTHER, third)
+    stage.partitions.rewind([OTHER], 0.0)
+    stage.partitions[third].hold()
+    stage.assign()
+    stage.partitions.remove([PLACE])
+    stage.fetching.fetch_again()
+    stage.assign(PLACE)
+    stage.assign()
+    stage.fetching.pause()
+    stage.fetching.fetch_again()
+    assert [] == stage.client.sought

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 import orjson
 import pytest
+from kafka.clients import config_for
 from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, worker
 from support.operating import alter
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
+from enricher.operate.verify import verify
 from enricher.worker.build.loaded_model import Model
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
@@ -133,7 +135,7 @@ def test_an_output_that_the_broker_refuses_is_a_dead_letter(
 
 
 @pytest.mark.parametrize(("told", "length_bytes"), [(True, 1_048_400), (False, 1_048_400), (True, 2_000_000)])
-def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
+def test_a_dead_letter_too_large_for_its_topic_takes_a_smaller_form(
     topics: Topics,
     monkeypatch: pytest.MonkeyPatch,
     model: Model,
@@ -189,3 +191,27 @@ def test_a_model_that_fails_on_one_window_dead_letters_one_article(
     assert_exactly_once([*records, *dead], places)
     assert [message.key() for message in dead] == [b"bad"]
     assert headers_of(dead[0])["enricher.dlq.stage"] == b"inference"
+
+
+FORGED = [("enricher.dlq.value.omitted_bytes", b"1"), ("enricher.record.id", b"mine"), ("kept", None)]
+TRACE = [("traceparent", b"00-" + b"a" * 100_000), ("tracestate", b"s" * 100_000)]
+
+
+def test_what_a_publisher_forges_is_kept_and_believed_by_nobody(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead letters have it under another name, records not at all, and `enricher verify` compares both as always."""
+    good = as_sent({"id": "good", "body": "Ada in London"})
+    inputs = [Sent(b"bad", b"{", FORGED), Sent(good.key, good.value, [*FORGED, *TRACE]), Sent(b"gone", None, FORGED)]
+    publish(topics.bootstrap_servers, topics.input, inputs)
+    run_worker(topics, monkeypatch, stub_model(StubEngine()))
+    (letter,) = read_all(topics.bootstrap_servers, topics.dead_letters)
+    escaped = [("input.enricher.dlq.value.omitted_bytes", b"1"), ("input.enricher.record.id", b"mine"), ("kept", None)]
+    assert escaped == header_list(letter)[: len(FORGED)]
+    assert b"{" == letter.value()
+    for record in read_all(topics.bootstrap_servers, topics.output):
+        assert not {*FORGED, *TRACE} & {*header_list(record)}
+        assert 1_000 > sum(len(name) + len(value or b"") for name, value in header_list(record))
+    report = verify(config_for(topics))
+    assert [] == report.failed
+    assert 1 == next(check.checked for check in report.checks if check.name == "dead letters")

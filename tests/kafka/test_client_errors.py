@@ -79,7 +79,7 @@ def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, r
         "error:0A000086:SSL routines::certificate verify failed (after 2ms in state SSL_HANDSHAKE)",
     ],
 )
-def test_a_certificate_of_another_ca_is_told_once_whichever_words_the_client_has(text: str) -> None:
+def test_a_certificate_of_another_ca_is_told_once_in_any_words(text: str) -> None:
     """The client names the setting only if the handshake did not fail with its first packet."""
     client_errors = ClientErrors()
     client_errors(KafkaError(KafkaError._TRANSPORT, text))
@@ -89,7 +89,7 @@ def test_a_certificate_of_another_ca_is_told_once_whichever_words_the_client_has
     assert 1 == explained.count("ssl.ca.location")
 
 
-def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_topic_is_one_line_and_not_one_for_each_partition(caplog: pytest.LogCaptureFixture) -> None:
     """The client's own words for each partition are one line; another topic, or another reason, is another line."""
     line = (
         'ADDPARTS [w#producer-8] [thrd:main]: C/1: Failed to add partition "{}" [{}] to transaction: Broker: {}'.format

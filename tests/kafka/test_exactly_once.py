@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from kafka.harness import (
     as_sent,
     assert_all_is_there_once,
     assert_exactly_once,
-    headers_of,
     is_all_committed,
     publish,
     sample_articles,
@@ -53,21 +51,6 @@ def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topic
     assert is_all_committed(topics)
 
 
-def test_every_article_is_there_once_after_kill_9(topics: Topics) -> None:
-    """A worker is killed in a transaction with records and offsets; one of another name takes over.
-
-    The first transactions commit where its partitions begin, and its attempts.
-    """
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(200)))
-    environment = topics.environment | QUICK_FAILOVER | {"ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "20"}
-    with worker(environment, crash_at="offsets-sent:5") as first:
-        assert first.wait(WORK_S) == -signal.SIGKILL
-    assert 0 < len(read_all(topics.bootstrap_servers, topics.output)) < 200
-    with worker(environment | GUEST, "--until-caught-up", stub=True) as second:
-        assert second.wait(WORK_S) == 0
-    assert_all_is_there_once(topics, places)
-
-
 def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topics, tmp_path: Path) -> None:
     """Two workers, one of them stopped or killed and started again and again while both have work."""
     places: dict[tuple[int, int], Sent] = {}
@@ -96,30 +79,3 @@ def published(topics: Topics) -> int:
 def has_partitions(log: Path) -> bool:
     """Whether a worker that logs there was ever assigned partitions."""
     return "partitions assigned" in log.read_text()
-
-
-def test_articles_of_all_sizes_with_bad_ones_among_them(topics: Topics) -> None:
-    """From a headline to 20,000 words, every twentieth bad: each is in the output or in the dead letters, once."""
-    chosen = random.Random(4)
-    words = " ".join(article["body"] for article in sample_articles()).split()
-    inputs, bad = [], set()
-    sizes = {number: chosen.randrange(300, 900) for number in range(7, 600, 80)} | {87: 20_000, 327: 3_000}
-    for number in range(600):
-        size = sizes.get(number) or chosen.randrange(1, 30)
-        start = chosen.randrange(len(words))
-        body = " ".join((words * 2)[start : start + size])
-        sent = as_sent({"id": f"mixed-{number}", "body": f"{body} news"})
-        if number % 20 == 3:
-            sent = type(sent)(
-                sent.key, chosen.choice([b"{", b"[]", b'{"id": 7}', b"\xff\xfe", (sent.value or b"")[:-5]])
-            )
-            bad.add(sent.key)
-        inputs.append(sent)
-    places = publish(topics.bootstrap_servers, topics.input, inputs)
-    with worker(topics.environment, "--until-caught-up", stub=True) as process:
-        assert process.wait(WORK_S) == 0
-    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert_exactly_once(read_all(topics.bootstrap_servers, topics.output) + dead, places)
-    assert {message.key() for message in dead} == bad
-    assert {headers_of(message)["enricher.dlq.stage"] for message in dead} == {b"decode"}
-    assert is_all_committed(topics)

@@ -108,7 +108,7 @@ def test_without_limits_everything_is_dead_lettered(topics: Topics) -> None:
     assert len(places) == letters_in(topics)
 
 
-def test_outputs_too_large_for_their_topic_are_cut_before_they_are_committed(topics: Topics, tmp_path: Path) -> None:
+def test_outputs_too_large_for_their_topic_count_before_the_commit(topics: Topics, tmp_path: Path) -> None:
     """Only encoding shows them, in the open transaction: it is aborted, and what is within the limit is committed again."""
     publish(topics.bootstrap_servers, topics.input, map(as_sent, large_articles(200)))
     tiny = {MAX_IN_A_ROW: "20", "ENRICHER_ARTICLES__MAX_RECORD_BYTES": "4096", "ENRICHER_OUTPUT__ARTICLE": "whole"}

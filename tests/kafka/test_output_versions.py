@@ -33,7 +33,7 @@ def versions_in(topics: Topics, isolation: str = "read_committed") -> Versions:
     return found
 
 
-def test_attempts_share_a_version_and_a_replay_with_a_higher_generation_replaces_only_the_same_input(
+def test_attempts_share_a_version_and_a_replay_replaces_the_same_input(
     topics: Topics,
 ) -> None:
     """The worker is killed before it commits, and its successor writes the same again; then another model does."""

@@ -1,8 +1,8 @@
-"""The states of an assigned partition, and the offsets that it may continue at."""
+"""The states of an assigned partition, the offsets that it may continue at, and when its silence means that it is lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.partition import AFTER, AssignedPartition, Event, State
+from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.records import Mark, Partition, Start
 
 NAME = Partition("articles", 0)
@@ -97,6 +98,8 @@ def test_a_start_that_is_found_again_is_no_progress() -> None:
     assert 3.0 == partition.progress_s
     partition.find(6, 5.0)
     assert 5.0 == partition.progress_s
+    partition.rewind(6.0)
+    assert (6, None) == (partition.beginning, partition.uncommitted), "it is not determined again"
 
 
 def test_what_it_delivered_is_forgotten_in_a_rewind() -> None:
@@ -108,14 +111,6 @@ def test_what_it_delivered_is_forgotten_in_a_rewind() -> None:
     partition.begin(Start(2, Mark()))
     assert 2 == partition.position
     assert partition.deliver(2, 3, 0.0)
-
-
-def test_a_first_end_before_the_start_of_a_whole_log_is_trouble() -> None:
-    """The client asked for an offset that it read from a damaged batch, and went back to the beginning."""
-    partition = begun(267, log_end=300)
-    with pytest.raises(TransactionTrouble, match="continues at offset 0 after 267"):
-        partition.reach_end(0, 0.0)
-    assert partition.to_commit is None
 
 
 def test_a_log_that_lost_its_end_is_read_from_where_the_client_begins(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,7 +151,7 @@ def test_a_range_whose_last_records_are_gone_ends_behind_them(behind: int) -> No
 
 
 @pytest.mark.parametrize(("start", "committed"), [(9, 9), (11, 11)])
-def test_a_range_that_is_read_already_ends_at_once_and_commits_nothing_lower(start: int, committed: int) -> None:
+def test_a_range_that_is_read_ends_at_once_and_commits_nothing_lower(start: int, committed: int) -> None:
     """A process that is started again finds most partitions finished."""
     partition = of_a_range(start, 9)
     assert (State.FINISHED, committed) == (partition.state, partition.to_commit)
@@ -178,3 +173,141 @@ def test_the_time_that_a_start_is_unknown_counts_through_a_rewind() -> None:
     partition.begin(Start(7, Mark()))
     partition.rewind(5.0)
     assert 5.0 == partition.unknown_since_s
+
+
+ONE, OTHER = Partition("articles", 0), Partition("articles", 1)
+BOUND_S = 60.0
+
+
+@pytest.fixture
+def partitions() -> Partitions:
+    """Two that are at offset 5, and have been expected to deliver since 0 seconds."""
+    partitions = Partitions(lambda _name: 300, bound_s=BOUND_S, start_bound_s=BOUND_S)
+    partitions.add([ONE, OTHER], 0.0)
+    for name in (ONE, OTHER):
+        partitions[name].begin(Start(5, Mark()))
+    partitions.expect([ONE, OTHER], 0.0)
+    return partitions
+
+
+def learn(partitions: Partitions, ends: dict[Partition, int], now_s: float) -> None:
+    """The broker says these ends, if it is asked."""
+    partitions.learn(ends, partitions.to_ask(now_s), now_s)
+
+
+def behind(partitions: Partitions, now_s: float) -> None:
+    """The broker says that there is more of the first, and that the other is at its end."""
+    learn(partitions, {ONE: 10, OTHER: 5}, now_s)
+
+
+def hear(partitions: Partitions, name: Partition, now_s: float) -> None:
+    """It is at its end."""
+    assert partitions[name].reach_end(5, now_s)
+
+
+def test_a_partition_that_speaks_is_never_asked_about(partitions: Partitions) -> None:
+    """A record or an end within half the bound is enough."""
+    hear(partitions, ONE, 25.0)
+    hear(partitions, OTHER, 25.0)
+    assert [] == partitions.to_ask(50.0)
+    assert [ONE, OTHER] == partitions.to_ask(55.0)
+
+
+def test_silence_counts_from_the_last_sign_once_there_is_more_to_read(partitions: Partitions) -> None:
+    """Before that it may well have nothing to give."""
+    assert 0.0 == partitions.silent_s(30.0)
+    behind(partitions, 30.0)
+    assert 45.0 == partitions.silent_s(45.0)
+
+
+def test_a_partition_that_is_paused_or_gone_owes_nothing(partitions: Partitions) -> None:
+    """Its time begins again when it is read again."""
+    behind(partitions, 30.0)
+    partitions[ONE].hold()
+    partitions.note_drain(60.0)
+    assert [] == partitions.overdue(100.0)
+    partitions[ONE].release()
+    partitions.expect([ONE], 100.0)
+    assert ONE not in partitions.to_ask(129.0)
+    assert ONE in partitions.to_ask(130.0)
+
+
+def test_one_whose_start_nobody_says_is_late_after_its_bound(partitions: Partitions) -> None:
+    """Whether its leader answers or not, and also during a pause: it has nothing to deliver, but is looked up."""
+    third = Partition("articles", 2)
+    partitions.add([third], 10.0)
+    partitions.expect([third], 20.0)
+    learn(partitions, {third: 4}, 40.0)
+    partitions.expect_nothing()
+    assert ([], [third]) == (partitions.late(69.0), partitions.late(70.0))
+    assert 60.0 == partitions.silent_s(70.0), "the age of what waits is seen"
+
+
+STEPS: dict[str, Callable[[Partitions, float], None]] = {
+    "more of it": behind,
+    "no more of it": lambda partitions, now_s: learn(partitions, {ONE: 5, OTHER: 5}, now_s),
+    "no leader": lambda partitions, now_s: learn(partitions, {OTHER: 5}, now_s),
+    "another log": lambda partitions, now_s: learn(partitions, {ONE: 3, OTHER: 5}, now_s),
+    "it delivers": lambda partitions, now_s: hear(partitions, ONE, now_s),
+    "a turn": lambda partitions, now_s: partitions.give_turn([ONE], now_s, renewed=True),
+    "the turn goes on": lambda partitions, now_s: partitions.give_turn([ONE], now_s, renewed=False),
+    "nothing queued": Partitions.note_drain,
+}
+FINE, OVERDUE, STALLED = "fine", "overdue", "stalled"
+
+
+@pytest.mark.parametrize(
+    ("steps", "at_s", "state"),
+    [
+        pytest.param([(30, "more of it")], 59, FINE, id="half of the bound is left"),
+        pytest.param([(30, "more of it"), (40, "nothing queued")], 60, OVERDUE, id="the bound is over"),
+        pytest.param([(30, "no more of it"), (300, "no more of it")], 600, FINE, id="at its end"),
+        pytest.param([(30, "more of it"), (50, "no leader")], 90, FINE, id="nobody could deliver"),
+        pytest.param([(30, "more of it"), (50, "no leader"), (100, "more of it")], 129, FINE, id="a new leader"),
+        pytest.param([(30, "more of it"), (50, "no leader"), (100, "more of it")], 130, OVERDUE, id="its time is over"),
+        pytest.param([(30, "another log"), (40, "nothing queued")], 60, OVERDUE, id="the topic was made again"),
+        pytest.param([(30, "more of it"), (40, "nothing queued"), (59, "it delivers")], 90, FINE, id="late"),
+        pytest.param([(30, "more of it")], 400, OVERDUE, id="beside a backlog"),
+        pytest.param([(30, "more of it"), (400, "a turn"), (409, "nothing queued")], 409, OVERDUE, id="being fetched"),
+        pytest.param([(30, "more of it"), (400, "a turn"), (410, "nothing queued")], 410, STALLED, id="after its turn"),
+        pytest.param(
+            [(30, "more of it"), (60, "a turn"), (69, "a turn"), (71, "nothing queued")], 71, OVERDUE, id="shared"
+        ),
+        pytest.param(
+            [(30, "more of it"), (60, "a turn"), (61, "it delivers"), (90, "nothing queued")],
+            90,
+            FINE,
+            id="in its turn",
+        ),
+        pytest.param(
+            [
+                *((30, "more of it"), (60, "a turn"), (61, "it delivers"), (90, "nothing queued")),
+                *((95, "more of it"), (130, "the turn goes on")),
+            ],
+            130,
+            OVERDUE,
+            id="the next turn is a new one",
+        ),
+    ],
+)
+def test_only_one_with_more_records_and_a_turn_is_stalled(
+    partitions: Partitions, steps: Sequence[tuple[float, str]], at_s: float, state: str
+) -> None:
+    """Half the bound until it is asked, half until it is overdue; then it is read alone, and judged when it is idle."""
+    for now_s, step in steps:
+        STEPS[step](partitions, float(now_s))
+    found = (ONE in partitions.overdue(at_s), ONE in partitions.stalled)
+    assert (state != FINE, state == STALLED) == found
+
+
+@pytest.mark.parametrize("event", [AssignedPartition.reach_end, lambda at, offset, _: at.deliver(offset, 3, 0.0)])
+@pytest.mark.parametrize(("delivered", "back_to", "expected"), [([], 0, 267), ([267, 268], 267, 269)])
+def test_a_whole_log_that_goes_back_is_trouble(
+    event: Callable[[AssignedPartition, int, float], object], delivered: list[int], back_to: int, expected: int
+) -> None:
+    """The client asked for an offset that it read from a damaged batch, or the topic was truncated or made again."""
+    partition = begun(267, log_end=300)
+    assert all(partition.deliver(offset, 3, 0.0) for offset in delivered)
+    with pytest.raises(TransactionTrouble, match=f"continues at offset {back_to} after {expected}"):
+        event(partition, back_to, 0.0)
+    assert partition.to_commit is None

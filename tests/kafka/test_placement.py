@@ -85,26 +85,43 @@ def placed(brokers: Brokers, number: int, *, allow_fewer: bool = False) -> Itera
         yield placement.partition_of(ticket(number), OUTPUT)
 
 
-def test_an_output_goes_to_its_inputs_partition_without_a_question() -> None:
-    """There are as many as ever."""
-    brokers = Brokers([NEW])
-    assert next(placed(brokers, 5)) == 5
-    assert brokers.asked == 0
+@pytest.mark.parametrize(
+    ("answers", "number", "allow_fewer", "places", "asked"),
+    [
+        pytest.param([NEW], 5, False, [5, 5], 0, id="there are as many as ever"),
+        pytest.param([OLD, OLD, NEW], 6, False, [6, 6], 3, id="not all brokers have heard of the partition"),
+        pytest.param([GREW_ALONE, GREW_ALONE, NEW], 6, False, [6, 6], 3, id="the output grows after the input"),
+        pytest.param([GREW_ALONE], 6, True, [ANY, ANY], 1, id="there are really fewer, which is allowed"),
+    ],
+)
+def test_an_output_goes_to_its_inputs_partition(
+    answers: list[Mapping[str, int]],
+    number: int,
+    allow_fewer: bool,  # noqa: FBT001  a parameter of the test
+    places: list[int],
+    asked: int,
+) -> None:
+    """A count that is too small is requested again first; only the broker that knows the input's partition is believed."""
+    brokers = Brokers(answers)
+    found = placed(brokers, number, allow_fewer=allow_fewer)
+    assert places == [next(found), next(found)]
+    assert asked == brokers.asked
 
 
-def test_a_count_that_is_too_small_is_asked_for_until_the_brokers_have_heard_of_the_partition() -> None:
-    """A broker that does not know the input's partition says nothing about the output's."""
-    brokers = Brokers([OLD, OLD, NEW])
-    assert next(placed(brokers, 6)) == 6
-    assert brokers.asked == 3
-
-
-def test_an_output_is_placed_by_its_key_where_there_are_really_fewer_partitions() -> None:
-    """If the settings allow it. The broker that says so knows the input's partition. It is asked once."""
-    brokers = Brokers([GREW_ALONE])
-    places = placed(brokers, 6, allow_fewer=True)
-    assert [ANY, ANY] == [next(places), next(places)]
-    assert brokers.asked == 1
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answers", "error", "message"),
+    [
+        (OLD, TransactionTrouble, "not all brokers have heard of partition 6"),
+        (GREW_ALONE, SettingsError, r"has 7 partitions.*entities 6.*allow_fewer_partitions"),
+    ],
+)
+def test_no_output_is_placed_by_its_key_unless_allowed(
+    answers: Mapping[str, int], error: type[Exception], message: str
+) -> None:
+    """After the request timeout it is trouble, or refused as at the start: order per key is not given up."""
+    with pytest.raises(error, match=message):
+        next(placed(Brokers([answers]), 6))
 
 
 def test_partitions_that_are_added_later_are_used() -> None:
@@ -133,33 +150,13 @@ def test_a_new_producer_whose_broker_has_not_heard_asks_again() -> None:
     assert placement.partition_of(ticket(5), OUTPUT) == 5
 
 
-@pytest.mark.slow
-def test_nothing_is_placed_by_its_key_while_the_brokers_have_not_heard() -> None:
-    """After the request timeout it is trouble: order per key is not given up."""
-    with pytest.raises(TransactionTrouble, match="not all brokers have heard of partition 6"):
-        next(placed(Brokers([OLD]), 6))
-
-
-@pytest.mark.slow
-def test_an_output_that_would_change_its_partition_is_refused() -> None:
-    """As at the start: order per key would be given up, and the outputs could not show where to resume."""
-    with pytest.raises(SettingsError, match=r"has 7 partitions.*entities 6.*allow_fewer_partitions"):
-        next(placed(Brokers([GREW_ALONE]), 6))
-
-
-def test_the_output_may_grow_a_moment_after_the_input() -> None:
-    """The two are two requests of an administrator."""
-    brokers = Brokers([GREW_ALONE, GREW_ALONE, NEW])
-    assert next(placed(brokers, 6)) == 6
-
-
 def publish_at_last(sink: TransactionalSink, release: Release) -> None:
     """Publish it as a worker does that recovers: at first the producer still knows the old topic."""
     retry(lambda: sink.publish(release), TransactionTrouble, between=sink.recover)
 
 
 @pytest.mark.broker
-def test_a_worker_whose_output_topic_is_made_again_with_fewer_partitions_refuses(topics: Topics) -> None:
+def test_an_output_topic_made_again_with_fewer_partitions_is_refused(topics: Topics) -> None:
     """It writes nothing to other partitions, and its offsets stay, so a worker of better settings goes on there."""
     config = config_for(topics, request_timeout_s=3)
     publish(topics.bootstrap_servers, topics.input, inputs(100))
@@ -172,7 +169,7 @@ def test_a_worker_whose_output_topic_is_made_again_with_fewer_partitions_refuses
 
 
 @pytest.mark.broker
-def test_outputs_of_added_partitions_go_there_with_a_producer_that_is_older(topics: Topics) -> None:
+def test_outputs_of_added_partitions_go_there_with_an_older_producer(topics: Topics) -> None:
     """All of them, whatever their keys."""
     config = config_for(topics, properties={"topic.metadata.refresh.interval.ms": 500})
     source, diary = opened(config)

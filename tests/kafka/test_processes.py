@@ -72,7 +72,7 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
         assert re.search(rf"^\[{index}\] .* done: \d+ published", said, re.MULTILINE)
 
 
-def test_a_child_killed_without_a_word_ends_all_and_a_restart_loses_nothing(topics: Topics, tmp_path: Path) -> None:
+def test_a_child_that_is_killed_ends_all_and_a_restart_loses_nothing(topics: Topics, tmp_path: Path) -> None:
     """SIGKILL of one of two: the other drains, the parent ends with 137, and the next one goes on; each comes out once.
 
     The log is JSON with the process inside each line; the parent's own lines have none.

@@ -20,7 +20,7 @@ from kafka.clients import (
     records_of,
     release_of,
 )
-from kafka.harness import Sent, assert_all_is_there_once, publish, transaction
+from kafka.harness import assert_all_is_there_once, publish, transaction
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -131,12 +131,3 @@ def test_a_committed_offset_that_stays_unknown_ends_the_process_too(topics: Topi
         with pytest.raises(Stalled, match="its committed offset is unknown"):
             poll_until(source, lambda: False)
         assert source.connection().silent_s > 0
-
-
-def test_idle_partitions_are_no_trouble(topics: Topics) -> None:
-    """Nothing is published for longer than the bound, and no error is raised."""
-    source, _ = opened(config_for(topics, partition_timeout_s=1))
-    for _ in range(60):
-        assert [] == source.poll(10, 0.1)
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")])
-    assert 1 == len(records_of(source, 1))

@@ -1,19 +1,38 @@
-"""The consumer on a real broker: markers, rewinds, rebalances, catching up, refusals."""
+"""The consumer on a real broker: rewinds, rebalances, catching up, and logs that no well-behaved publisher writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import confluent_kafka
 import pytest
-from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
+from confluent_kafka import TopicPartition
+from kafka.clients import (
+    Diary,
+    begin,
+    client_of,
+    config_for,
+    ends_for,
+    opened,
+    poll_until,
+    records_of,
+    release_of,
+    sink_for,
+)
 from kafka.harness import Sent, publish, transaction
 from support.closing import CLOSING, leave_group
+from support.made_again import make_again
+from support.operating import delete_records
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends
 from support.topics import Topics
 
-from enricher.errors import MissingTopic, TransactionTrouble
+from enricher.errors import TransactionTrouble
+from enricher.operate.lag import BacklogReader
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord, Release
 
@@ -51,20 +70,6 @@ def test_a_record_arrives_as_it_was_published(topics: Topics) -> None:
     assert first.timestamp_s is not None
 
 
-def test_positions_are_unknown_until_the_end_was_seen(topics: Topics) -> None:
-    """No fresh partition, and none that was just rewound, has a position that could be committed by mistake."""
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")])
-    source, _ = opened(config_for(topics))
-    assert source.positions(list(partitions_of(topics))) == {}
-    [record] = records_of(source, 1)
-    at_end = {record.partition: record.offset + 1}
-    poll_until(source, lambda: source.positions([record.partition]) == at_end)
-    source.rewind()
-    assert source.positions([record.partition]) == {}
-    assert records_of(source, 1) == [record]
-    poll_until(source, lambda: source.positions([record.partition]) == at_end)
-
-
 def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
     """A paused source stays a member, takes new partitions paused, and goes on where it was."""
     config = config_for(topics)
@@ -97,19 +102,6 @@ def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: T
     poll_until(first, lambda: len(mine.owned) == 4)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"{}") for number in range(40)])
     assert left in {record.partition for record in records_of(first, 40)}
-
-
-def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
-    """A second member takes two of four partitions; the first keeps the others without a pause (cooperative)."""
-    config = config_for(topics)
-    first, diary = opened(config)
-    second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
-    second.open(other)
-    poll_both(first, second, lambda: len(other.owned) == 2)
-    assert [len(partitions) for kind, partitions in diary.events if kind == "revoked"] == [2]
-    assert diary.owned.isdisjoint(other.owned)
-    leave_group(first)
-    leave_group(second)
 
 
 def test_what_leaves_is_known_until_the_listener_has_published_once_more(topics: Topics) -> None:
@@ -171,12 +163,6 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
     assert committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[0] == (4, 4)
 
 
-def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
-    """Nothing to read is nothing to wait for."""
-    source, _ = opened(config_for(topics), until_caught_up=True)
-    poll_until(source, source.caught_up)
-
-
 def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
     """The broker would accept empty group metadata without fencing, so it is never sent."""
     source = KafkaSource(config_for(topics))
@@ -185,17 +171,159 @@ def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> No
     source.close()
 
 
-def test_a_missing_topic_is_named(topics: Topics) -> None:
-    """The message says which topic and how to create it."""
-    source = KafkaSource(config_for(topics, input_topic="no-such-topic"))
-    with pytest.raises(MissingTopic, match=r"'no-such-topic'.*topics create"):
-        source.open(Diary())
-    source.close()
+def fill(topics: Topics, count: int) -> int:
+    """This many records, spread over the partitions by their keys."""
+    sent = [Sent(f"k{number}".encode(), b"v") for number in range(count)]
+    return len(publish(topics.bootstrap_servers, topics.input, sent))
 
 
-def test_an_unreachable_broker_is_named(topics: Topics) -> None:
-    """The message gives the address that did not answer."""
-    source = KafkaSource(config_for(topics, bootstrap_servers="127.0.0.1:1", request_timeout_s=1))
-    with pytest.raises(TransactionTrouble, match=r"127\.0\.0\.1:1"):
-        source.open(Diary())
-    source.close()
+def turns_until_caught_up(source: KafkaSource) -> list[RawRecord]:
+    """Poll, and recover from trouble as the loop does, until the source has caught up; returns what was read."""
+    records: list[RawRecord] = []
+
+    def caught_up() -> bool:
+        try:
+            records.extend(source.poll(100, 0.05))
+        except TransactionTrouble:
+            source.rewind()
+        return source.caught_up()
+
+    wait_until(caught_up, PATIENCE_S, "it has caught up", 0.0)
+    return records
+
+
+def test_it_ends_after_the_topic_was_made_again_shorter(topics: Topics) -> None:
+    """The new topic never gets to the ends of the old one: its own ends count."""
+    config = config_for(topics)
+    before = fill(topics, 40)
+    source, diary = opened(config, until_caught_up=True)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, before)
+    make_again(topics.bootstrap_servers, topics.input)
+    after = fill(topics, 8)
+    with pytest.raises(TransactionTrouble, match="created again"):
+        sink.publish(release_of(records))
+    sink.recover()
+    source.rewind()
+    assert not source.caught_up()
+    begin(source, diary, config)
+    sink.publish(release_of(records_of(source, after)))
+    assert [] == turns_until_caught_up(source)
+
+
+def test_a_member_without_work_notices_that_the_topic_was_made_again(topics: Topics) -> None:
+    """It makes no transactions, which would detect it, and waits for offsets that nobody will ever commit."""
+    fill(topics, 40)
+    source, _ = opened(config_for(topics), until_caught_up=True)
+    source.pause()
+    make_again(topics.bootstrap_servers, topics.input)
+    assert [] == turns_until_caught_up(source)
+
+
+_SOON_FAST = 200
+"""Calls after which the interpreter has optimised a place and no longer checks whether an exception is pending."""
+
+
+class Librdkafka:
+    """A producer through the C library: the Python client writes only UTF-8."""
+
+    PARTITION, VALUE, TIMESTAMP, HEADER, TOPIC = 3, 4, 8, 9, 1  # RD_KAFKA_VTYPE_* of rdkafka.h
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        folder = Path(confluent_kafka.__file__).parent
+        library = next(folder.parent.glob("confluent_kafka.libs/librdkafka*"), None)
+        if library is None:
+            pytest.skip("this build of the client has no library of its own")
+        self._c = ctypes.CDLL(str(library))
+        self._c.rd_kafka_conf_new.restype = self._c.rd_kafka_new.restype = ctypes.c_void_p
+        reason = ctypes.create_string_buffer(512)
+        conf = ctypes.c_void_p(self._c.rd_kafka_conf_new())
+        assert self._c.rd_kafka_conf_set(conf, b"bootstrap.servers", bootstrap_servers.encode(), reason, 512) == 0
+        self._handle = ctypes.c_void_p(self._c.rd_kafka_new(0, conf, reason, 512))
+        assert self._handle.value, reason.value
+
+    def write(self, topic: str, value: bytes, *, header: bytes, timestamp_ms: int = 0) -> None:
+        """One record on partition 0; `timestamp_ms` 0 is now."""
+        failed = self._c.rd_kafka_producev(
+            self._handle,
+            *(self.TOPIC, topic.encode()),
+            *(self.PARTITION, ctypes.c_int32(0)),
+            *(self.VALUE, value, ctypes.c_size_t(len(value))),
+            *(self.TIMESTAMP, ctypes.c_int64(timestamp_ms)),
+            *(self.HEADER, header, b"h", ctypes.c_ssize_t(1)),
+            0,
+        )
+        assert failed == 0
+        assert self._c.rd_kafka_flush(self._handle, 20_000) == 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._c.rd_kafka_destroy(self._handle)
+
+
+def test_headers_whose_names_are_no_text_are_left_out(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    """The client cannot deliver these headers; the record is enriched all the same, and no worker ends."""
+    publisher = Librdkafka(topics.bootstrap_servers)
+    for _ in range(_SOON_FAST):
+        publisher.write(topics.input, b"usual", header=b"name")
+    publisher.write(topics.input, b"odd", header=b"\xff\xfe")
+    publisher.write(topics.input, b"usual", header=b"name")
+    publisher.close()
+    source, _ = opened(config_for(topics))
+    *_, before, odd, after = records_of(source, _SOON_FAST + 2)
+    assert (odd.value, odd.headers) == (b"odd", ())
+    assert (b"usual", (("name", b"h"),)) == (before.value, before.headers) == (after.value, after.headers)
+    assert f"{topics.input}[0] offset {_SOON_FAST}: its headers are left out" in caplog.text
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 1, 1_790_000_000])
+def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timestamp_ms: int) -> None:
+    """Kafka's -1, a clock that was never set, seconds: no age of half a century that scales up to the maximum."""
+    publisher = Librdkafka(topics.bootstrap_servers)
+    publisher.write(topics.input, b"timeless", header=b"name", timestamp_ms=timestamp_ms)
+    publisher.close()
+    source, _ = opened(config_for(topics))
+    (record,) = records_of(source, 1)
+    assert record.timestamp_s is None
+    reader = BacklogReader(config_for(topics))
+    seen = reader.look()
+    reader.close()
+    assert (1, None) == (seen.behind, seen.age_s)
+
+
+def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> None:
+    """A recreated topic begins at offset 0 again: what is in flight belongs to a log that no longer exists."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
+    source, _ = opened(config_for(topics))
+    records = records_of(source, 20)
+    # What the client does by itself when the broker no longer knows the offset.
+    client_of(source).seek(TopicPartition(topics.input, records[-1].partition.number, 0))
+    with pytest.raises(TransactionTrouble, match="continues at offset 0 after 20"):
+        poll_until(source, lambda: False)
+    source.rewind()
+    assert [record.offset for record in records] == [record.offset for record in records_of(source, 20)]
+
+
+@pytest.fixture
+def _quiet_client() -> Iterator[None]:
+    """The client's log as the command line configures it: errors only."""
+    client = logging.getLogger("librdkafka")
+    before = client.level
+    client.setLevel(logging.ERROR)
+    yield
+    client.setLevel(before)
+
+
+@pytest.mark.usefixtures("_quiet_client")
+def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    """Retention was faster than the group: reading continues at the first record left, and a warning says so."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
+    source, sink = ends_for(config)
+    read = records_of(source, 20)
+    sink.publish(release_of(read[:5]))
+    partition = read[0].partition
+    delete_records(topics.bootstrap_servers, topics.input, {partition.number: 12})
+    source.rewind()
+    assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
+    poll_until(source, lambda: "offset reset (at offset 5" in caplog.text)

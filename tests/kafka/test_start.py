@@ -25,7 +25,7 @@ from kafka.clients import (
 from kafka.harness import Sent, as_sent, publish, short_articles, transaction, worker
 from support.operating import commit, delete_group, delete_records, write
 from support.patience import PATIENCE_S, wait_until
-from support.reading import commit_of, committed_and_ends, read_all
+from support.reading import commit_of, committed_and_ends
 from support.topics import Topics, make_topics
 
 from enricher.errors import SettingsError
@@ -173,23 +173,6 @@ def test_two_input_topics_that_share_output_partitions_begin_together(topics: To
         publish_to(topics, number, 1, topics.output)  # as another member does, with inputs of the other topic
     begin(source, diary, config, partitions=8)
     assert 16 == len(records_of(source, 16))
-
-
-def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None:
-    """Outputs go to the input's partition, with any producer: a key stays where it was."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    source, sink = ends_for(config)
-    sink.publish(release_of(records_of(source, 40)))
-    grow(topics, 6, topics.output, topics.dead_letters)
-    sink.recover()
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    sink.publish(release_of(records_of(source, 40)))
-    homes: dict[bytes | str | None, set[int | None]] = {}
-    for message in read_all(topics.bootstrap_servers, topics.output):
-        homes.setdefault(message.key(), set()).add(message.partition())
-    assert {1} == {len(partitions) for partitions in homes.values()}
-    assert len(set(source.watch.partitions.values())) > 1
 
 
 def publish_to(topics: Topics, number: int, count: int, topic: str | None = None) -> None:

@@ -1,8 +1,13 @@
-"""The client's statistics: connected brokers, how long there was none, and where partitions end."""
+"""The client's statistics: connected brokers, where partitions end, and transactions that stay open."""
 
 from __future__ import annotations
 
 import orjson
+import pytest
+from confluent_kafka import Producer
+from kafka.clients import config_for, opened, poll_until
+from support.patience import PATIENCE_S
+from support.topics import Topics
 
 from enricher.worker.kafka.properties import STATISTICS_INTERVAL_MS
 from enricher.worker.kafka.statistics import Statistics
@@ -62,7 +67,7 @@ def test_ends_are_those_that_a_reader_of_committed_records_sees() -> None:
     assert {Partition("articles", 0): 7, Partition("articles", 2): 0} == statistics.connection(joined=True).ends
 
 
-def test_offsets_behind_the_last_stable_one_are_counted_and_their_age_from_when_it_stopped() -> None:
+def test_offsets_behind_the_last_stable_one_are_counted_with_their_age() -> None:
     """More that arrives behind it changes nothing; when it moves, the next transaction begins at age 0."""
     now_s, zero = [100.0], Partition("articles", 0)
     statistics = Statistics(["articles"], clock=lambda: now_s[0])
@@ -80,3 +85,37 @@ def test_offsets_behind_the_last_stable_one_are_counted_and_their_age_from_when_
     assert unstable(13, 15, fetch="none") == {}
     assert unstable(13, 15) == {zero: Unstable(2, 0.0)}
     assert unstable(15, 15) == {zero: Unstable()}
+
+
+@pytest.mark.broker
+def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records behind it are counted, other publishers' included; after its end the count is 0."""
+    monkeypatch.setattr("enricher.worker.kafka.properties.STATISTICS_INTERVAL_MS", 500)
+    zero, before, behind = Partition(topics.input, 0), 2, 3
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
+    hanging = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
+    hanging.init_transactions(PATIENCE_S)
+    source, _ = opened(config_for(topics))
+
+    def unstable() -> Unstable | None:
+        return source.connection().unstable.get(zero)
+
+    def publish(count: int, by: Producer) -> None:
+        for number in range(count):
+            by.produce(topics.input, b"%d" % number, partition=0)
+        assert by.flush(PATIENCE_S) == 0
+
+    publish(before, producer)
+    poll_until(source, lambda: source.connection().ends.get(zero) == before, PATIENCE_S)
+    assert unstable() == Unstable()
+    hanging.begin_transaction()
+    publish(1, hanging)
+    publish(behind, producer)
+    # Told twice, so that an age can be seen.
+    poll_until(source, lambda: (unstable() or Unstable()).age_s > 0, PATIENCE_S)
+    held_back = unstable()
+    assert held_back is not None
+    assert held_back.offsets == 1 + behind
+    assert source.connection().ends[zero] == before, "the lag alone says that all is read"
+    hanging.abort_transaction(PATIENCE_S)
+    poll_until(source, lambda: unstable() == Unstable(), PATIENCE_S)

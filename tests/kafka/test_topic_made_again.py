@@ -30,7 +30,7 @@ def recover_until(source: KafkaSource) -> None:
     retry(source.rewind, TransactionTrouble)
 
 
-def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one(topics: Topics) -> None:
+def test_records_of_a_new_topic_are_not_committed_as_those_of_the_old_one(topics: Topics) -> None:
     """If the new log has grown past the old position, the client reads on there; the transaction detects it."""
     config = config_for(topics)
     before = fill(topics, 10)
@@ -97,22 +97,6 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
         source.rewind()
-
-
-def test_a_group_that_began_at_the_end_reads_a_topic_made_again_whole(topics: Topics) -> None:
-    """Its offsets were those of the old topic, and all of the new one came later."""
-    fill(topics, 10)
-    ends = {number: end for number, (_, end) in offsets_of(topics).items()}
-    commit(topics.bootstrap_servers, topics.group, topics.input, ends)
-    source, sink, diary = begun(config_for(topics))
-    make_again(topics.bootstrap_servers, topics.input)
-    after = fill(topics, 20)
-    recover_until(source)
-    begin(source, diary, config_for(topics), partitions=4)
-    records = records_of(source, after)
-    assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
-    sink.publish(release_of(records))
-    assert all(committed == end for committed, end in offsets_of(topics).values())
 
 
 def offsets_of(topics: Topics) -> dict[int, tuple[int, int]]:

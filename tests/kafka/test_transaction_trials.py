@@ -175,19 +175,6 @@ def test_a_trial_that_would_begin_too_late_is_not_tried(topics: Topics) -> None:
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
 
 
-def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
-    """If the caller stops after the first result, by an exception or by closing, no topic is left."""
-
-    def lines() -> Iterator[Result]:
-        with Trials(config_for(topics)) as trials:
-            yield from trials.results()
-
-    coming = lines()
-    next(coming)
-    coming.close()  # type: ignore[attr-defined]  # it is a generator
-    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
-
-
 def test_an_interruption_while_the_topic_is_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Ctrl-C, a topic that cannot be used yet is deleted as well."""
 

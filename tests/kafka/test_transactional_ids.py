@@ -41,7 +41,7 @@ def test_the_prefix_of_a_group_covers_its_workers_and_nobody_elses() -> None:
         assert not config(other, mine).transactional_id.startswith(config(mine, "any").transactional_prefix)
 
 
-def test_a_trial_of_the_doctor_has_no_worker_s_id_and_is_covered_by_the_right_of_its_group() -> None:
+def test_a_trial_has_no_workers_id_and_needs_no_right_of_its_own() -> None:
     """It would fence a running worker, for instance one with an unusual name."""
     workers = {config(*worker).transactional_id for worker in product(ODD, ODD)}
     for group, instance in product(ODD, ODD):

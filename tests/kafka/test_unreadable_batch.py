@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import pytest
 from commands.cli_runner import run
 from confluent_kafka import KafkaError, Producer, TopicPartition
-from kafka.clients import config_for, finished, opened
+from kafka.clients import config_for, opened
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, short_articles, transaction
 from kafka.limited_worker import LIMIT, LIMITED_WORKER
 from kafka.quiet import CLIENT_ERRORS, CONFIG, PLACE, Quiet
@@ -25,13 +24,11 @@ from support.topics import Topics
 
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
 from enricher.operate.offsets import skip as skipping
-from enricher.worker.articles import Encoder
 from enricher.worker.kafka import ranges
 from enricher.worker.kafka.assignment import Assignment
 from enricher.worker.kafka.partition import Damage, State
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import UnreadableBatches
-from enricher.worker.records import DeadLetter, Partition, RawRecord, Unreadable
 
 UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")
 GZIP = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x1) of message at 9 of 30 bytes failed")
@@ -157,17 +154,6 @@ def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) 
         batches.span(PLACE, 7, UNREADABLE, 7)
 
 
-def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:
-    """A header distinguishes it from the dead letter of a tombstone."""
-    raw = RawRecord(PLACE, 8, None, None, unreadable=Unreadable(7, "no"))
-    ticket = replace(finished(raw), outcome=DeadLetter("decode", "UnreadableBatch", "no"))
-    encoder = Encoder(version="test", max_record_bytes=10_000, max_dead_letter_bytes=10_000, clock=lambda: 0.0)
-    message = encoder.outgoing(ticket)
-    headers = dict(message.headers)
-    assert (message.key, message.value) == (None, None)
-    assert (headers["enricher.dlq.batch.offset"], headers["enricher.dlq.source.offset"]) == (b"7", b"8")
-
-
 def small(topics: Topics) -> KafkaConfig:
     """A configuration for batches that need no memory."""
     return config_for(topics, properties=SMALL)
@@ -204,9 +190,7 @@ def test_one_letter_stands_for_each_offset_of_the_batch(topics: Topics, monkeypa
 
 @pytest.mark.broker
 @pytest.mark.parametrize("values", [[b"one"], [b"one", b"two", b"three"]], ids=["a record", "three records"])
-def test_a_batch_of_another_codec_behind_the_end_of_a_transaction_is_skipped_as_well(
-    topics: Topics, values: Sequence[bytes]
-) -> None:
+def test_a_batch_of_another_codec_behind_a_marker_is_skipped_as_well(topics: Topics, values: Sequence[bytes]) -> None:
     """Its format is known from the first offset of the partition, so the marker before it is no record of it."""
     with transaction(topics.bootstrap_servers, f"{topics.group}.publisher") as producer:
         producer.produce(topics.input, b"before", b"k", partition=0)
@@ -226,14 +210,6 @@ def test_what_can_be_read_is_not_skipped(topics: Topics) -> None:
     with pytest.raises(FatalError, match="has 1 members: stop its workers"):
         skip(topics)
     source.close()
-
-
-@pytest.mark.broker
-def test_reading_that_begins_inside_of_the_batch_gives_the_rest_of_it(topics: Topics) -> None:
-    """A worker that follows one that had given up a part of it."""
-    write_batch(topics, [b"a" * 1_000_000] * 7)
-    span = UnreadableBatches(small(topics)).span(Partition(topics.input, 0), 4, UNREADABLE, 0)
-    assert range(4, 7) == span
 
 
 @pytest.fixture

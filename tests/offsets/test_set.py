@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands.cli_runner import run
-from kafka.clients import config_for, inputs, joined, opened, poll_until, records_of
+from kafka.clients import config_for, inputs, joined, poll_until
 from kafka.harness import as_sent, assert_all_is_there_once, publish, short_articles, worker
 from kafka.test_start import enrich
 from support.operating import commit, delete_group, delete_records
@@ -74,15 +74,6 @@ def test_beginning_and_end_are_those_that_retention_and_publishers_left(topics: 
     assert {0: 2, 1: 0, 2: 0, 3: 0} == committed(topics)
 
 
-def test_a_new_group_that_wants_the_end_gets_only_what_comes_after(topics: Topics) -> None:
-    """It begins at its offsets, as any other."""
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    set_at(topics, "end")
-    after = publish(topics.bootstrap_servers, topics.input, inputs(20))
-    source, _ = opened(config_for(topics))
-    assert sorted(after) == sorted((r.partition.number, r.offset) for r in records_of(source, 20))
-
-
 def test_a_dry_run_commits_nothing_and_prints_a_file_to_edit(topics: Topics, tmp_path: Path) -> None:
     """`from` is for people, and partitions that are left out stay as they are."""
     config = config_for(topics)
@@ -107,33 +98,26 @@ def test_one_partition_is_set_beside_others(topics: Topics) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "error", "message"),
     [
-        ('{"partition": 0}', "line 1: expected"),
-        ('{"partition": 0, "to": 0}\n7', "line 2: expected"),
-        ('{"partition": 0, "to": true}', "line 1: partition and offset are whole numbers"),
-        ('{"partition": 0, "to": 1}\n{"partition": 0, "to": 2}', "line 2: .* each partition once"),
-        ('{"partition": 4, "to": 0}', "has 4 partitions, not 4"),
+        ('{"partition": 0}', SettingsError, "line 1: expected"),
+        ('{"partition": 0, "to": 0}\n7', SettingsError, "line 2: expected"),
+        ('{"partition": 0, "to": true}', SettingsError, "line 1: partition and offset are whole numbers"),
+        ('{"partition": 0, "to": 1}\n{"partition": 0, "to": 2}', SettingsError, "line 2: .* each partition once"),
+        ('{"partition": 4, "to": 0}', SettingsError, "has 4 partitions, not 4"),
+        ('{"partition": 1, "to": 100}', BrokerError, r"has offsets 0 to \d+, not 100"),
     ],
 )
 def test_a_file_that_is_not_understood_changes_nothing(
-    topics: Topics, tmp_path: Path, content: str, message: str
+    topics: Topics, tmp_path: Path, content: str, error: type[Exception], message: str
 ) -> None:
-    """The message names the line."""
+    """The message names the line, or what the topic has: a worker would begin somewhere else."""
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     file = tmp_path / "offsets.jsonl"
     file.write_text(content, "utf-8")
-    with pytest.raises(SettingsError, match=message):
+    with pytest.raises(error, match=message):
         set_at(topics, str(file))
     assert {-1001} == {*committed(topics).values()}
-
-
-def test_offsets_that_the_topic_does_not_have_are_refused(topics: Topics, tmp_path: Path) -> None:
-    """A worker would begin somewhere else."""
-    file = tmp_path / "offsets.jsonl"
-    file.write_text('{"partition": 1, "to": 1}', "utf-8")
-    with pytest.raises(BrokerError, match="has offsets 0 to 0, not 1"):
-        set_at(topics, str(file))
 
 
 def test_a_word_that_is_no_file_is_refused(topics: Topics) -> None:
