@@ -6,7 +6,6 @@ Assumes only the protocol: what clients are told, and how long it may take. Does
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -229,7 +228,3 @@ PROMISES: tuple[Promise, ...] = (
         expiry,
     ),
 )
-
-if __name__ == "__main__":
-    rows = (f"| {each.name} | {each.claim} |\n" for each in PROMISES)
-    sys.stdout.write("| promise | in one sentence |\n|---|---|\n" + "".join(rows))
