@@ -21,19 +21,7 @@ from tools.bench.outcome import Outcome
 from tools.bench.policy import Policy
 from tools.bench.printing import print_tables, write_figures
 
-LEGS = (
-    "limit",
-    "around",
-    "telemetry",
-    "latency",
-    "peers",
-    "scale",
-    "rebalance",
-    "cost",
-    "tasks",
-    "search_index",
-    "lanes",
-)
+LEGS = ("limit", "latency", "peers")
 """Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 _FILE_WIDTH = 160
@@ -49,15 +37,6 @@ def main(
         typer.Option(
             help="Leg `latency`: settings to measure in turn with the present ones: `old` (nothing early, publishing at "
             "fixed intervals), or any, such as `batching.max_wait_ms=0,worker.publish_interval_ms=20`."
-        ),
-    ] = None,
-    before: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            file_okay=False,
-            resolve_path=True,
-            help="Leg `tasks`: the folder of an older version's checkout, to compare entities alone with.",
         ),
     ] = None,
     *,
@@ -76,7 +55,7 @@ def main(
         policy = Policy.parse(against, load_settings()) if against else None
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
-    bench = Bench(1 if quick else repetitions, quick, print, against=policy, before=before)
+    bench = Bench(1 if quick else repetitions, quick, print, against=policy)
     outcomes = _measure_legs([name for name in LEGS if name in chosen], bench)
     console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():

@@ -14,26 +14,20 @@ from tools.bench.load import Mix, articles
 from tools.bench.repeating import Run
 from tools.only_task import tasks_of
 
-_PROBE = {"news": 24, "headlines": 240, "long": 6, "mixed": 60}
+_PROBE = {"news": 24, "headlines": 240}
 """Articles with which the rate is estimated: about a second of work on two cores."""
 
 
 def run_backlog(
-    bench: Bench,
-    mix: Mix,
-    count: int,
-    changes: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-    *,
-    settings: Settings | None = None,
-    tasks: Tasks | None = None,
+    bench: Bench, mix: Mix, count: int, changes: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 ) -> Run:
     """`count` articles, all there before the worker starts; the rate is from its first read to its last commit.
 
-    `changes`: settings by group, as `settings_for` takes them. `settings`, `tasks`: instead of the bench's.
+    `changes`: settings by group, as `settings_for` takes them.
     """
     with bench.topics(articles(mix, count)) as topics:
-        chosen = bench.settings_for(topics, settings, **changes)
-        return run_worker(bench, chosen, tasks or tasks_of(chosen, bench.model), count)
+        chosen = bench.settings_for(topics, **changes)
+        return run_worker(bench, chosen, tasks_of(chosen, bench.model), count)
 
 
 def run_worker(bench: Bench, settings: Settings, tasks: Tasks, count: int) -> Run:
@@ -47,9 +41,6 @@ def run_worker(bench: Bench, settings: Settings, tasks: Tasks, count: int) -> Ru
     return Run(count / worker.counters.working_s, load, worker.counters.as_dict())
 
 
-def count_for(
-    bench: Bench, mix: Mix, seconds: float, *, settings: Settings | None = None, tasks: Tasks | None = None
-) -> int:
+def count_for(bench: Bench, mix: Mix, seconds: float) -> int:
     """How many articles take about `seconds` here, estimated from a short cold run, which must not be measured itself."""
-    probe = run_backlog(bench, mix, _PROBE[mix], settings=settings, tasks=tasks)
-    return max(_PROBE[mix], round(probe.rate * seconds))
+    return max(_PROBE[mix], round(run_backlog(bench, mix, _PROBE[mix]).rate * seconds))

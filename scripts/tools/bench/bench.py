@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import orjson
 from confluent_kafka import Producer
@@ -38,8 +36,6 @@ class Bench:
     closing: ExitStack = field(default_factory=ExitStack)
     against: Policy | None = None
     """Settings that the leg `latency` measures in turn with the present ones."""
-    before: Path | None = None
-    """A checkout of an older version, which the leg `tasks` measures in turn with this one."""
     _models: dict[str, Model] = field(default_factory=dict)
 
     @cached_property
@@ -99,24 +95,23 @@ class Bench:
         return interleave(contenders, repetitions, lambda text: self.say(f"{about}: {text}" if about else text))
 
     @contextmanager
-    def topics(self, values: Sequence[bytes] = (), **more: Any) -> Iterator[Topics]:  # noqa: ANN401  as `publish` takes
+    def topics(self, values: Sequence[bytes] = ()) -> Iterator[Topics]:
         """Three topics for one run; `values` go to the input, as `publish` writes them. Deleted afterwards."""
         topics = Topics.fresh(self.cluster.bootstrap_servers, "bench")
         topics.make(PARTITIONS)
         try:
-            self.publish(topics, values, **more)
+            self.publish(topics, values)
             yield topics
         finally:
             topics.delete()
 
-    def publish(self, topics: Topics, values: Sequence[bytes], *, evenly: bool = False, **more: Any) -> None:  # noqa: ANN401  as `produce` takes
+    def publish(self, topics: Topics, values: Sequence[bytes], *, evenly: bool = False) -> None:
         """Write articles to the input topic, keyed by id, and wait until the broker has acknowledged them.
 
-        `evenly`: to the partitions in turn, since hashed keys give some a few per cent more than others. `more`: what
-        `produce` takes for each.
+        `evenly`: to the partitions in turn, since hashed keys give some a few per cent more than others.
         """
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20})
         for number, value in enumerate(values):
             place = {"partition": number % PARTITIONS} if evenly else {}
-            publish(producer, topics.input, value, orjson.loads(value)["id"], **place, **more)
+            publish(producer, topics.input, value, orjson.loads(value)["id"], **place)
         assert producer.flush(60) == 0, "the broker has not acknowledged all articles"

@@ -43,14 +43,8 @@ def save_png(plot: Plot, folder: Path) -> Path:
         _KINDS[plot.kind](axes, plot.series)
         if plot.limit:
             name, at = plot.limit
-            (axes.axvline if plot.kind == "barh" else axes.axhline)(
-                at, color="#c0263a", linestyle="--", linewidth=1.2, label=name
-            )
+            axes.axhline(at, color="#c0263a", linestyle="--", linewidth=1.2, label=name)
         axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
-        if plot.log_x:
-            axes.set_xscale("log")
-        if plot.log_y:
-            axes.set_yscale("log")
         if len(plot.series) > 1 or plot.limit:
             figure.legend(loc="outside lower center", ncols=4)  # outside, where it covers no data
         figure.savefig(path, dpi=160)

@@ -39,8 +39,6 @@ class Plot:
     y_label: str
     series: Sequence[Series]
     limit: tuple[str, float] | None = None
-    log_x: bool = False
-    log_y: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,14 +86,6 @@ def p99(values: Sequence[float]) -> float | None:
     return percentile(values, 0.99) if len(values) >= MIN_FOR_P99 else None
 
 
-def spreads_of(runs: Mapping[Name, Sequence[object]], figures: Sequence[str]) -> dict[Name, dict[str, Spread]]:
-    """The spreads of these attributes over the runs of each contender."""
-    return {
-        name: {figure: Spread.of([getattr(run, figure) for run in each]) for figure in figures}
-        for name, each in runs.items()
-    }
-
-
 def in_turns(
     contenders: Mapping[Name, Callable[[], Measured]], repetitions: int, say: Callable[[str], None]
 ) -> dict[Name, list[Measured]]:
@@ -124,11 +116,6 @@ def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
 
 def rates(runs: Sequence[Run]) -> Spread:
     return Spread.of([run.rate for run in runs])
-
-
-def us_each(runs: Sequence[Run]) -> Spread:
-    """Spread of the microseconds that one article takes."""
-    return Spread.of([1e6 / run.rate for run in runs])
 
 
 def bars(name: str, x: Sequence[str], spreads: Sequence[Spread]) -> Series:

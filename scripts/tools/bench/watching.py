@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -18,7 +18,6 @@ from unittest.mock import patch
 from enricher.worker.build.loaded_model import Model
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.ports import Tracing
 from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
@@ -151,26 +150,15 @@ def run_meanwhile(worker: Worker, watch: Callable[[], Seen]) -> Seen:
         return seen.result()
 
 
-def work_off(
-    bench: Bench,
-    model: Model,
-    settings: Settings,
-    *,
-    counters: WatchedCounters | None = None,
-    tracing: Tracing | None = None,
-    beside: Callable[[Worker], AbstractContextManager[object]] = nullcontext,
-) -> Work:
-    """Run a worker until it has caught up with its input topic, and watch it; `beside` is what goes on meanwhile."""
+def work_off(bench: Bench, model: Model, settings: Settings) -> Work:
+    """Run a worker until it has caught up with its input topic, and watch it."""
     with (
         calls_of(model.engine, "run") as runs,
         calls_of(model.tokenizer, "tokenize") as tokenizations,
         Watchdog() as watchdog,
     ):
-        worker = kafka_worker(
-            settings, tasks_of(settings, model), guard=watchdog.guard, until_caught_up=True, tracing=tracing
-        )
-        worker.counters = counters = counters or WatchedCounters(bench.broker_pids)
-        with beside(worker):
-            meter = bench.meter()
-            worker.run()
-            return Work(counters, runs, tokenizations, meter.read())
+        worker = kafka_worker(settings, tasks_of(settings, model), guard=watchdog.guard, until_caught_up=True)
+        worker.counters = counters = WatchedCounters(bench.broker_pids)
+        meter = bench.meter()
+        worker.run()
+        return Work(counters, runs, tokenizations, meter.read())

