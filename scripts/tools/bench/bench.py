@@ -15,7 +15,6 @@ from enricher.worker.build.loaded_model import Model
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
-from tools.bench.policy import Policy
 from tools.bench.repeating import Run, interleave
 from tools.changed_settings import change
 from tools.kafka import Cluster
@@ -34,8 +33,6 @@ class Bench:
     """Tiny runs, to see that everything works; the figures mean nothing."""
     say: Callable[[str], None]
     closing: ExitStack = field(default_factory=ExitStack)
-    against: Policy | None = None
-    """Settings that the leg `latency` measures in turn with the present ones."""
     _models: dict[str, Model] = field(default_factory=dict)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Articles to measure with: the real samples, whole or in parts, in the length mixes of a news pipeline."""
+"""Articles to measure with, and when they arrive: the real samples, whole or in parts, in a news pipeline's mixes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import orjson
 from tools import ARTICLES
 
 Mix = Literal["news", "headlines", "long", "mixed"]
-MIXES: tuple[Mix, ...] = ("news", "headlines", "long", "mixed")
 _LONG_READ = 6
 """How many samples are joined to one long read of about 6,000 tokens."""
 _POOL = 2_000
@@ -41,7 +40,17 @@ def endless_load(mix: Mix, *, bad_every: int) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values for ever; one value in `bad_every` is no article, so that dead letters are part of the load."""
     for number, article in enumerate(cycle(map(orjson.loads, articles(mix, _POOL)))):
         name = f"article-{number}"
-        yield name.encode(), orjson.dumps(article | {"id": name}) if number % bad_every else _BAD
+        yield (name.encode(), orjson.dumps(article | {"id": name}) if number % bad_every else _BAD)
+
+
+def poisson(per_s: float, seconds: float, *, seed: int) -> list[float]:
+    """Arrivals of independent publishers, as times in [0, seconds). The same seed gives the same times."""
+    chance = random.Random(seed)  # noqa: S311  nothing secret
+    times_s, at_s = list[float](), chance.expovariate(per_s)
+    while at_s < seconds:
+        times_s.append(at_s)
+        at_s += chance.expovariate(per_s)
+    return times_s
 
 
 def _body(kind: str, number: int, samples: list[dict[str, Any]], chance: random.Random) -> str:

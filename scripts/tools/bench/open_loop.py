@@ -10,13 +10,10 @@ because this process shares the worker's cores.
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from confluent_kafka import Message, Producer
@@ -24,17 +21,13 @@ from confluent_kafka import Message, Producer
 from tools.bench.child import tell
 from tools.closing import Closing
 from tools.following import Follower
+from tools.topics import Topics
 from tools.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tools.topics import Topics
 
 _MARK = "open-loop-"
 """Prefix of this process's keys; the topics may hold other records too."""
 _READY_S = 60.0
 """Limit until the worker has joined its group and published the first articles."""
-_POLL_S = 0.5
-"""Longest wait of one poll; a record ends the wait at once."""
 
 
 def key_of(number: int) -> str:
@@ -46,7 +39,6 @@ class Job:
     """Articles to publish. `due_s`: seconds after the start, one per value; `grace_s`: the longest wait for outputs.
 
     Article `i` goes to partition `i % partitions`. The first `warm_up` values are published once beforehand, uncounted.
-    `traced`: also report when each article was sent, acknowledged, and delivered to a consumer that does nothing but read.
     """
 
     bootstrap_servers: str
@@ -57,23 +49,15 @@ class Job:
     due_s: list[float]
     warm_up: int = 8
     grace_s: float = 60.0
-    traced: bool = False
 
     @classmethod
     def between(
-        cls,
-        topics: Topics,
-        bootstrap_servers: str,
-        partitions: int,
-        values: Sequence[bytes],
-        due_s: Sequence[float],
-        *,
-        traced: bool = False,
+        cls, topics: Topics, bootstrap_servers: str, partitions: int, values: Sequence[bytes], due_s: Sequence[float]
     ) -> Job:
         """A job that publishes `values` and reads the output topics."""
         outputs = [topics.output, topics.dead_letters]
         texts = [value.decode() for value in values]
-        return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s), traced=traced)
+        return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s))
 
     @property
     def warm(self) -> int:
@@ -105,13 +89,11 @@ class Reader(Closing):
 
 @dataclass(slots=True)
 class Publisher:
-    """Sends each article when it is due, and records when it was sent and, if the job is traced, acknowledged."""
+    """Sends each article when it is due, and records when it was sent (monotonic)."""
 
     job: Job
     producer: Producer
     sent_s: list[float] = field(default_factory=list)
-    acknowledged_s: dict[str, float] = field(default_factory=dict)
-    """Times by key; monotonic, as `sent_s`."""
 
     def warm_up(self) -> None:
         """Publish a few uncounted articles: connections, metadata, the worker's group."""
@@ -133,19 +115,14 @@ class Publisher:
             time.sleep(left_s)
 
     def _send(self, name: str, number: int, value: str) -> None:
-        key = _MARK + name
-        acknowledged = partial(self._note_acknowledged, key) if self.job.traced else None
         partition = number % self.job.partitions
-        self.producer.produce(self.job.input_topic, value, key, partition=partition, on_delivery=acknowledged)
-
-    def _note_acknowledged(self, key: str, *_report: object) -> None:
-        self.acknowledged_s[key] = time.monotonic()
+        self.producer.produce(self.job.input_topic, value, _MARK + name, partition=partition)
 
 
 def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
     """Warm up, report the start, publish, wait until all is visible, report what was seen. Raises TimeoutError."""
     publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
-    with Reader(job, job.output_topics) as reader, _tracing(job, publisher) as inputs:
+    with Reader(job, job.output_topics) as reader:
         publisher.warm_up()
         reader.wait_for(job.warm, _READY_S)
         cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
@@ -153,38 +130,9 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
         publisher.run(start_s)
         reader.wait_for(job.warm + len(job.values), job.grace_s)
         cpu_s, seconds = time.process_time() - cpu_s, time.monotonic() - start_s
-
-    def since_start(times_s: dict[str, float]) -> list[float]:
-        return [times_s[key_of(number)] - start_s for number in range(len(job.values))]
-
+    seen_s = [reader.seen_s[key_of(number)] - start_s for number in range(len(job.values))]
     sent_s = [at_s - start_s for at_s in publisher.sent_s]
-    answer = {"seen_s": since_start(reader.seen_s), "sent_s": sent_s, "cores": cpu_s / seconds}
-    if inputs:
-        answer["acknowledged_s"] = since_start(publisher.acknowledged_s)
-        answer["readable_s"] = since_start(inputs.seen_s)
-    tell(answer)
-
-
-@contextmanager
-def _tracing(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
-    """Read the input topic too if the job is traced, and let a separate thread take the acknowledgements at once."""
-    if not job.traced:
-        yield None
-        return
-    over = threading.Event()
-
-    def take_acknowledgements() -> None:
-        while not over.is_set():
-            publisher.producer.poll(_POLL_S)
-
-    taking = threading.Thread(target=take_acknowledgements, name="acknowledgements", daemon=True)
-    taking.start()
-    try:
-        with Reader(job, [job.input_topic]) as inputs:
-            yield inputs
-    finally:
-        over.set()
-        taking.join()
+    tell({"seen_s": seen_s, "sent_s": sent_s, "cores": cpu_s / seconds})
 
 
 def main() -> None:

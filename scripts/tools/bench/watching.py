@@ -1,4 +1,4 @@
-"""Runs the worker and measures CPU time by thread, and every call of the model and of the tokenizer.
+"""Runs the worker in this process: over a backlog, and watched: CPU time by thread, every call of model and tokenizer.
 
 Measured from the first record read to the last commit, without connecting, joining the group and leaving it. CPU time,
 not wall time: waiting costs nothing.
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from enricher.worker.build.loaded_model import Model
+from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Ticket
@@ -23,7 +24,9 @@ from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from tools.bench.bench import Bench
+from tools.bench.load import Mix, articles
 from tools.bench.machine import Load, cpu_s
+from tools.bench.repeating import Run
 from tools.only_task import tasks_of
 
 Seen = TypeVar("Seen")
@@ -162,3 +165,32 @@ def work_off(bench: Bench, model: Model, settings: Settings) -> Work:
         meter = bench.meter()
         worker.run()
         return Work(counters, runs, tokenizations, meter.read())
+
+
+# ---- backlogs
+
+_PROBE = {"news": 24, "headlines": 240}
+"""Articles with which the rate is estimated: about a second of work on two cores."""
+
+
+def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
+    """`count` articles, all there before the worker starts; the rate is from its first read to its last commit."""
+    with bench.topics(articles(mix, count)) as topics:
+        chosen = bench.settings_for(topics)
+        return run_worker(bench, chosen, tasks_of(chosen, bench.model), count)
+
+
+def run_worker(bench: Bench, settings: Settings, tasks: Tasks, count: int) -> Run:
+    """A worker until it has caught up with the `count` articles of its input topic; the detail is its counters."""
+    with Watchdog() as watchdog:
+        worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=True)
+        meter = bench.meter()
+        worker.run()
+        load = meter.read()
+    assert worker.counters.published == count, "a backlog is done to its end"
+    return Run(count / worker.counters.working_s, load, worker.counters.as_dict())
+
+
+def count_for(bench: Bench, mix: Mix, seconds: float) -> int:
+    """How many articles take about `seconds` here, estimated from a short cold run, which must not be measured itself."""
+    return max(_PROBE[mix], round(run_backlog(bench, mix, _PROBE[mix]).rate * seconds))

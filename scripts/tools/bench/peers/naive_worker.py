@@ -1,13 +1,12 @@
 """A naive loop without a model: poll, write what came in one transaction. What Kafka alone costs a worker in latency.
 
-python -m tools.bench.naive_worker    # orders on standard input, as the peers get them
+python -m tools.bench.peers.naive_worker    # orders on standard input, as the peers get them
 """
 
 from __future__ import annotations
 
-from tools.bench.peers.orders import Options, obey
 from tools.bench.peers.records import Article, Found, encode
-from tools.bench.peers.transfer import Enrich
+from tools.bench.peers.transfer import Enrich, Options, obey
 
 _CARD = {"name": "none", "digest": "", "precision": ""}
 
