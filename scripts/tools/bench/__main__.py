@@ -12,33 +12,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from enricher.errors import SettingsError
-from enricher.worker.settings import load_settings
 from tools.bench.bench import Bench
-from tools.bench.drawing import save_png
 from tools.bench.machine import describe
-from tools.bench.outcome import Outcome
-from tools.bench.policy import Policy
-from tools.bench.printing import print_tables, write_figures
+from tools.bench.outcome import Outcome, print_outcome, save_plots, write_figures
 
-LEGS = ("limit", "latency", "peers")
+LEGS = ("limit", "latency", "peers", "model")
 """Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""
-
-_FILE_WIDTH = 160
-"""Characters of a line where the output is no terminal, so that tables keep their words whole."""
 
 
 def main(
     legs: Annotated[list[str] | None, typer.Argument(help=f"Legs to run, of {', '.join(LEGS)}; default: all.")] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs; contenders take turns.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for one JSON file per leg, and the plots as PNG.")] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="Leg `latency`: settings to measure in turn with the present ones: `old` (nothing early, publishing at "
-            "fixed intervals), or any, such as `batching.max_wait_ms=0,worker.publish_interval_ms=20`."
-        ),
-    ] = None,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
@@ -51,17 +36,10 @@ def main(
     chosen = legs or list(LEGS)
     if unknown := sorted(set(chosen) - set(LEGS)):
         raise typer.BadParameter(f"{', '.join(unknown)}: the legs are {', '.join(LEGS)}")
-    try:
-        policy = Policy.parse(against, load_settings()) if against else None
-    except SettingsError as error:
-        raise typer.BadParameter(str(error)) from error
-    bench = Bench(1 if quick else repetitions, quick, print, against=policy)
+    bench = Bench(1 if quick else repetitions, quick, print)
     outcomes = _measure_legs([name for name in LEGS if name in chosen], bench)
-    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():
-        print_tables(console, outcome.tables)
-        for claim in outcome.claims:
-            console.print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
+        print_outcome(outcome)
     if out:
         _write(out, outcomes)
 
@@ -84,9 +62,7 @@ def _write(folder: Path, outcomes: dict[str, Outcome]) -> None:
     machine, command = describe(), shlex.join(["scripts/bench", *sys.argv[1:]])
     for name, outcome in outcomes.items():
         write_figures(folder / f"{name}.json", {"machine": machine, "command": command, name: outcome.figures})
-    for outcome in outcomes.values():
-        for plot in outcome.plots:
-            save_png(plot, folder)
+        save_plots(outcome, folder)
     Console(stderr=True).print(f"written: {folder}", highlight=False)
 
 

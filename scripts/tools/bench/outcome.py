@@ -1,10 +1,23 @@
-"""The result of a leg: figures for machines, tables and plots for people. Plain data; `drawing` and `page` render it."""
+"""The result of a leg: figures for machines, tables and plots for people; how they are printed and written.
+
+Legs make plain data and print nothing. `drawing`, which needs matplotlib, draws the plots.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
+
+import orjson
+from rich.console import Console
+from rich.table import Table as RichTable
+
+_FILE_WIDTH = 160
+"""Characters of a line where the output is no terminal, so that tables keep their words whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +70,32 @@ class Claim:
 
     text: str
     held: bool
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """Print tables and claims. The first column of a table is text, the others are numbers."""
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    for table in outcome.tables:
+        drawn = RichTable(title=table.title, caption=table.note or None, title_justify="left", caption_justify="left")
+        for index, column in enumerate(table.columns):
+            drawn.add_column(column, justify="right" if index else "left")
+        for row in table.rows:
+            drawn.add_row(*row)
+        console.print(drawn)
+    for claim in outcome.claims:
+        console.print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
+
+
+def write_figures(path: Path, figures: Mapping[str, Any]) -> None:
+    """Write them as indented JSON; the folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def save_plots(outcome: Outcome, folder: Path) -> None:
+    """Draw them as PNG; nothing where matplotlib is missing, as on some machines with a GPU."""
+    if outcome.plots and find_spec("matplotlib"):
+        from tools.bench.drawing import save_png  # noqa: PLC0415  as above
+
+        for plot in outcome.plots:
+            save_png(plot, folder)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def variants_for(device: Device) -> Sequence[Variant]:
     """Every variant for `device`, fastest first, including those that do not run on this machine.
 
-    The order was measured by `scripts/bench-model`, and for int8 by `scripts/int8-table`; int8 is not measured on AMX.
+    The order was measured by `scripts/bench model`; int8 is not measured on AMX.
     """
     # The last one runs models that are ONNX already, which need a padded variant, and models that no packed variant takes.
     if device == "cuda":

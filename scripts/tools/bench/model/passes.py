@@ -1,17 +1,44 @@
-"""Times whole passes over the same batches. Both benches of models do: on a CPU in turns, on a GPU one after the other."""
+"""One way to run batches (`Leg`), and whole passes over the same batches that are timed.
+
+For every bench of models: on a CPU in turns, on a GPU one after the other. Needs no Kafka.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from enricher.worker.inference.device.session import Feeds
+from enricher.worker.records import Window
 from tools.closing import Closing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+BATCH_TOKENS = (256, 512, 1024)
+"""The best of these is used for each leg and case. The worker's default on a CPU is 512."""
+Batches = list[list[Window]]
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One way to run batches, with `callers` threads that call `run` at once."""
+
+    name: str
+    feeds: Callable[[Sequence[Window]], Any]
+    run: Callable[[Any], Any]
+    callers: int = 1
+    batch_tokens: int = BATCH_TOKENS[0]
+    pads: bool = True
+    onnx_path: Path | None = None
+
+    def passes(self, batches: Batches) -> Passes:
+        """Passes over these batches, with feeds made beforehand."""
+        return Passes(self.run, [self.feeds(batch) for batch in batches], self.callers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +77,36 @@ class Passes(Closing):
 
     def close(self) -> None:
         self._pool.shutdown()
+
+
+def in_order_of_arrival(windows: Sequence[Window], batch_tokens: int) -> Batches:
+    """In order, as many windows as fit when padded to the longest."""
+    batches: Batches = [[]]
+    for window in windows:
+        longest = max([window.length_tokens, *(each.length_tokens for each in batches[-1])])
+        if batches[-1] and (len(batches[-1]) + 1) * longest > batch_tokens:
+            batches.append([])
+        batches[-1].append(window)
+    return batches
+
+
+def stock_feeds(inputs: Collection[str], pad_id: int = 0) -> Callable[[Sequence[Window]], Feeds]:
+    """Makes the arrays of a plain export with these inputs."""
+
+    def feeds(windows: Sequence[Window]) -> Feeds:
+        ids, mask = pad(windows, pad_id)
+        arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        return {name: array for name, array in arrays.items() if name in inputs}
+
+    return feeds
+
+
+def pad(windows: Sequence[Window], pad_id: int, *, step_tokens: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and mask, `int64 [windows, length]`: the longest window's length, rounded up to whole steps."""
+    lengths = np.array([window.length_tokens for window in windows])
+    longest = -(-int(lengths.max()) // step_tokens) * step_tokens
+    mask = (np.arange(longest) < lengths[:, None]).astype(np.int64)
+    ids = np.full(mask.shape, pad_id, np.int64)
+    for row, window in zip(ids, windows, strict=True):
+        row[: window.length_tokens] = window.ids
+    return ids, mask

@@ -9,21 +9,17 @@ from __future__ import annotations
 import logging
 import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TensorProto
 
 from enricher.worker.inference.checkpoint.families import CLASSIFIER
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
 
 MODEL_FILE = "model.onnx"
 
