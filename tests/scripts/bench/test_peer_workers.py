@@ -14,16 +14,13 @@ from support.models import MINILM_FOLDER, open_minilm
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
+from tools.bench.legs.peers import laps_of, records_in
 from tools.bench.load import articles
-from tools.bench.peers.contenders import laps_of, records_in
-from tools.bench.peers.djl import djl_launcher
-from tools.bench.peers.export import export_peer
-from tools.bench.peers.interpreter import torch_python
-from tools.bench.peers.onnx_model import OnnxModel
-from tools.bench.peers.orders import Options
+from tools.bench.peers.line_up import djl_launcher, export_peer, torch_python
+from tools.bench.peers.onnx_worker import OnnxModel
 from tools.bench.peers.processes import PeerProcess
 from tools.bench.peers.records import encode, text_of
-from tools.bench.peers.transfer import Route
+from tools.bench.peers.transfer import Options, Route
 
 Records = dict[str, dict[str, Any]]
 """Records by id."""

@@ -16,17 +16,14 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.workshop.gate.scoring import EntitySpan
-from tools.bench.legs.peers import SEED, aims
+from tools.bench.legs.peers import SEED, Incomplete, check_records, laps_of, records_in
 from tools.bench.load import articles
-from tools.bench.peers.contenders import Incomplete, check_records, laps_of, records_in
-from tools.bench.peers.export import export_peer
-from tools.bench.peers.interpreter import VARIABLE, torch_python
-from tools.bench.peers.line_up import IN_PROCESS
-from tools.bench.peers.onnx_model import OnnxModel
+from tools.bench.peers.line_up import VARIABLE, export_peer, torch_python
+from tools.bench.peers.onnx_worker import OnnxModel
 from tools.bench.peers.processes import PeerFailed, PeerProcess
 from tools.bench.peers.records import Found, Span, encode, text_of
 from tools.bench.peers.transfer import Route
-from tools.bench.peers.windows import Windows
+from tools.bench.peers.window_model import Windows
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
 CARD = {"name": "m", "digest": "d", "precision": "fp32"}
@@ -172,10 +169,3 @@ def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.Monkey
     bare.chmod(0o755)
     monkeypatch.setenv(VARIABLE, str(bare))
     assert "PyTorch is not installed" in str(torch_python())
-
-
-def test_what_is_aimed_at_depends_on_the_processor() -> None:
-    """bf16 on AMX has its own aims; other precisions without aims make no claim."""
-    assert 3.5 == aims("bf16", "2 x Xeon (amx_bf16, avx2)")["news", IN_PROCESS]
-    assert {("news", IN_PROCESS): 1.0, ("mixed", IN_PROCESS): 1.15} == aims("fp32", "2 x EPYC (avx2)")
-    assert {} == aims("bf16", "2 x Xeon (avx512_bf16)")

@@ -10,9 +10,17 @@ import pytest
 
 from enricher.worker.inference.device.session import Device
 from tools.bench.peers import line_up
-from tools.bench.peers.contenders import Peer
-from tools.bench.peers.djl import locked_jars
-from tools.bench.peers.line_up import COMPILED, DTYPES, ON_THE_JVM, PIPELINE, SCRIPTED, LineUp, Starter
+from tools.bench.peers.line_up import (
+    COMPILED,
+    DTYPES,
+    ON_THE_JVM,
+    PIPELINE,
+    SCRIPTED,
+    LineUp,
+    Peer,
+    Starter,
+    locked_jars,
+)
 from tools.bench.peers.processes import PeerFailed, PeerProcess
 from tools.kafka.errors import ClusterError
 
@@ -53,7 +61,7 @@ def test_without_jars_djl_is_missing_and_says_what_to_do(tmp_path: Path, monkeyp
 
 def test_a_peer_that_cannot_work_here_is_left_out_with_the_end_of_its_output() -> None:
     """The others stay."""
-    with PeerProcess("tools.bench.peers.none") as broken, PeerProcess("tools.bench.naive_worker") as whole:
+    with PeerProcess("tools.bench.peers.none") as broken, PeerProcess("tools.bench.peers.naive_worker") as whole:
         others = Peer("whole", whole, [{}])
         lined_up = LineUp([Peer("broken", broken, [{}]), others], {})
         with pytest.raises(PeerFailed) as failure:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
+
+import orjson
 
 from enricher.errors import ModelError
 from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.workshop.gate.scoring import count_by_text, total
+from enricher.workshop.gate.scoring import EntitySpan, count_by_text, total
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
-from tools.bench.machine import processor
 from tools.bench.outcome import Claim, Outcome, Plot, Table
-from tools.bench.peers.contenders import Peer, laps_of, run_ours, run_peer
-from tools.bench.peers.line_up import DTYPES, IN_PROCESS, OVER_HTTP, PIPELINE, LineUp, start
-from tools.bench.peers.orders import Options
+from tools.bench.peers.line_up import DTYPES, LineUp, Peer, start
 from tools.bench.peers.processes import PeerFailed
+from tools.bench.peers.transfer import Options, Route
 from tools.bench.repeating import Run, bars, others, rates, ratios
+from tools.bench.watching import run_worker
+from tools.kafka.reader import Reader
+from tools.only_task import tasks_of
+from tools.topics import Topics
+from tools.waiting import wait_until
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
@@ -39,7 +44,6 @@ RUN_S = 3.0
 OURS = "ours"
 OURS_IN = "ours, in {}"
 """Our slower precisions, of those that PyTorch is measured in."""
-INT8_OVER_BF16 = 1.3
 SHORT = 40
 """Number of headlines on which peers must agree with ours: with one window each, the task is the same for all."""
 SAME_IF_SHORT, SAME_IF_LONG = 0.98, 0.8
@@ -58,6 +62,10 @@ class Standing:
     runs: Sequence[Run]
 
 
+Written = Mapping[str, set[EntitySpan]]
+"""Content of the output topic: the entities of each article by id."""
+VISIBLE_S = 5.0
+"""How long to wait until everything that was committed is visible."""
 Contest = dict[str, Standing]
 """Standings of one mix by worker, ours first."""
 Contests = dict[Mix, Contest]
@@ -72,13 +80,13 @@ def measure(bench: Bench) -> Outcome:
         line_up = start(bench, checkpoint, closing)
         short = _short(bench, line_up)
         contests = {mix: _contest(bench, mix, line_up, _ours(bench)) for mix in MIXES}
-    name, on_cpu = f"{OURS} ({bench.model.prepared.variant.name})", bench.model.prepared.device == "cpu"
+    name = f"{OURS} ({bench.model.prepared.variant.name})"
     return Outcome(
         figures={mix: _figures(contest) for mix, contest in contests.items()}
         | {"same_entities_f1_in_headlines": short, "missing": line_up.missing},
         tables=[_table(mix, contest, line_up.missing, name) for mix, contest in contests.items()],
         plots=[_plot(contests, name)],
-        claims=[_same_work(contests, short), *(_faster(contests, bench.model.card.precision) if on_cpu else ())],
+        claims=[_same_work(contests, short)],
     )
 
 
@@ -204,9 +212,6 @@ def _plot(contests: Contests, ours_name: str) -> Plot:
     return Plot("peers", "Workers that a team would write instead", "barh", "articles/s", "", series)
 
 
-# ---- aims
-
-
 def _same_work(contests: Contests, short: Mapping[str, float]) -> Claim:
     long = {name: min(_agreement(contest[name], contest[OURS]) for contest in contests.values()) for name in short}
     least_short, least_long = min(short.values()), min(long.values())
@@ -217,36 +222,71 @@ def _same_work(contests: Contests, short: Mapping[str, float]) -> Claim:
     return Claim(text, held=least_short >= SAME_IF_SHORT and least_long >= SAME_IF_LONG)
 
 
-def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]], float]:
-    """The aimed ratio of our rate to the best of some workers', for this processor and precision."""
-    if precision == "bf16" and "amx_bf16" in processor_text:
-        return {
-            ("news", IN_PROCESS): 3.5,
-            ("news", (PIPELINE.format("fp32"),)): 5.0,
-            ("news", (PIPELINE.format("bf16"),)): 2.0,
-            ("news", (OVER_HTTP,)): 4.5,
-        }
-    if precision == "fp32":
-        return {("news", IN_PROCESS): 1.0, ("mixed", IN_PROCESS): 1.15}
-    return {}
+# ---- one run, and what it wrote
 
 
-def _faster(contests: Contests, precision: str) -> list[Claim]:
-    """The aims are for processors: on a GPU there are none."""
-    own = {each: OURS_IN.format(each) for each in DTYPES["cpu"]} | {precision: OURS}
-    bf16 = own["bf16"]
-    claims = [_int8(mix, contest, bf16) for mix, contest in contests.items() if precision == "int8" and bf16 in contest]
-    for ours_in, ours in own.items():
-        for (mix, names), aim in aims(ours_in, processor()).items():
-            contest = contests[mix]
-            if present := [name for name in names if name in contest]:
-                best = max(present, key=lambda name: rates(contest[name].runs).median)
-                times = ratios(contest[ours].runs, contest[best].runs)
-                text = f"ours in {ours_in} is {times} times as fast as {best}, {mix} (aim {aim})"
-                claims.append(Claim(text, held=times.median >= aim))
-    return claims
+class Incomplete(RuntimeError):
+    """A worker did not write exactly one record per article, so it cannot be compared."""
 
 
-def _int8(mix: Mix, contest: Contest, bf16: str) -> Claim:
-    times = ratios(contest[OURS].runs, contest[bf16].runs)
-    return Claim(f"int8 is {times} times as fast as bf16, {mix} (aim {INT8_OVER_BF16})", times.median >= INT8_OVER_BF16)
+def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
+    """The same articles several times, with unique ids."""
+    articles = [orjson.loads(value) for value in values]
+    return [orjson.dumps(each | {"id": f"{each['id']}@{lap}"}) for lap in range(laps) for each in articles]
+
+
+def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
+    """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
+    with bench.topics(values) as topics:
+        settings = bench.settings_for(topics)
+        run = run_worker(bench, settings, tasks_of(settings, model), len(values))
+        return replace(run, detail={"written": _read_written(topics, values)})
+
+
+def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) -> Run:
+    """Run a peer on the same backlog, timed by the same rule."""
+    with bench.topics(values) as topics:
+        meter = bench.meter()
+        done = peer.process.ask(**order(topics, way, len(values)))
+        load = meter.read()
+        detail = {"written": _read_written(topics, values)}
+    return Run(len(values) / done["working_s"], load, detail)
+
+
+def order(topics: Topics, options: Options, articles: int) -> dict[str, Any]:
+    """The order to process so many articles of the input topic."""
+    route = Route(topics.bootstrap_servers, topics.group, topics.input, topics.output)
+    return {"route": asdict(route), "options": options, "articles": articles}
+
+
+def _read_written(topics: Topics, values: Sequence[bytes]) -> Written:
+    """The committed records. Raises Incomplete unless it is one record per article.
+
+    A commit returns before brokers have ended the transaction in every partition, so the last records become visible later.
+    """
+    records = list[dict[str, Any]]()
+
+    def is_complete() -> bool:
+        records[:] = records_in(topics)
+        return len(records) >= len(values)
+
+    wait_until(is_complete, VISIBLE_S)
+    return check_records(records, [orjson.loads(value)["id"] for value in values])
+
+
+def records_in(topics: Topics) -> list[dict[str, Any]]:
+    """Read all committed records of the output topic."""
+    messages = Reader(topics.bootstrap_servers, topics.group).records(topics.output)
+    return [orjson.loads(message.value() or b"{}") for message in messages]
+
+
+def check_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:
+    """The records by id. Raises Incomplete unless there is exactly one for each of `ids`."""
+    written = {record["id"]: {_span(entity) for entity in record["entities"]} for record in records}
+    if len(records) != len(written) or written.keys() != set(ids):
+        raise Incomplete(f"{len(records)} records ({len(written)} different) for {len(ids)} articles")
+    return written
+
+
+def _span(entity: Mapping[str, Any]) -> EntitySpan:
+    return EntitySpan(entity["field"], entity["start"], entity["end"], entity["label"])

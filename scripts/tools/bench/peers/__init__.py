@@ -5,18 +5,14 @@ long articles in overlapping windows with nothing cut, every entity with its cha
 None imports anything of `enricher`; the peers on PyTorch run in a separate environment, the one on the JVM on the broker's
 Java.
 
-    transfer.py      the loop that all in Python share: poll, enrich, one transaction
+    transfer.py      the loop that all in Python share: poll, enrich, one transaction; the orders of the bench
     records.py       articles in, enriched records out
-    windows.py       texts -> overlapping windows -> spans, for peers that call the model themselves
-    window_model.py  ... and the batches of such windows
-    onnx_model.py    ONNX Runtime on a plain padded export
-    onnx_worker.py   (a) the model in the worker's process
-    http_server.py   (b) the model behind FastAPI ...
+    window_model.py  texts -> overlapping windows -> spans, for peers that call the model themselves
+    onnx_worker.py   (a) ONNX Runtime on a plain padded export, in the worker's process
+    http_server.py   (b) the same model behind FastAPI ...
     http_worker.py   ... and the worker that asks it
-    huggingface_worker.py   (c) the pipeline of Hugging Face, on PyTorch
-    torch_worker.py  (d) PyTorch without the pipeline: TorchScript, and torch.compile
-    java/DjlWorker.java     (e) DJL with ONNX Runtime on the JVM ...
-    djl.py           ... compiled and started with locked jars
-    orders.py        the protocol between bench and peer
-    processes.py, export.py, contenders.py, line_up.py   the bench's side
+    torch_worker.py  (c) the pipeline of Hugging Face, on PyTorch; (d) TorchScript, and torch.compile
+    java/DjlWorker.java     (e) DJL with ONNX Runtime on the JVM
+    naive_worker.py  no model: what Kafka alone costs, for the leg `latency`
+    line_up.py, processes.py    the bench's side: starts them
 """

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from tools.bench.child import tell
-from tools.bench.peers.onnx_model import OnnxModel
+from tools.bench.peers.onnx_worker import OnnxModel
 from tools.bench.peers.records import Found
 
 RUNS_AT_ONCE = 16

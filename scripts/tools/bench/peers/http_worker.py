@@ -16,9 +16,8 @@ from pathlib import Path
 import httpx
 import orjson
 
-from tools.bench.peers.orders import Options, obey
 from tools.bench.peers.records import Article, Found, Span, encode, model_card, text_of
-from tools.bench.peers.transfer import Enrich
+from tools.bench.peers.transfer import Enrich, Options, obey
 
 _TIMEOUT_S = 60.0
 

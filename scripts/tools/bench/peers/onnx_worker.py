@@ -1,4 +1,4 @@
-"""Peer (a): a worker that runs the model in its own process with ONNX Runtime.
+"""Peer (a): a worker that runs the model in its own process with ONNX Runtime's stock provider.
 
     python -m tools.bench.peers.onnx_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE
 
@@ -8,13 +8,50 @@ Options of an order: `threads`, `callers`, and `windows_per_run` (null: one arti
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tools.bench.peers.onnx_model import OnnxModel
-from tools.bench.peers.orders import Options, obey
+import numpy as np
+import onnxruntime as ort
+
 from tools.bench.peers.records import model_card
-from tools.bench.peers.transfer import Enrich
+from tools.bench.peers.transfer import Enrich, Options, obey
+from tools.bench.peers.window_model import Array, WindowModel
+
+
+class OnnxModel(WindowModel):
+    """Logits from the runtime, the rest in numpy. Runs of `threads` threads each, `callers` at once; `cpu` or `cuda:N`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        window_tokens: int,
+        overlap_tokens: int,
+        threads: int,
+        callers: int = 1,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(folder, window_tokens=window_tokens, overlap_tokens=overlap_tokens, callers=callers)
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        self._session = ort.InferenceSession(folder / "model.onnx", options, providers=_providers(device))
+        self._inputs = [each.name for each in self._session.get_inputs()]
+
+    def label(self, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
+        (logits,) = self._session.run(["logits"], {name: feeds[name] for name in self._inputs})
+        odds = np.exp(logits - logits.max(-1, keepdims=True))
+        return logits.argmax(-1), odds.max(-1) / odds.sum(-1)
+
+
+def _providers(device: str) -> list[Any]:
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return ["CPUExecutionProvider"]
+    ort.preload_dlls()
+    return [("CUDAExecutionProvider", {"device_id": index})]
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str) -> None:

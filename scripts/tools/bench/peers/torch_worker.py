@@ -1,9 +1,10 @@
-"""Peer (d): a worker that runs the model in its own process on PyTorch, as TorchScript or through `torch.compile`.
+"""Peers (c) and (d): a worker that runs the model in its own process on PyTorch.
 
     python -m tools.bench.peers.torch_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE DTYPE KIND SCRATCH
 
-KIND: `scripted` is traced and frozen; `compiled` is compiled once for all shapes, into the folder SCRATCH. Options of an
-order: `threads`, `callers`, and `windows_per_run` (null: one article per run).
+KIND: `pipeline` is Hugging Face's for token classification, with the option `batch_size` in windows, as it defines it.
+`scripted` is traced and frozen; `compiled` is compiled once for all shapes, into the folder SCRATCH; options of their
+orders are `threads`, `callers`, and `windows_per_run` (null: one article per run).
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import torch  # type: ignore[import-not-found]  # not in this project's environment: interpreter.py
-from transformers import AutoModelForTokenClassification
+import torch  # type: ignore[import-not-found]  # not in this project's environment: line_up.py says where it is
+from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
-from tools.bench.peers.orders import Options, obey
-from tools.bench.peers.records import model_card
-from tools.bench.peers.transfer import Enrich
-from tools.bench.peers.window_model import WindowModel
-from tools.bench.peers.windows import Array
+from tools.bench.peers.records import Article, Found, Span, encode, model_card, text_of
+from tools.bench.peers.transfer import Enrich, Options, obey
+from tools.bench.peers.window_model import Array, WindowModel
 
 _Function = Callable[..., tuple[Any, Any]]
 """From ids and mask to labels and scores, all tensors `[batch, length]`."""
@@ -74,8 +73,8 @@ def load(folder: Path, device: str, dtype: str, kind: str) -> _Function:
         return torch.jit.freeze(torch.jit.trace(labels, (example, example), check_trace=False))  # type: ignore[no-any-return]
 
 
-def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
+def run_graph(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str) -> None:
+    """Obey orders with a graph of our own batches."""
     card, labels = model_card(folder / "model.safetensors", dtype), load(folder, device, dtype, kind)
 
     @cache
@@ -86,6 +85,44 @@ def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: 
         return model(options["threads"], options["callers"]).enrich(options["windows_per_run"], card)
 
     obey(make)
+
+
+def run_pipeline(folder: Path, windows: tuple[int, int], device: str, dtype: str) -> None:
+    """Obey orders with Hugging Face's pipeline."""
+    window_tokens, overlap_tokens = windows
+    ner = pipeline(
+        "token-classification",
+        model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, dtype)),
+        # The pipeline cuts a text into windows of this length, which overlap by `stride` tokens.
+        tokenizer=AutoTokenizer.from_pretrained(folder, model_max_length=window_tokens),
+        stride=overlap_tokens,
+        aggregation_strategy="first",
+        device=device,
+    )
+    card = model_card(folder / "model.safetensors", dtype)
+
+    def make(options: Options) -> Enrich:
+        def enrich(articles: list[Article]) -> list[bytes]:
+            answers = ner([text_of(article) for article in articles], batch_size=options["batch_size"])
+            return [encode(article, _findings(answer), card) for article, answer in zip(articles, answers, strict=True)]
+
+        return enrich
+
+    obey(make)
+
+
+def _findings(answer: list[dict[str, Any]]) -> Found:
+    """Convert the answer; the pipeline does not report numbers of tokens and windows."""
+    spans = [Span(each["start"], each["end"], each["entity_group"], float(each["score"])) for each in answer]
+    return Found(spans, {"truncated": False})
+
+
+def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
+    if kind == "pipeline":
+        run_pipeline(folder, windows, device, dtype)
+    else:
+        run_graph(folder, windows, device, dtype, kind)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,22 @@
 """The loop that all peers in Python share: poll, enrich, write records and offsets in one transaction.
 
 Follows confluent-kafka's own exactly-once example (`examples/eos_transactions.py`). A failure ends the process; the next
-one continues at the committed offsets.
+one continues at the committed offsets. The bench sends orders as lines of JSON, so a peer loads its model once, as a service
+would, and runs as often as it is asked.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
+from tools.bench.child import tell
 from tools.bench.peers.records import Article
 
 POLL_RECORDS = 64
@@ -103,3 +107,15 @@ def _commit(
     positions = consumer.position(consumer.assignment())
     producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
     producer.commit_transaction()
+
+
+Options = dict[str, Any]
+"""Options of a worker, such as its batch size; the bench tries several and uses the best."""
+
+
+def obey(make: Callable[[Options], Enrich]) -> None:
+    """Execute orders until standard input ends. `make` builds the enriching function for an order's options."""
+    for line in sys.stdin.buffer:
+        order = orjson.loads(line)
+        done = transfer(Route(**order["route"]), make(order["options"]), articles=order["articles"])
+        tell(done)

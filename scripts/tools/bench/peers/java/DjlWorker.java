@@ -45,7 +45,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Peer (e): a worker on the JVM, with DJL's tokenizer and DJL's engine for ONNX Runtime. Arguments: the model's folder,
- * tokens of a window, tokens that windows share, {@code cpu} or {@code cuda:N}. Orders and answers as in {@code orders.py};
+ * tokens of a window, tokens that windows share, {@code cpu} or {@code cuda:N}. Orders and answers as in {@code transfer.py};
  * options are {@code callers}, {@code threads} and {@code windows_per_run}.
  */
 public final class DjlWorker {
