@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tools.bench.gpu.carrying import LACKING, locked, main
-from tools.bench.gpu.trimming import SECTION, trim
+from tools.bench.gpu.carry import LACKING, SECTION, locked, main, trim
 
 Entry = tuple[int, bytes]
 """Architecture and code."""

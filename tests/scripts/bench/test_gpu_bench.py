@@ -1,4 +1,4 @@
-"""scripts/bench-gpu where there is no GPU: every step with tiny shapes, what ends a step, and the page."""
+"""scripts/bench-gpu where there is no GPU: every step with tiny shapes, what ends a step, and the tables."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from typer.testing import CliRunner
 
 from enricher.worker.inference.device.cuda import cuda_problem
 from tools import SCRIPTS
-from tools.bench.gpu import holding
+from tools.bench.gpu import engine
 from tools.bench.gpu.__main__ import app
 from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows
-from tools.bench.gpu.cases import even, news, packed_batches
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.kernels import kernels_in
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
-from tools.bench.gpu.page import NOT_A_MEASUREMENT, NOT_RUN, page, plot_of
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK, even, news, packed_batches
+from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN, outcome
 from tools.bench.gpu.steps import STEPS, Step, run_steps
-from tools.bench.model.cases import in_order_of_arrival
+from tools.bench.model.passes import in_order_of_arrival
+from tools.bench.outcome import Outcome
 
 PRINTED = """Operator=PackedMultiHeadAttention Node=layer.0.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
 Operator=PackedMultiHeadAttention Node=layer.1.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
@@ -55,6 +55,11 @@ def bench_gpu(*arguments: str, python: str = sys.executable) -> subprocess.Compl
     return subprocess.run(
         command, env=os.environ | {"ENRICHER_PYTHON": python}, capture_output=True, text=True, check=False
     )
+
+
+def comparison(found: Outcome) -> list[list[str]]:
+    """The rows of the first table."""
+    return [list(row) for row in found.tables[0].rows]
 
 
 def hangs(bench: Bench) -> None:
@@ -108,8 +113,8 @@ class Driver:
 
 
 @pytest.mark.long
-def test_a_dry_run_goes_through_every_step_and_says_that_it_measured_nothing(tmp_path: Path) -> None:
-    """Every step answers or says why not; figures of a GPU are missing, and the page says so."""
+def test_a_dry_run_goes_through_every_step_and_measures_nothing(tmp_path: Path) -> None:
+    """Every step answers or says why not; figures of a GPU are missing, and the tables say so."""
     done = bench_gpu("--dry", "--out", str(tmp_path / "out"))
     assert 0 == done.returncode, done.stderr
     rows = read_rows(tmp_path / "out")
@@ -117,19 +122,18 @@ def test_a_dry_run_goes_through_every_step_and_says_that_it_measured_nothing(tmp
     assert [] == [row for row in rows if "failed" in row or "late" in row or not row["dry"]]
     legs = {row["leg"] for row in rows if "leg" in row}
     assert {PACKED_FP16.name, PACKED_FP32.name, PADDED_FP32.name, STOCK} <= legs
-    written = (tmp_path / "out" / "gpu.md").read_text()
-    assert NOT_A_MEASUREMENT in written
-    assert f"| xlm-r-large | packed-fp16 | {NOT_RUN} | {NOT_RUN} | {NOT_RUN} | {NOT_RUN} |" in written
+    assert NOT_A_MEASUREMENT in " ".join(done.stdout.split())
+    assert ["xlm-r-large: packed-fp16", *[NOT_RUN] * 4] in comparison(outcome(rows))
     assert orjson.loads((tmp_path / "out" / "tune.json").read_bytes())
 
 
 @needs_no_gpu
 def test_without_a_gpu_nothing_is_measured_and_the_cpu_is_never_taken_instead(tmp_path: Path) -> None:
-    """It ends with 2 at the first step, and the page says why."""
+    """It ends with 2 at the first step, and says why."""
     done = bench_gpu("--out", str(tmp_path))
     assert 2 == done.returncode, done.stderr
     assert ["machine"] == [row["step"] for row in read_rows(tmp_path)]
-    assert "**Not right: machine.**" in (tmp_path / "gpu.md").read_text()
+    assert "MISSED  machine: no_gpu" in done.stdout
 
 
 @needs_no_gpu
@@ -192,41 +196,36 @@ def test_a_step_for_which_no_time_is_left_says_so(tmp_path: Path) -> None:
     assert ["no time left"] == [row["skipped"] for row in read_rows(tmp_path)]
 
 
-def test_the_rows_of_a_killed_run_make_a_page(tmp_path: Path) -> None:
+def test_the_rows_of_a_killed_run_make_tables(tmp_path: Path) -> None:
     """The last line may be torn."""
     (tmp_path / ROWS_FILE).write_bytes(b"\n".join(map(orjson.dumps, (PEAK, OURS))) + b'\n{"step": "stock", "leg')
     assert [PEAK, OURS] == read_rows(tmp_path)
-    assert 0 == CliRunner().invoke(app, ["--page", "--out", str(tmp_path)]).exit_code
-    assert "| bert-base | packed-fp16 | not run | not run | 60,000 | not run |" in (tmp_path / "gpu.md").read_text()
+    result = CliRunner().invoke(app, ["--tables", "--out", str(tmp_path)])
+    assert 0 == result.exit_code
+    assert "60,000" in result.stdout
 
 
-def test_the_page_compares_with_ours_and_with_the_sustained_peak() -> None:
-    """A ratio above one means that ours is faster."""
+def test_what_is_compared_is_ours_and_the_sustained_peak() -> None:
+    """A ratio above one means that ours is faster; of what has no row, no figure is invented."""
     even_rows = [row | {"case": "256 each"} for row in (OURS, THEIRS)]
-    written = page([PEAK, OURS, THEIRS, *even_rows])
-    assert "| bert-base | packed-fp16 | 60,000 | not run | 60,000 | 30% |" in written
-    assert "| bert-base | stock optimizer fp16, padded | 40,000 (1.50x) | not run | 40,000 (1.50x) | 20% |" in written
-    assert "| 650 | 1,500 |" in written
-    assert NOT_A_MEASUREMENT not in written
-
-
-def test_without_rows_every_part_of_the_page_says_that_it_was_not_run() -> None:
-    """No figure is invented."""
-    written = page([])
-    assert all(f"## {step.name}\n\n{step.question}\n\n{NOT_RUN}\n" in written for step in STEPS)
+    found = outcome([PEAK, OURS, THEIRS, *even_rows])
+    assert ["bert-base: packed-fp16", "60,000", NOT_RUN, "60,000", "30%"] in comparison(found)
+    assert [f"bert-base: {STOCK}", "40,000 (1.50x)", NOT_RUN, "40,000 (1.50x)", "20%"] in comparison(found)
+    assert not found.tables[0].note
+    assert [f"{step.name}: {step.question}" for step in STEPS] == [table.title for table in outcome([]).tables[1:]]
+    assert all([(NOT_RUN,)] == list(table.rows) for table in outcome([]).tables[1:])
 
 
 def test_the_plot_is_of_whole_runs_alone() -> None:
     """The rows that were measured on an H100 make one; it is among the results. Without a leg there is none."""
     rows = read_rows(SCRIPTS / "tools" / "bench" / "results" / "gpu")
-    plot = plot_of(rows)
-    assert plot
+    [plot] = outcome(rows).plots
     assert 2.0 < max(max(series.y) for series in plot.series) < 3.0
-    assert plot_of([row for row in rows if row.get("leg") != STOCK]) is None
+    assert [] == list(outcome([row for row in rows if row.get("leg") != STOCK]).plots)
 
 
 def test_every_step_says_what_it_answers() -> None:
-    """On the page and in --help."""
+    """In --help."""
     result = CliRunner().invoke(app, ["--help"])
     assert 0 == result.exit_code
     said = " ".join(result.stdout.split())
@@ -237,8 +236,8 @@ def test_every_step_says_what_it_answers() -> None:
 def test_memory_is_held_until_the_step_ends(free_gib: int, held_gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but what is left; nothing on a GPU that has less."""
     driver = Driver(free_gib * 2**30)
-    monkeypatch.setattr(holding, "open_driver", lambda: driver)
-    with holding.memory_held(6 * 2**30) as held:
+    monkeypatch.setattr(engine, "open_driver", lambda: driver)
+    with engine.memory_held(6 * 2**30) as held:
         assert held_gib * 2**30 == held == driver.held
     assert 0 == driver.held
 
@@ -246,8 +245,8 @@ def test_memory_is_held_until_the_step_ends(free_gib: int, held_gib: int, monkey
 def test_a_refusal_of_the_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The step then fails with it."""
     driver = Driver(2**30, full=True)
-    monkeypatch.setattr(holding, "open_driver", lambda: driver)
-    with pytest.raises(OSError, match="cuMemAlloc answered 2"), holding.memory_held(0):
+    monkeypatch.setattr(engine, "open_driver", lambda: driver)
+    with pytest.raises(OSError, match="cuMemAlloc answered 2"), engine.memory_held(0):
         pytest.fail("no memory was there to hold")
 
 

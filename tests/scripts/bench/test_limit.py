@@ -9,8 +9,7 @@ import pytest
 
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
-from tools.bench.legs.limit import _batches
-from tools.bench.legs.limit.result import Case, Result, ThreadTime
+from tools.bench.legs.limit import Case, Result, ThreadTime, _batches
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
 from tools.bench.watching import Call, Moment, WatchedCounters, Work, calls_of
@@ -23,10 +22,10 @@ def window(length: int) -> Window:
 
 
 def test_the_time_of_the_threads_is_told_apart_without_rest() -> None:
-    """Two threads for 10 s: one works from 1 to 9 with a gap of 2 and 1 s without a core; the other from 0 to 10."""
+    """Two threads for 10 s: one works from 1 to 9 with a gap of 2; the other from 0 to 10."""
     calls = [Call(1, 1.0, 4.0, 2.0), Call(1, 6.0, 9.0, 3.0), Call(2, 0.0, 10.0, 10.0)]
     times = ThreadTime.of(calls, 2, 10.0)
-    assert ThreadTime(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == times
+    assert ThreadTime(running=16.0, between=2.0, start_and_end=2.0) == times
 
 
 def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() -> None:
@@ -42,8 +41,8 @@ def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart(
     counters = WatchedCounters(tuple)
     counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
     work = Work(counters, (), (), Load(10.0, 0.0, 0.0, 0.0))
-    always = ThreadTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
-    mostly = ThreadTime(computing=17.0, held_up=1.0, between=1.0, start_and_end=1.0)
+    always = ThreadTime(running=20.0, between=0.0, start_and_end=0.0)
+    mostly = ThreadTime(running=18.0, between=1.0, start_and_end=1.0)
     bare = Run(20.0, work.load, {"threads": always})
     worker = Run(18.0, work.load, {"threads": mostly, "work": work})
     result = Result(Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
@@ -76,7 +75,7 @@ def test_disturbed_runs_prove_nothing() -> None:
     quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)
     model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
     case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
-    times = ThreadTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
+    times = ThreadTime(running=20.0, between=0.0, start_and_end=0.0)
     worker = Run(20.0, quiet, {"threads": times, "work": Work(counters, (), (), quiet)})
     undisturbed, disturbed = (Run(20.0, load, {"threads": times}) for load in (quiet, noisy))
     assert Result(case, [undisturbed], [worker]).claim().held

@@ -1,4 +1,4 @@
-"""The command: runs the steps, and writes the page from their rows."""
+"""The command: runs the steps, and prints the tables of their rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +16,10 @@ import orjson
 import typer
 
 from tools.bench.gpu.bench import ROWS_FILE, Bench, read_rows
-from tools.bench.gpu.page import page, plot_of
+from tools.bench.gpu.report import outcome
 from tools.bench.gpu.steps import STEPS, run_steps
+from tools.bench.outcome import print_outcome, save_plots
 
-PAGE_FILE = "gpu.md"
 FAILED, NO_GPU = 1, 2
 HELP = f"""Everything that is asked of the CUDA variants, the most important first, within a time. --dry needs no GPU.
 
@@ -46,13 +45,11 @@ def main(
     ] = 10.0,
     out: Annotated[
         Path,
-        typer.Option(help=f"Folder for {ROWS_FILE}, {PAGE_FILE}, the gate report and the sweep.", file_okay=False),
+        typer.Option(help=f"Folder for {ROWS_FILE}, the plot, the gate report and the sweep.", file_okay=False),
     ] = Path("gpu-bench"),
-    page_only: Annotated[
+    tables_only: Annotated[
         bool,
-        typer.Option(
-            "--page", help=f"Run nothing: write {PAGE_FILE}, and a plot if all was run, from the rows in the folder."
-        ),
+        typer.Option("--tables", help="Run nothing: print the tables of the rows in the folder, and draw the plot."),
     ] = False,
 ) -> None:
     logging.basicConfig(level=logging.ERROR)
@@ -64,16 +61,13 @@ def main(
     except OSError as error:
         raise typer.BadParameter(f"--out: {error}") from error
     try:
-        if not page_only:
+        if not tables_only:
             _run(steps or names, Bench(dry, out.resolve(), Path(), time.monotonic()), minutes)
     finally:
         rows = read_rows(out)
-        (out / PAGE_FILE).write_text(page(rows), "utf-8")
-        if (plot := plot_of(rows)) and find_spec("matplotlib"):
-            from tools.bench.drawing import save_png  # noqa: PLC0415  not every GPU machine has it
-
-            save_png(plot, out)
-        typer.echo(f"written: {out / PAGE_FILE}", err=True)
+        found = outcome(rows)
+        print_outcome(found)
+        save_plots(found, out)  # if all was run
     if any("no_gpu" in row for row in rows):
         raise typer.Exit(NO_GPU)
     raise typer.Exit(FAILED if any(row.get("ok") is False for row in rows) else 0)
@@ -82,7 +76,7 @@ def main(
 def _run(chosen: list[str], bench: Bench, minutes: float) -> None:
     # CUDA then counts GPUs as nvidia-smi does.
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    # So that being ended from outside ends the step too, and writes the page.
+    # So that being ended from outside ends the step too, and prints the tables.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     kept = [row for row in read_rows(bench.out) if row["step"] not in chosen and bool(row.get("dry")) == bench.dry]
     (bench.out / ROWS_FILE).write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in kept))

@@ -8,16 +8,14 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.graph.variants import Variant
 
 ROWS_FILE = "gpu.jsonl"
 GPU_STATE = {"power_w": "power.draw", "sm_mhz": "clocks.sm"}

@@ -5,22 +5,16 @@ Weights are never zeros: with zeros a GPU draws less power and runs faster than 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 from safetensors.numpy import save_file
 
-from enricher.worker.inference.checkpoint.families import CLASSIFIER, FAMILIES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.checkpoint.families import Family
+from enricher.worker.inference.checkpoint.families import CLASSIFIER, FAMILIES, Family
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
 

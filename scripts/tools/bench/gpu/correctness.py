@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED, open_model
+from enricher.worker.records import Window
 from tools import MINILM, ROOT
-from tools.bench.gpu.cases import window_of
+from tools.bench.gpu.bench import Bench
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, our_leg
-
-if TYPE_CHECKING:
-    from enricher.worker.records import Window
-    from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, our_leg, window_of
 
 REFERENCE = ROOT / "tests" / "data" / "reference"
 VARIANTS = (PACKED_FP16, PACKED_FP32, PADDED_FP32)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import shutil
+import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.records import Batch
 from tools import enricher_command
-from tools.bench.gpu.cases import Case
-from tools.bench.gpu.holding import memory_held
-from tools.bench.gpu.legs import PACKED_FP16
-from tools.bench.gpu.timing import timed
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.legs import PACKED_FP16, Case, timed
 
 THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))
@@ -122,3 +117,36 @@ def _small_gold(folder: Path) -> Path:
     path = folder / "gold.jsonl"
     path.write_text('{"id": "1", "text": "Rain in Berlin.", "entities": [{"start": 8, "end": 14, "label": "LOC"}]}\n')
     return path
+
+
+# ---- memory
+
+
+@contextlib.contextmanager
+def memory_held(leave_bytes: int) -> Iterator[int]:
+    """Allocate all of the first GPU's memory but `leave_bytes`, by its driver: nobody else gets it. Yields the bytes."""
+    driver, context, free, total, pointer = open_driver(), ctypes.c_void_p(), *(ctypes.c_size_t() for _ in range(3))
+    check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "cuDevicePrimaryCtxRetain")
+    check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+    check(driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)), "cuMemGetInfo")
+    held = max(0, free.value - leave_bytes)
+    if held:
+        check(driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(held)), "cuMemAlloc")
+    try:
+        yield held
+    finally:
+        driver.cuMemFree_v2(pointer)
+        driver.cuDevicePrimaryCtxRelease_v2(0)
+
+
+def open_driver() -> ctypes.CDLL:
+    """NVIDIA's driver, ready for calls. Raises OSError."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    check(driver.cuInit(0), "cuInit")
+    return driver
+
+
+def check(result: int, call: str) -> None:
+    """Raise OSError unless the call succeeded."""
+    if result != 0:
+        raise OSError(f"{call} answered {result}")

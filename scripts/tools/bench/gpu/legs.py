@@ -1,26 +1,110 @@
-"""The legs on ONNX Runtime: our variants, and the stock optimizer's padded float16 graph of the same weights."""
+"""What the steps run and how it is timed: windows of random ids, our variants, and those of others on the same weights.
+
+Others are ONNX Runtime's stock optimizer and, where it is installed, PyTorch. Which figures are taken is the steps' matter.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.session import Feeds
 from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from tools.bench.model.legs import Leg, stock_feeds
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.advice import cutter_for
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from tools import ARTICLES
+from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.checkpoints import SHAPES
+from tools.bench.model.passes import Leg, Passes, in_order_of_arrival, pad, stock_feeds
 from tools.bench.model.plain import write_fused
+from tools.cutting import windows_of
+from tools.decoding import decode_article
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+WINDOW_TOKENS, OVERLAP_TOKENS = 256, 64
+HEADLINES = 0.6
+"""The share of a stream's articles that are only a headline."""
+HEADLINE_TOKENS = range(12, 41)
+FIRST_ID = 5
+"""Smaller ids are special tokens in every supported vocabulary."""
+TICKET = Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
 
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.device.session import Feeds
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.records import Window
-    from tools.bench.gpu.bench import Bench
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Windows in the order in which they are batched. `lengths_tokens` includes special tokens."""
+
+    name: str
+    lengths_tokens: tuple[int, ...]
+
+    def windows(self, vocabulary: int) -> list[Window]:
+        """Random ids; the seed is fixed."""
+        rng = np.random.default_rng(0)
+        return [window_of(rng.integers(FIRST_ID, vocabulary, length, np.int32)) for length in self.lengths_tokens]
+
+
+def even(windows: int) -> Case:
+    """All of one length."""
+    return Case(f"{WINDOW_TOKENS} each", (WINDOW_TOKENS,) * windows)
+
+
+def news(windows: int) -> list[Case]:
+    """Headlines and the sample articles' windows: by arrival, which pads a rival's batches, and sorted, which pads least."""
+    rng, articles, lengths = np.random.default_rng(1), _article_lengths(), list[int]()
+    while len(lengths) < windows:
+        if rng.random() < HEADLINES:
+            lengths.append(int(rng.choice(HEADLINE_TOKENS)))
+        else:
+            lengths += articles[rng.integers(len(articles))]
+    arrived = tuple(lengths[:windows])
+    return [Case("news, by arrival", arrived), Case("news, sorted", tuple(sorted(arrived)))]
+
+
+def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Window]]:
+    """In order, as many windows as fit into `max_tokens`: packed batches gain nothing from similar lengths."""
+    batches: list[list[Window]] = [[]]
+    left = max_tokens
+    for window in windows:
+        if window.length_tokens > left and batches[-1]:
+            batches.append([])
+            left = max_tokens
+        batches[-1].append(window)
+        left -= window.length_tokens
+    return batches
+
+
+def window_of(ids: np.ndarray) -> Window:
+    """A window of no article."""
+    ids = ids.astype(np.int32)
+    return Window(TICKET, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
+
+
+@cache
+def _article_lengths() -> list[list[int]]:
+    """The windows' lengths of each sample article, in the built-in model's tokens."""
+    tokenizer = ArticleTokenizer(open_model(None))
+    cutter = cutter_for(tokenizer, WINDOW_TOKENS, OVERLAP_TOKENS)
+    articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
+    return [[window.length_tokens for window in own] for own in windows_of(tokenizer, cutter, articles)]
+
+
+# ---- legs on ONNX Runtime
 
 
 STOCK = "stock optimizer fp16, padded"
@@ -58,3 +142,111 @@ def stock_leg(bench: Bench, shape: str) -> Leg:
     known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
     feeds = stock_feeds(known, checkpoint.first_position - 1 if checkpoint.first_position else 0)
     return Leg(STOCK, feeds, lambda arrays: session.run(["logits"], arrays), onnx_path=path)
+
+
+# ---- legs on PyTorch
+
+
+COMPILED_STEP_TOKENS = 64
+"""Lengths are rounded up to it for the compiled model, which is compiled once per shape."""
+NOT_INSTALLED = "PyTorch is not installed"
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed. It is not one of our dependencies."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def torch_leg(folder: Path, precision: str, *, compiled: bool, dry: bool) -> Leg:
+    """`precision` is fp16 or fp32. Labels and scores are computed on the device, and come back as two arrays."""
+    torch: Any = importlib.import_module("torch")  # most machines have none
+    from transformers import AutoModelForTokenClassification  # noqa: PLC0415  slow to import
+
+    device = "cpu" if dry else "cuda"
+    kind = {"fp16": torch.float16, "fp32": torch.float32}[precision]
+    plain: Any = AutoModelForTokenClassification.from_pretrained(folder, dtype=kind).to(device).eval()
+    model = torch.compile(plain, dynamic=True) if compiled else plain
+    step = COMPILED_STEP_TOKENS if compiled else 1
+
+    def feeds(windows: Sequence[Window]) -> dict[str, Any]:
+        ids, mask = pad(windows, plain.config.pad_token_id, step_tokens=step)
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+
+    def run(arrays: dict[str, Any]) -> Any:  # noqa: ANN401  torch's own
+        with torch.inference_mode():
+            logits = model(**{name: array.to(device) for name, array in arrays.items()}).logits.float()
+            scores, labels = logits.softmax(-1).max(-1)
+            return labels.cpu().numpy(), scores.cpu().numpy()
+
+    return Leg(f"PyTorch {precision}, {'compiled' if compiled else 'eager'}", feeds, run)
+
+
+def kernel_times(run: Any, feed: Any, runs: int) -> dict[str, list[float]]:  # noqa: ANN401  any leg's
+    """Microseconds of each call of every kernel of this process: CUPTI sees those of ONNX Runtime too."""
+    profiler: Any = importlib.import_module("torch.profiler")
+    run(feed)
+    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA, profiler.ProfilerActivity.CPU]) as found:
+        for _ in range(runs):
+            run(feed)
+        importlib.import_module("torch").cuda.synchronize()
+    kernels: dict[str, list[float]] = {}
+    for event in found.events():
+        if str(event.device_type).endswith("CUDA"):
+            kernels.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    return kernels
+
+
+def empty_cache() -> None:
+    """Give PyTorch's memory back to the GPU, for the next leg."""
+    importlib.import_module("gc").collect()
+    importlib.import_module("torch").cuda.empty_cache()
+
+
+# ---- timing
+
+
+LEAST_PASSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Whole passes over all feeds. `cores` is the processor time of this process per second of them."""
+
+    median_s: float
+    slowest_over_fastest: float
+    cores: float
+
+
+def measure(bench: Bench, leg: Leg, shape: str, case: Case, batch_tokens: int, threads: int) -> None:
+    """Add the row of one cell. Tokens and TFLOP/s count real tokens, not padding."""
+    lengths = np.array(case.lengths_tokens)
+    batching = in_order_of_arrival if leg.pads else packed_batches
+    batches = batching(case.windows(SHAPES[shape].vocab_size), batch_tokens)
+    padded = sum(len(batch) * max(window.length_tokens for window in batch) for batch in batches)
+    timing = timed(leg.run, [leg.feeds(batch) for batch in batches], threads, bench.seconds(0.8))
+    bench.add(
+        leg=leg.name,
+        shape=shape,
+        case=case.name,
+        batch_tokens=batch_tokens,
+        threads=threads,
+        windows_per_s=len(lengths) / timing.median_s,
+        tokens_per_s=int(lengths.sum()) / timing.median_s,
+        tflops=SHAPES[shape].flops(lengths) / timing.median_s / 1e12,
+        padding=padded / int(lengths.sum()) if leg.pads else 1.0,
+        slowest_over_fastest=timing.slowest_over_fastest,
+        cores=timing.cores,
+    )
+
+
+def timed(run: Callable[[Any], Any], feeds: Sequence[Any], threads: int, least_s: float) -> Timing:
+    """Blocks for at least `LEAST_PASSES` passes and `least_s`, after one that warms up."""
+    with Passes(run, feeds, threads) as passes:
+        passes.warm_up()
+        began_s, done = time.perf_counter(), [passes.once()]
+        while len(done) < LEAST_PASSES or time.perf_counter() - began_s < least_s:
+            done.append(passes.once())
+    seconds = [each.seconds for each in done]
+    return Timing(
+        statistics.median(seconds), max(seconds) / min(seconds), sum(each.cpu_s for each in done) / sum(seconds)
+    )

@@ -1,22 +1,36 @@
-"""The steps that measure speed: our variants, PyTorch and the stock optimizer on the same weights and windows."""
+"""The steps that measure speed: our variants, PyTorch and the stock optimizer on the same weights and windows.
+
+And the limit: how fast ONNX Runtime multiplies matrices here for seconds, not in a burst before the device gets hot.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tools.bench.gpu import pytorch
-from tools.bench.gpu.cases import even, news
+import numpy as np
+import onnxruntime as ort
+from onnx import helper, numpy_helper
+
+from enricher.worker.inference.device.session import PROVIDERS
+from tools.bench.gpu.bench import Bench
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.kernels import kernels_of
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, our_leg, stock_leg
-from tools.bench.gpu.timing import measure
-
-if TYPE_CHECKING:
-    from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.legs import (
+    NOT_INSTALLED,
+    PACKED_FP16,
+    PACKED_FP32,
+    PADDED_FP32,
+    empty_cache,
+    even,
+    has_torch,
+    kernel_times,
+    measure,
+    news,
+    our_leg,
+    stock_leg,
+    torch_leg,
+)
 
 LARGE, BASE = "xlm-r-large", "bert-base"
 BATCH_TOKENS = (16384, 8192, 32768, 4096, 2048, 8448, 65536)
@@ -37,20 +51,6 @@ def weights(bench: Bench) -> None:
         bench.add(shape=bench.shape(shape), seconds=time.monotonic() - began_s)
 
 
-def build(bench: Bench) -> None:
-    """How long a worker's first start with a large model takes, and the memory: each graph is built once."""
-    shape = bench.shape(LARGE)
-    checkpoint = bench.checkpoint(shape)
-    for variant in (PACKED_FP16, PADDED_FP32, PACKED_FP32):
-        with contextlib.suppress(OSError):  # the peak counts from here; not every kernel can
-            Path("/proc/self/clear_refs").write_text("5")
-        began_s = time.monotonic()
-        path = bench.graph(checkpoint, variant).onnx_path
-        size = sum(each.stat().st_size for each in path.parent.iterdir())
-        seconds = time.monotonic() - began_s
-        bench.add(shape=shape, variant=variant.name, seconds=seconds, peak_gib=_peak_gib(), graph_gib=size / 2**30)
-
-
 def large(bench: Bench) -> None:
     """XLM-R-large, packed fp16, by tokens of a batch and runs at once."""
     shape = bench.shape(LARGE)
@@ -65,11 +65,11 @@ def large(bench: Bench) -> None:
 
 def kernels(bench: Bench) -> None:
     """XLM-R-large, packed fp16: the kernels that take a run's time. PyTorch's profiler sees ONNX Runtime's too."""
-    if bench.dry or not pytorch.installed():
-        return bench.add(skipped="a CPU has no kernels" if bench.dry else pytorch.NOT_INSTALLED)
+    if bench.dry or not has_torch():
+        return bench.add(skipped="a CPU has no kernels" if bench.dry else NOT_INSTALLED)
     leg = our_leg(bench, bench.checkpoint(LARGE), PACKED_FP16)
     feed = leg.feeds(even(BATCH_TOKENS[0] // 256).windows(SHAPES[LARGE].vocab_size))
-    found = pytorch.kernel_times(leg.run, feed, PROFILED_RUNS)
+    found = kernel_times(leg.run, feed, PROFILED_RUNS)
     total_us = sum(map(sum, found.values()))
     if not found:
         return bench.add(skipped="the profiler saw no kernels")
@@ -120,23 +120,76 @@ def stock(bench: Bench) -> None:
 
 def _pytorch(bench: Bench, legs: list[tuple[str, str, int]], *, compiled: bool) -> None:
     """Shape, precision and number of windows of each leg."""
-    if not pytorch.installed():
-        return bench.add(skipped=pytorch.NOT_INSTALLED)
+    if not has_torch():
+        return bench.add(skipped=NOT_INSTALLED)
     for name, precision, windows in legs[: 1 if bench.dry else None]:
         shape = bench.shape(name)
-        leg = pytorch.torch_leg(bench.checkpoint(shape).folder, precision, compiled=compiled, dry=bench.dry)
+        leg = torch_leg(bench.checkpoint(shape).folder, precision, compiled=compiled, dry=bench.dry)
         for case in (even(bench.count(windows)), *news(bench.count(2 * windows))):
             for batch_tokens in RIVAL_BATCH_TOKENS[: 1 if bench.dry or precision == "fp32" else None]:
                 measure(bench, leg, shape, case, batch_tokens, 1)
         del leg
-        pytorch.empty_cache()
+        empty_cache()
     return None
 
 
-def _peak_gib() -> float | None:
-    """The peak of this process, mapped pages of the checkpoint included; None where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) / 2**20 for line in lines if line.startswith("VmHWM:")), None)
+# ---- the device's limit
+
+
+PRODUCTS = 8
+WIDTH = 8192
+SUSTAINED_S, SHORT_S = 4.0, 0.3
+OURS = ((1024, 1024), (1024, 4096), (4096, 1024), (384, 384), (384, 1536), (1536, 384))
+"""Inner and outer width of the products of XLM-R-large and of the built-in model."""
+
+
+def peak(bench: Bench) -> None:
+    """What the GPU sustains in float16 and float32 at its power limit, and what it reaches in products of our shapes."""
+    wide = 128 if bench.dry else WIDTH
+    for precision in ("fp16", "fp32"):
+        tflops = _tflops(bench, precision, (wide, wide, wide), SUSTAINED_S)
+        bench.add(precision=precision, rows=wide, inner=wide, outer=wide, tflops=tflops, sustained=True)
+    for rows in (64,) if bench.dry else (8192, 16384):
+        for inner, outer in OURS[-1:] if bench.dry else OURS:
+            tflops = _tflops(bench, "fp16", (rows, inner, outer), SHORT_S)
+            bench.add(precision="fp16", rows=rows, inner=inner, outer=outer, tflops=tflops)
+
+
+def _tflops(bench: Bench, precision: str, size: tuple[int, int, int], seconds: float) -> float:
+    """The median of the second half of the runs; `size` is rows, inner, outer. A dry run computes float32 on the CPU."""
+    rows, inner, outer = size
+    kind = np.float16 if precision == "fp16" and not bench.dry else np.float32
+    device = "cpu" if bench.dry else "cuda"
+    options = ort.SessionOptions()
+    # Otherwise equal products become one.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    provider = ("CPUExecutionProvider", {}) if bench.dry else (PROVIDERS["cuda"], {"use_tf32": "0"})
+    session = ort.InferenceSession(_model(size, kind), options, providers=[provider])
+    assert session.get_providers()[0] == provider[0], "fell back"
+    binding = session.io_binding()
+    start = np.random.default_rng(1).standard_normal((rows, inner), np.float32).astype(kind)
+    binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(start, device, 0))
+    for index in range(PRODUCTS):
+        binding.bind_output(f"y{index}", device)
+    took: list[float] = []
+    began_s = time.perf_counter()
+    while len(took) < 4 or time.perf_counter() - began_s < bench.seconds(seconds):
+        run_s = time.perf_counter()
+        session.run_with_iobinding(binding)  # returns when the device is done
+        took.append(time.perf_counter() - run_s)
+    return PRODUCTS * 2 * rows * inner * outer / statistics.median(took[len(took) // 2 :]) / 1e12
+
+
+def _model(size: tuple[int, int, int], kind: type[np.floating]) -> bytes:
+    """Products of entries near 1: with zeros or infinities a GPU runs faster than with real numbers."""
+    rows, inner, outer = size
+    weight = np.random.default_rng(0).standard_normal((inner, outer), np.float32) / np.sqrt(inner)
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    results = [f"y{index}" for index in range(PRODUCTS)]
+    nodes = [helper.make_node("MatMul", ["x", "w"], [result]) for result in results]
+    inputs = [helper.make_tensor_value_info("x", element, [rows, inner])]
+    outputs = [helper.make_tensor_value_info(result, element, [rows, outer]) for result in results]
+    graph = helper.make_graph(nodes, "peak", inputs, outputs, [numpy_helper.from_array(weight.astype(kind), "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    content: bytes = model.SerializeToString()
+    return content

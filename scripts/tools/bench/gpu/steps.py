@@ -18,9 +18,9 @@ from importlib.metadata import version
 import onnxruntime as ort
 
 from enricher.worker.inference.device.cuda import cuda_problem
-from tools.bench.gpu import correctness, engine, peak, pytorch, speed
+from tools.bench.gpu import correctness, engine, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
-from tools.bench.gpu.cases import news
+from tools.bench.gpu.legs import NOT_INSTALLED, has_torch, news
 from tools.bench.gpu.worker import worker
 
 LEAST_S = 20.0
@@ -34,7 +34,7 @@ def machine(bench: Bench) -> None:
     names = ("name", "driver_version", "memory.total", "power.limit", "clocks.max.sm")
     gpu = {} if bench.dry else dict(zip(names, ask_gpu(*names), strict=False))
     build = ort.get_build_info()[:80]
-    torch = version("torch") if pytorch.installed() else pytorch.NOT_INSTALLED
+    torch = version("torch") if has_torch() else NOT_INSTALLED
     bench.add(
         system=platform.platform(), cores=os.cpu_count(), **gpu, onnxruntime=ort.__version__, build=build, torch=torch
     )
@@ -60,9 +60,8 @@ STEPS = (
     Step("correct", correctness.correct, 90),
     Step("labels", correctness.labels, 60),
     Step("attention", correctness.attention, 60),
-    Step("peak", peak.peak, 60),
+    Step("peak", speed.peak, 60),
     Step("weights", speed.weights, 120, needs_gpu=False),
-    Step("build", speed.build, 180, needs_gpu=False),
     Step("large", speed.large, 150),
     Step("kernels", speed.kernels, 60),
     Step("gate", engine.gate, 180),

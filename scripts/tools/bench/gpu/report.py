@@ -1,21 +1,18 @@
-"""The rows of a run -> a page in Markdown. What has no row is called "not run"."""
+"""The rows of a run -> tables, the plot and the claims. What has no row is called "not run"."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tools.bench.gpu.bench import GPU_STATE, Row, short
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
 from tools.bench.gpu.speed import BASE, LARGE
 from tools.bench.gpu.steps import STEPS, Step
-from tools.bench.outcome import Plot, Series
-from tools.markdown import table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 
 NOT_RUN = "not run"
-NOT_A_MEASUREMENT = "**Dry run on a CPU, with tiny shapes: the figures below mean nothing.**"
+NOT_A_MEASUREMENT = "Dry run on a CPU, with tiny shapes: the figures mean nothing."
 OURS = PACKED_FP16.name
 COMPARED = (
     (LARGE, OURS),
@@ -31,12 +28,19 @@ COMPARED = (
 CASES = ("256 each", "news, by arrival", "news, sorted")
 
 
-def page(rows: Sequence[Row]) -> str:
-    """The comparison, then each step's question and rows."""
-    return "\n".join(_lines(rows)) + "\n"
+def outcome(rows: Sequence[Row]) -> Outcome:
+    """The comparison, then each step's question and rows; a claim for each step, which a wrong row breaks."""
+    note = NOT_A_MEASUREMENT if any(row.get("dry") for row in rows) else ""
+    title = "Real tokens per second at each leg's best setting, and how many times as fast ours is"
+    comparison = Table(title, ("shape and leg", *CASES, "of peak"), list(_comparison(rows)), note)
+    tables = [comparison, *(table for step in STEPS for table in _tables(step, rows))]
+    wrong = dict.fromkeys(row["step"] for row in rows if row.get("ok") is False)
+    claims = [Claim(f"{step}: {_reason(step, rows)}", held=False) for step in wrong]
+    plot = _plot(rows)
+    return Outcome({"rows": len(rows)}, tables, [plot] if plot else [], claims)
 
 
-def plot_of(rows: Sequence[Row]) -> Plot | None:
+def _plot(rows: Sequence[Row]) -> Plot | None:
     """The comparison as bars, without the sorted case; None if a leg of it was not run."""
     series = []
     for case in CASES[:2]:
@@ -49,17 +53,10 @@ def plot_of(rows: Sequence[Row]) -> Plot | None:
     return Plot("gpu", "Real tokens per second on this GPU", "barh", "million tokens/s", "", series)
 
 
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
-    yield from ("# GPU benchmark", "")
-    if any(row.get("dry") for row in rows):
-        yield from (NOT_A_MEASUREMENT, "")
-    if wrong := dict.fromkeys(row["step"] for row in rows if row.get("ok") is False):
-        yield from (f"**Not right: {', '.join(wrong)}.**", "")
-    yield from ("Real tokens per second at each leg's best setting, and how many times as fast ours is:", "")
-    yield from table(["shape", "leg", *CASES, "of peak"], _comparison(rows))
-    for step in STEPS:
-        yield from ("", f"## {step.name}", "", step.question, "")
-        yield from _step(step, rows)
+def _reason(step: str, rows: Iterable[Row]) -> str:
+    """The first wrong row of a step, without what every row has."""
+    wrong = next(row for row in rows if row["step"] == step and row.get("ok") is False)
+    return ", ".join(f"{key} {_cell(value)}" for key, value in wrong.items() if key not in _EVERYWHERE)
 
 
 def _comparison(rows: Sequence[Row]) -> Iterator[list[str]]:
@@ -67,7 +64,7 @@ def _comparison(rows: Sequence[Row]) -> Iterator[list[str]]:
         best = [_best(rows, shape, leg, case) for case in CASES]
         ours = [_best(rows, shape, OURS, case) for case in CASES]
         cells = [_ratio(*pair) for pair in zip(best, ours, strict=True)]
-        yield [shape, leg, *cells, NOT_RUN if best[0] is None else _of_peak(best[0], rows)]
+        yield [f"{shape}: {leg}", *cells, NOT_RUN if best[0] is None else _of_peak(best[0], rows)]
 
 
 def _best(rows: Iterable[Row], shape: str, leg: str, case: str) -> Row | None:
@@ -89,28 +86,31 @@ def _of_peak(row: Row, rows: Iterable[Row]) -> str:
     return f"{row['tflops'] / peaks[-1]:.0%}" if peaks else NOT_RUN
 
 
-def _step(step: Step, rows: Sequence[Row]) -> Iterator[str]:
+_EVERYWHERE = {"step", "at_s", "dry", "ok", *GPU_STATE}
+"""Keys of every row."""
+
+
+def _tables(step: Step, rows: Sequence[Row]) -> Iterator[Table]:
     """A table for each kind of row."""
     kinds: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["step"] == step.name:
-            keys = tuple(key for key in row if key not in {"step", "at_s", "dry", *GPU_STATE})
+            keys = tuple(key for key in row if key not in _EVERYWHERE - {"ok"})
             kinds.setdefault(keys, []).append(row)
+    title = f"{step.name}: {step.question}"
     if not kinds:
-        yield NOT_RUN
-    for index, (keys, found) in enumerate(kinds.items()):
-        if index:
-            yield ""
+        yield Table(title, ("",), [(NOT_RUN,)])
+    for keys, found in kinds.items():
         peak = ["of peak"] if "leg" in keys else []
-        cells = (
+        cells = [
             [
                 *(_cell(row[key]) for key in keys),
                 *(_of_peak(row, rows) for _ in peak),
                 *(_cell(row.get(key, NOT_RUN)) for key in GPU_STATE),
             ]
             for row in found
-        )
-        yield from table([*keys, *peak, *GPU_STATE], cells)
+        ]
+        yield Table(title, [*keys, *peak, *GPU_STATE], cells)
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
@@ -118,4 +118,4 @@ def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
         return ", ".join(f"{name} x {count}" for name, count in value.items()) or "none named"
     if isinstance(value, float) and value >= 1000:
         return f"{value:,.0f}"
-    return short(value).replace("|", "\\|").replace("\n", " ")
+    return short(value).replace("\n", " ")
