@@ -12,7 +12,7 @@ from enricher.worker.build.loaded_tasks import load_tasks, plan_tasks, with_wind
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.settings import BatchingSettings, Settings, TaskSettings, load_settings
-from tools.head_references.folders import REFERENCE, HeadName, write_folder
+from tools.head_references import REFERENCE, HeadName, write_folder
 
 
 def mistake() -> str:

@@ -27,7 +27,7 @@ from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
 from enricher.workshop.gate.report import GateReport, write_report
 from tools import ROOT
-from tools.head_references.folders import REFERENCE
+from tools.head_references import REFERENCE
 
 if TYPE_CHECKING:
     from enricher.worker.inference.graph.variants import Variant

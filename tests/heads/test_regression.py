@@ -21,7 +21,7 @@ from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.selection import why_not_reduced
 from enricher.worker.records import Pooling, TaskCard
-from tools.head_references.folders import OUTPUTS, articles, write_folder
+from tools.head_references import OUTPUTS, articles, write_folder
 
 HEAD = RegressionHead(TaskCard("mood", "regression", MODEL, "mean"))
 KEPT = 2

@@ -16,7 +16,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from tools.head_references.folders import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
+from tools.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import OwnedRow, Window
-from tools.head_references.folders import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
+from tools.head_references import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

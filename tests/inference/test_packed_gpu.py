@@ -24,7 +24,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import Batch
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
-from tools.head_references.folders import HEADS, OUTPUTS, write_folder
+from tools.head_references import HEADS, OUTPUTS, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

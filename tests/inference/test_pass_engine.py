@@ -22,7 +22,7 @@ from enricher.worker.inference.run.head_outputs import NOT_FINITE
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
-from tools.head_references.folders import REFERENCE, articles, write_folder
+from tools.head_references import REFERENCE, articles, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import open_model, prepare, prepare_heads, prepare_variant
 from enricher.worker.records import ModelCard
 from tools.bench.model.plain import export
-from tools.head_references.folders import REFERENCE, write_folder
+from tools.head_references import REFERENCE, write_folder
 
 BERT = REFERENCE / "bert"
 

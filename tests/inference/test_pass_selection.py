@@ -20,7 +20,7 @@ from enricher.worker.inference.run.model import prepare_heads
 from enricher.worker.inference.run.selection import choose, missing_reports, obstacle_to
 from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import write_report
-from tools.head_references.folders import REFERENCE, write_folder
+from tools.head_references import REFERENCE, write_folder
 
 BERT = REFERENCE / "bert"
 

@@ -20,7 +20,7 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import Float32Array
 from tools.bench.model.plain import export
-from tools.head_references.folders import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
+from tools.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 BERT = REFERENCE / "bert"
 TOKENIZER = {"truncation": None, "padding": None, "model": {"type": "WordPiece", "vocab": {"[PAD]": 0, "a": 1}}}

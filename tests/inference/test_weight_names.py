@@ -19,7 +19,7 @@ from enricher.worker.inference.checkpoint.weight_names import encoder_weights, h
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from tools.head_references.folders import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
+from tools.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

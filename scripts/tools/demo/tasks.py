@@ -13,9 +13,8 @@ from rich.table import Table
 
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools import ROOT
+from tools.demo.checkpoints import join, write_embedding
 from tools.demo.outcome import Outcome
-from tools.heads.checkpoint import join
-from tools.heads.pooling import write_embedding
 
 TASKS = "--tasks"
 GENRE = ROOT / "enricher" / "models" / "heads" / "genre"

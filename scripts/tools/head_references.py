@@ -1,27 +1,38 @@
-"""Tiny checkpoints with heads for classes and vectors, on the encoders in tests/data/reference.
+"""Tiny checkpoints with heads, on the encoders in tests/data/reference, and what transformers says of them.
 
-Head weights come from a seed, so only the outputs are kept. Needs no PyTorch.
+Tests make the same checkpoints, since head weights come from a seed, and compare the graphs with the arrays. Only writing
+those (`scripts/head-references`) needs PyTorch, which our environment lacks.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import tempfile
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from enricher.worker.records import Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import (
+    Float32Array,
+    Int32Array,
+    Partition,
+    RawRecord,
+    Ticket,
+    TokenizedArticle,
+    TokenizedField,
+    Window,
+)
 from enricher.worker.rules.windowing import WindowCutter
-from tools.heads.pooling import write_pooling
+from tools import ROOT
+from tools.demo.checkpoints import write_pooling
 
-if TYPE_CHECKING:
-    from enricher.worker.records import Float32Array, Int32Array, Window
-
-REFERENCE = Path(__file__).parents[3] / "tests" / "data" / "reference"
+REFERENCE = ROOT / "tests" / "data" / "reference"
 OUTPUTS = REFERENCE / "heads"
 """`FAMILY.npz`: what transformers says."""
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
@@ -114,3 +125,88 @@ class _NoSpans:
 
     def chars_of(self, token: int) -> tuple[int, int]:
         raise NotImplementedError(token)
+
+
+Row = Any
+"""float64 [values]"""
+
+
+def main() -> None:
+    """Write `FAMILY.npz` for each family: `ragged.HEAD`, `windows.HEAD` and `articles.HEAD`, `float32 [.., values]`."""
+    OUTPUTS.mkdir(exist_ok=True)
+    for family in FAMILIES:
+        arrays: dict[str, Any] = {}
+        with tempfile.TemporaryDirectory() as scratch:
+            for head in HEADS:
+                arrays |= _outputs(family, head, write_folder(family, head, Path(scratch) / head))
+        np.savez_compressed(
+            OUTPUTS / f"{family}.npz", **{key: value.astype(np.float32) for key, value in arrays.items()}
+        )
+        print(family, {key: value.shape for key, value in arrays.items()})
+
+
+def _outputs(family: str, head: HeadName, folder: Path) -> dict[str, Any]:
+    run = _runner(folder, head)
+    reference = np.load(REFERENCE / family / "reference.npz")
+    ragged = [ids[:length] for ids, length in zip(reference["input_ids"], reference["lengths"], strict=True)]
+    cuts = articles()
+    per_article = {count: [run(window.ids) for window in cut.windows] for count, cut in cuts.items()}
+    by_window = [
+        _row(head, values, window.owned_tokens(0))
+        for count, cut in cuts.items()
+        for window, values in zip(cut.windows, per_article[count], strict=True)
+    ]
+    return {
+        f"ragged.{head}": np.stack([_row(head, run(ids), slice(1, len(ids) - 1)) for ids in ragged]),
+        f"windows.{head}": np.stack(by_window),
+        f"articles.{head}": np.stack([_article(head, cut, per_article[count]) for count, cut in cuts.items()]),
+    }
+
+
+def _runner(folder: Path, head: HeadName) -> Callable[[Any], Any]:
+    """Ids -> logits `[values]`, or last hidden states `[tokens, width]`, in float64."""
+    torch: Any = importlib.import_module("torch")
+    transformers: Any = importlib.import_module("transformers")
+    kind = transformers.AutoModelForSequenceClassification if head in CLASSES else transformers.AutoModel
+    model, info = kind.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    missing = [name for name in info["missing_keys"] if "pooler" not in name or head in CLASSES]
+    assert not missing, f"{folder}: transformers knows other weights: {missing}"
+    assert not info["unexpected_keys"], f"{folder}: transformers does not know {info['unexpected_keys']}"
+    model.eval()
+
+    def run(ids: Any) -> Any:  # noqa: ANN401  an array or a tensor
+        with torch.no_grad():
+            said = model(torch.tensor(np.asarray(ids, np.int64)[None]))
+        values = said.logits if head in CLASSES else said.last_hidden_state
+        return values[0].numpy().astype(np.float64)
+
+    return run
+
+
+def _row(head: HeadName, values: Row, owned: slice) -> Row:
+    """A window's row."""
+    if head in CLASSES:
+        return values
+    if head == "cls":
+        return values[0]
+    return values[owned].mean(axis=0) if owned.stop > owned.start else np.zeros(values.shape[1])
+
+
+def _article(head: HeadName, cut: Cut, per_window: Sequence[Row]) -> Row:
+    """The article's row, token by token: each takes what the window that owns it says, and all tokens count alike."""
+    taken = list(_by_token(head, cut, per_window))
+    assert len(taken) == len(cut.ids)
+    return np.mean(taken, axis=0)
+
+
+def _by_token(head: HeadName, cut: Cut, per_window: Sequence[Row]) -> Iterator[Row]:
+    for window, values in zip(cut.windows, per_window, strict=True):
+        owned = window.owned_tokens(0)
+        for place in range(owned.start, owned.stop):
+            yield values[place] if head == "mean" else _row(head, values, owned)
+
+
+if __name__ == "__main__":
+    main()
