@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -19,7 +16,6 @@ from typer.testing import CliRunner
 
 from enricher.worker.inference.device.cuda import cuda_problem
 from tools import SCRIPTS
-from tools.bench.gpu import engine
 from tools.bench.gpu.__main__ import app
 from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows
 from tools.bench.gpu.checkpoints import SHAPES
@@ -86,32 +82,6 @@ def answers(bench: Bench) -> None:
     bench.add(value=3)
 
 
-class Driver:
-    """NVIDIA's driver with so much free memory, as ctypes calls it."""
-
-    def __init__(self, free_bytes: int, *, full: bool = False) -> None:
-        self.free_bytes, self.held, self.full = free_bytes, 0, full
-
-    def __getattr__(self, name: str) -> Callable[..., int]:
-        """Every other function succeeds."""
-        return lambda *_: 0
-
-    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:  # noqa: ANN401, N802, D102
-        free._obj.value = total._obj.value = self.free_bytes  # what byref() keeps
-        return 0
-
-    def cuMemAlloc_v2(self, pointer: Any, size: ctypes.c_size_t) -> int:  # noqa: ANN401, N802, D102
-        if self.full:
-            return 2
-        pointer._obj.value, self.held = 4096, size.value
-        return 0
-
-    def cuMemFree_v2(self, pointer: ctypes.c_size_t) -> int:  # noqa: N802, D102
-        assert bool(pointer.value) == bool(self.held)
-        self.held = 0
-        return 0
-
-
 @pytest.mark.long
 def test_a_dry_run_goes_through_every_step_and_measures_nothing(tmp_path: Path) -> None:
     """Every step answers or says why not; figures of a GPU are missing, and the tables say so."""
@@ -128,7 +98,7 @@ def test_a_dry_run_goes_through_every_step_and_measures_nothing(tmp_path: Path) 
 
 
 @needs_no_gpu
-def test_without_a_gpu_nothing_is_measured_and_the_cpu_is_never_taken_instead(tmp_path: Path) -> None:
+def test_without_a_gpu_nothing_is_measured_on_the_cpu_instead(tmp_path: Path) -> None:
     """It ends with 2 at the first step, and says why."""
     done = bench_gpu("--out", str(tmp_path))
     assert 2 == done.returncode, done.stderr
@@ -230,24 +200,6 @@ def test_every_step_says_what_it_answers() -> None:
     assert 0 == result.exit_code
     said = " ".join(result.stdout.split())
     assert all(step.question and f"{step.name}: {step.question}" in said for step in STEPS)
-
-
-@pytest.mark.parametrize(("free_gib", "held_gib"), [(140, 134), (4, 0)])
-def test_memory_is_held_until_the_step_ends(free_gib: int, held_gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All but what is left; nothing on a GPU that has less."""
-    driver = Driver(free_gib * 2**30)
-    monkeypatch.setattr(engine, "open_driver", lambda: driver)
-    with engine.memory_held(6 * 2**30) as held:
-        assert held_gib * 2**30 == held == driver.held
-    assert 0 == driver.held
-
-
-def test_a_refusal_of_the_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step then fails with it."""
-    driver = Driver(2**30, full=True)
-    monkeypatch.setattr(engine, "open_driver", lambda: driver)
-    with pytest.raises(OSError, match="cuMemAlloc answered 2"), engine.memory_held(0):
-        pytest.fail("no memory was there to hold")
 
 
 def test_kernel_names_are_found_in_what_onnx_runtime_prints() -> None:

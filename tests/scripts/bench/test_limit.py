@@ -28,14 +28,14 @@ def test_the_time_of_the_threads_is_told_apart_without_rest() -> None:
     assert ThreadTime(running=16.0, between=2.0, start_and_end=2.0) == times
 
 
-def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() -> None:
+def test_a_bare_batch_is_as_full_as_its_longest_window_allows() -> None:
     """Batches hold neighbours in length; a window longer than a batch goes alone; no window is lost."""
     windows = [window(length) for length in (600, 128, 128, 100, 100, 20)]
     batches = _batches(windows, 512)
     assert [[600], [128, 128, 100, 100], [20]] == [[each.length_tokens for each in b.windows] for b in batches]
 
 
-def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart() -> None:
+def test_broker_and_start_and_end_are_counted_apart() -> None:
     """A worker at 0.9 of the bare rate uses all that is left if the broker takes a tenth of the cores."""
     cores = available_cores()
     counters = WatchedCounters(tuple)

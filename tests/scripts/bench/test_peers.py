@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -15,15 +18,32 @@ from support.models import MINILM_FOLDER, open_minilm
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
+from enricher.worker.inference.device.session import Device
 from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.legs.peers import SEED, Incomplete, check_records, laps_of, records_in
 from tools.bench.load import articles
-from tools.bench.peers.line_up import VARIABLE, export_peer, torch_python
+from tools.bench.peers import line_up
+from tools.bench.peers.line_up import (
+    COMPILED,
+    DTYPES,
+    ON_THE_JVM,
+    PIPELINE,
+    SCRIPTED,
+    VARIABLE,
+    LineUp,
+    Peer,
+    Starter,
+    djl_launcher,
+    export_peer,
+    locked_jars,
+    torch_python,
+)
 from tools.bench.peers.onnx_worker import OnnxModel
 from tools.bench.peers.processes import PeerFailed, PeerProcess
 from tools.bench.peers.records import Found, Span, encode, text_of
-from tools.bench.peers.transfer import Route
+from tools.bench.peers.transfer import Options, Route
 from tools.bench.peers.window_model import Windows
+from tools.kafka.errors import ClusterError
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
 CARD = {"name": "m", "digest": "d", "precision": "fp32"}
@@ -67,7 +87,7 @@ def test_spans_are_put_together_across_windows(windows: Windows) -> None:
     assert len(parts) > 1
 
 
-def test_a_record_has_the_fields_of_ours_and_offsets_count_in_their_own_field() -> None:
+def test_a_record_has_our_fields_and_offsets_count_in_their_own_field() -> None:
     """The single text is split into title and body again."""
     start = text_of(ARTICLE).index("Macron")
     found = Found([Span(0, 6, "PER", 0.99), Span(start, start + 6, "PER", 0.5)], {"truncated": False})
@@ -169,3 +189,153 @@ def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.Monkey
     bare.chmod(0o755)
     monkeypatch.setenv(VARIABLE, str(bare))
     assert "PyTorch is not installed" in str(torch_python())
+
+
+# ---- what starts, and what is missing
+
+
+PLACE = (128, 16, "cpu")
+
+
+def starter(tmp_path: Path, closing: ExitStack, device: Device = "cpu") -> Starter:
+    """One that has started nothing yet."""
+    return Starter(tmp_path, closing, PLACE, device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_without_pytorch_each_of_its_peers_is_missing_by_name(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three peers in the two precisions of the device, each with the reason."""
+    monkeypatch.setattr(line_up, "torch_python", lambda: "not measured: PyTorch is not installed")
+    with ExitStack() as closing:
+        here = starter(tmp_path, closing, device)
+        here.on_pytorch(tmp_path)
+    names = {name.format(each) for name in (PIPELINE, SCRIPTED, COMPILED) for each in DTYPES[device]}
+    assert dict.fromkeys(names, "not measured: PyTorch is not installed") == here.missing
+    assert [] == here.peers
+
+
+def test_without_jars_djl_is_missing_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is the sentence of the download."""
+
+    def offline(_device: Device, _folder: Path) -> list[str]:
+        raise ClusterError("Could not fetch ai.djl:api:0.38.0: no network")
+
+    monkeypatch.setattr(line_up, "djl_launcher", offline)
+    with ExitStack() as closing:
+        here = starter(tmp_path, closing)
+        here.on_the_jvm(tmp_path)
+    assert {ON_THE_JVM: "not measured: Could not fetch ai.djl:api:0.38.0: no network"} == here.missing
+
+
+def test_a_peer_that_cannot_work_here_is_left_out_and_says_why() -> None:
+    """The others stay."""
+    with PeerProcess("tools.bench.peers.none") as broken, PeerProcess("tools.bench.peers.naive_worker") as whole:
+        others = Peer("whole", whole, [{}])
+        lined_up = LineUp([Peer("broken", broken, [{}]), others], {})
+        with pytest.raises(PeerFailed) as failure:
+            broken.hear()
+        lined_up.leave_out(lined_up.peers[0], str(failure.value))
+    assert [others] == lined_up.peers
+    assert lined_up.missing["broken"].startswith("not measured: ")
+    assert "No module named" in lined_up.missing["broken"]
+
+
+@pytest.mark.parametrize(("device", "runtime"), [("cpu", "onnxruntime"), ("cuda", "onnxruntime_gpu")])
+def test_djl_runs_on_locked_jars_with_one_onnx_runtime(device: Device, runtime: str) -> None:
+    """A second one on the class path would make it chance which device is used."""
+    jars = locked_jars(device)
+    runtimes = [jar.coordinates for jar in jars if "com.microsoft.onnxruntime" in jar.coordinates]
+    assert [runtime] == [coordinates.split(":")[1] for coordinates in runtimes]
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size_bytes > 0 for jar in jars)
+
+
+# ---- peers on the JVM and on PyTorch find what ONNX Runtime in Python does, from topic to topic
+
+
+Records = dict[str, dict[str, Any]]
+"""Records by id."""
+BEYOND_16_BITS = {
+    "id": "\U0001f68b",
+    "title": "\U0001f68b Angela Merkel",
+    "body": "\U0001f68b Zoë met Emmanuel Macron.",
+}
+VALUES = [orjson.dumps(BEYOND_16_BITS), *articles("headlines", 4), *articles("news", 6)[4:]]
+"""The last two are cut into several windows."""
+WAYS: tuple[Options, ...] = (
+    {"callers": 2, "threads": 1, "windows_per_run": None},
+    {"callers": 1, "threads": 2, "windows_per_run": 3},
+)
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> Records:
+    """The records of the peer in Python, by id."""
+    model = OnnxModel(folder, window_tokens=128, overlap_tokens=16, threads=1)
+    read = [orjson.loads(value) for value in VALUES]
+    found = model.find([text_of(article) for article in read])
+    records = [orjson.loads(encode(article, each, {})) for article, each in zip(read, found, strict=True)]
+    return {record["id"]: record for record in records}
+
+
+def written(process: PeerProcess, ways: Sequence[Options], topics: Topics) -> list[Records]:
+    """Records by id, one dictionary for each way that `process` ran; without the model's name, which differs."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
+    laps, size, runs = laps_of(VALUES, len(ways)), len(VALUES), [Records() for _ in ways]
+    for number, way in enumerate(ways):
+        for value in laps[number * size : (number + 1) * size]:
+            producer.produce(topics.input, value)
+        producer.flush(PATIENCE_S)
+        done = process.ask(route=route, options=way, articles=size)
+        assert (size, True) == (done["articles"], done["working_s"] > 0)
+    for record in records_in(topics):
+        name, _, lap = record["id"].rpartition("@")
+        runs[int(lap)][name] = record | {"id": name, "model": {}}
+    return runs
+
+
+def without_scores(records: Records) -> Records:
+    """Kernels differ in the last digit of a score."""
+    bare = orjson.loads(orjson.dumps(records))
+    for record in bare.values():
+        for entity in record["entities"]:
+            del entity["score"]
+    return bare  # type: ignore[no-any-return]  # as it was
+
+
+@pytest.fixture
+def settings_of_topics(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Topics:
+    """Topics that the settings name."""
+    for name, setting in topics.environment.items():
+        monkeypatch.setenv(name, setting)
+    return topics
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_djl_writes_the_records_of_the_peer_in_python(
+    folder: Path, expected: Records, settings_of_topics: Topics, tmp_path: Path
+) -> None:
+    """Article by article and in batches; offsets count code points, which are not Java's characters."""
+    with PeerProcess("DjlWorker", folder, *PLACE, launcher=djl_launcher("cpu", tmp_path)) as process:
+        runs = written(process, WAYS, settings_of_topics)
+    assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]
+    assert {"Angela Merkel", "Emmanuel Macron"} <= {each["text"] for each in runs[0]["\U0001f68b"]["entities"]}
+
+
+@pytest.mark.broker
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["scripted", "compiled"])
+def test_pytorch_without_the_pipeline_writes_them_too(
+    kind: str, expected: Records, settings_of_topics: Topics, tmp_path: Path
+) -> None:
+    """In one graph for all batches and lengths."""
+    python = torch_python()
+    if isinstance(python, str):
+        pytest.skip(python)
+    worker, launcher = "tools.bench.peers.torch_worker", (python.path, "-m")
+    with PeerProcess(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
+        runs = written(process, WAYS, settings_of_topics)
+    assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]
