@@ -17,9 +17,14 @@ from enricher.worker.build.record_writer import subject_of
 from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.contracts import SCHEMA_TYPES, SchemaFormat, record_schema
-from enricher.worker.registry.levels import Level, describe_level, recommended_level
-from enricher.worker.registry.registry_client import Registered, RegistryClient
-from enricher.worker.registry.registry_errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
+from enricher.worker.registry.record_schema import Level, describe_level, recommended_level
+from enricher.worker.registry.registry_client import (
+    RefusedByRegistry,
+    Registered,
+    RegistryClient,
+    RegistryUnavailable,
+    UnusableSchema,
+)
 from enricher.worker.settings import Settings, load_settings
 
 INCOMPATIBLE = 11

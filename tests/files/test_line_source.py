@@ -18,7 +18,7 @@ from support.patience import PATIENCE_S
 from enricher.errors import FatalError
 from enricher.worker.files import LineSource
 from enricher.worker.files import line_source as source_module
-from enricher.worker.files.json_lines import Line, LineReader
+from enricher.worker.files.line_source import Line, LineReader
 from enricher.worker.loop.ports import Source
 from enricher.worker.records import Partition, RawRecord
 

@@ -15,7 +15,7 @@ import pytest
 from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import FatalError, SettingsError
-from enricher.worker.files.parquet_input import ParquetSource, Wanted, choose_columns
+from enricher.worker.files.parquet import ParquetSource, Wanted, choose_columns
 
 
 class Anybody:

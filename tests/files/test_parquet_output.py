@@ -11,10 +11,9 @@ import pytest
 from support.task_records import record_of_tasks
 
 from enricher.errors import FatalError
-from enricher.worker.articles.enriched import encode_record, serialise_findings
-from enricher.worker.articles.formats.record_values import json_of, record_values
+from enricher.worker.articles.record_values import encode_record, json_of, record_values, serialise_findings
 from enricher.worker.files.exchange import Answer
-from enricher.worker.files.parquet_output import ParquetOutput, output_schema
+from enricher.worker.files.parquet import ParquetOutput, output_schema
 from enricher.worker.records import DeadLetter
 
 REFUSED = DeadLetter("decode", "InvalidArticle", "body is missing")

@@ -11,10 +11,11 @@ import trustme
 from support.schema_registry import Registry, babble, hang_up, registry_error, serving, silent, status
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.registry.config import Property
-from enricher.worker.registry.registry_client import Registered, RegistryClient
-from enricher.worker.registry.registry_errors import (
+from enricher.worker.registry.registry_client import (
+    Property,
     RefusedByRegistry,
+    Registered,
+    RegistryClient,
     RegistryUnavailable,
     UnknownToRegistry,
     UnusableSchema,

@@ -16,12 +16,9 @@ from support.schema_registry import Behaviour, Handler, Registry, hang_up, regis
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.registry import decoders as decoders_module
-from enricher.worker.registry import fetcher as fetcher_module
-from enricher.worker.registry.decoders import RegistryDecoders
-from enricher.worker.registry.fetcher import Fetcher
-from enricher.worker.registry.finding import SchemaPlaces
+from enricher.worker.registry.decoders import Fetcher, RegistryDecoders
 from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.store import GlueFolder, SchemaStore
+from enricher.worker.registry.store import GlueFolder, SchemaPlaces, SchemaStore
 from tools.ports import free_ports
 
 LONG_S = 60.0
@@ -31,8 +28,8 @@ TEXT: dict[str, object] = {"schema": '"string"'}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher_module, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(fetcher_module, "LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(decoders_module, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(decoders_module, "LONGEST_PAUSE_S", 0.1)
 
 
 def ref(number: int | str) -> SchemaRef:
@@ -159,7 +156,7 @@ def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registere
         registry.schemas["404"] = TEXT
         assert "unknown" in str(at.get(ref(404)))
         assert ["404", "404"] == registry.asked
-        at.now_s += fetcher_module.UNKNOWN_S
+        at.now_s += decoders_module.UNKNOWN_S
         assert '"string"' == at.get(ref(404))
 
 
@@ -319,8 +316,8 @@ def test_an_unknown_id_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.Mo
         for asked in (2, 3):
             assert "unknown" in str(at.get(ref(404)))
             assert asked == len(registry.asked)
-            at.now_s += fetcher_module.UNKNOWN_S
-        monkeypatch.setattr(fetcher_module, "REMEMBERED_S", 0.0)
+            at.now_s += decoders_module.UNKNOWN_S
+        monkeypatch.setattr(decoders_module, "REMEMBERED_S", 0.0)
         at.get(ref(404))
         assert 5 == len(registry.asked)
 
@@ -329,7 +326,7 @@ def test_of_a_flood_of_unknown_ids_only_the_first_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each record may name another one, so a partition would otherwise stand still for each of them."""
-    monkeypatch.setattr(fetcher_module, "MOST_IN_VAIN", 2)
+    monkeypatch.setattr(decoders_module, "MOST_IN_VAIN", 2)
     with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
         for number in range(100, 120):
             assert "unknown" in str(at.get(ref(number)))
@@ -339,7 +336,7 @@ def test_of_a_flood_of_unknown_ids_only_the_first_are_waited_for(
 
 def test_ids_that_come_late_count_against_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were not waited for in vain."""
-    monkeypatch.setattr(fetcher_module, "MOST_IN_VAIN", 1)
+    monkeypatch.setattr(decoders_module, "MOST_IN_VAIN", 1)
     with serving() as registry, desk(registry, tmp_path, unknown_wait_s=LONG_S) as at:
         for number in range(3):
             assert ... is at.try_(ref(number))
@@ -420,7 +417,7 @@ def test_schemas_of_glue_come_from_their_folder_and_the_uuid_is_named(tmp_path: 
     with serving() as registry, desk(registry, tmp_path, glue=folder) as at:
         assert f"schema glue {uuid} is unknown" in str(at.get(reference))
         (folder / f"{uuid}.avsc").write_text("later", "ascii")
-        at.now_s += fetcher_module.UNKNOWN_S
+        at.now_s += decoders_module.UNKNOWN_S
         assert "later" == at.get(reference)
         with desk(registry, tmp_path) as without:
             assert "registry.glue_folder is not set" in str(without.get(reference))
@@ -451,7 +448,7 @@ def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is raised where the loop looks."""
-    monkeypatch.setattr(fetcher_module, "Answer", None)
+    monkeypatch.setattr(decoders_module, "Answer", None)
     with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
         at.try_(ref(7))
         with pytest.raises(TypeError):

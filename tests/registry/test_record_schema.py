@@ -10,7 +10,7 @@ from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.registry.record_schema_id import RecordSchema
+from enricher.worker.registry.record_schema import RecordSchema
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import SchemaStore
 

@@ -11,8 +11,7 @@ from support.patience import PATIENCE_S, retry
 from support.registry_proxies import GuardedProxy, guid_of
 
 from enricher.worker.articles.schemas import SchemaRef
-from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry
+from enricher.worker.registry.registry_client import RegistryClient, RegistryUnavailable, UnknownToRegistry
 from tools.registry import Fault, FaultProxy, Registry
 
 pytestmark = pytest.mark.broker

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_client import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.store import GlueFolder, SchemaStore
 
 SEVEN = SchemaRef("id", "7")

@@ -12,8 +12,7 @@ from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
-from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
-from enricher.worker.registry.fetcher import Fetcher
+from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.registry_client import RegistryClient
 
 REFERENCE = SchemaRef("id", "7")

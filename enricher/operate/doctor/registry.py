@@ -11,7 +11,7 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.worker.articles import record_writer
 from enricher.worker.build.record_writer import subject_of
 from enricher.worker.build.schema_registry import registry_client
-from enricher.worker.registry.registry_errors import RefusedByRegistry, RegistryUnavailable
+from enricher.worker.registry.registry_client import RefusedByRegistry, RegistryUnavailable
 from enricher.worker.settings import Settings
 
 _ADVICE = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from enricher.errors import FatalError
 from enricher.worker.articles import DeleteEvents, FieldMapping
-from enricher.worker.articles.json_articles import read_document
+from enricher.worker.articles.formats import read_document
 from enricher.worker.files import STDIN, Line, read_lines
 from enricher.worker.records import Partition, RawRecord
 

@@ -23,7 +23,7 @@ def writer_of(settings: Settings) -> tuple[RecordWriter, Callable[[], None]]:
         return writer, lambda: None
     # Imported here, because its packages belong to an extra that only these formats need.
     from enricher.worker.build.schema_registry import registry_client, schema_store  # noqa: PLC0415  see above
-    from enricher.worker.registry.record_schema_id import RecordSchema  # noqa: PLC0415  see above
+    from enricher.worker.registry.record_schema import RecordSchema  # noqa: PLC0415  see above
 
     schema = RecordSchema(subject_of(settings), writer.schema, registry_client(settings), schema_store(settings))
 

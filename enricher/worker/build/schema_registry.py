@@ -10,11 +10,9 @@ from enricher.errors import SettingsError
 from enricher.worker.articles.formats import compile_schema, require_formats
 from enricher.worker.articles.schemas import Compile
 from enricher.worker.build.article_readers import markup_reader
-from enricher.worker.registry.decoders import RegistryDecoders, WaitingDecoders
-from enricher.worker.registry.fetcher import Fetcher
-from enricher.worker.registry.finding import SchemaPlaces
+from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.store import GlueFolder, SchemaStore
+from enricher.worker.registry.store import GlueFolder, SchemaPlaces, SchemaStore
 from enricher.worker.settings import Settings
 
 

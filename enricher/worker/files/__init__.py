@@ -4,9 +4,7 @@ Nothing here is exactly once: a file has no transactions, so after a crash a run
 """
 
 from enricher.worker.files.finite import FiniteSource
-from enricher.worker.files.json_lines import Line, read_lines
-from enricher.worker.files.line_sink import LineSink
-from enricher.worker.files.line_source import STDIN, LineSource
-from enricher.worker.files.whole import partial_name, whole_file
+from enricher.worker.files.line_sink import LineSink, partial_name, whole_file
+from enricher.worker.files.line_source import STDIN, Line, LineSource, read_lines
 
 __all__ = ["STDIN", "FiniteSource", "Line", "LineSink", "LineSource", "partial_name", "read_lines", "whole_file"]

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from enricher.worker.files.finite import FiniteSource, PlainSink, Written
-from enricher.worker.records import DeadLetter, Partition, RawRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from enricher.worker.records import EnrichedRecord, Ticket
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
 
 WAIT_S = 0.5
 """The longest single wait of the other thread."""

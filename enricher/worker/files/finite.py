@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, NoReturn, TypeVar
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import letter_for
-from enricher.worker.records import DeadLetter, EnrichedRecord, Tombstone
+from enricher.worker.loop.ports import PartitionListener
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, RawRecord, Release, Ticket, Tombstone
 from enricher.worker.stats.snapshot import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from enricher.worker.loop.ports import PartitionListener
-    from enricher.worker.records import Partition, RawRecord, Release, Ticket
 
 Written = TypeVar("Written")
 """The type of an encoded record."""

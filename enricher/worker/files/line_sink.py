@@ -1,27 +1,28 @@
 """Output without Kafka: enriched records as JSON lines on one stream, dead letters as JSON lines on another.
 
-The caller opens the streams and closes them.
+The caller opens the streams and closes them; `whole_file` opens one that gets its name only when it is complete.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from base64 import b64encode
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from io import UnsupportedOperation
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import orjson
 
 from enricher.errors import FatalError, OutputClosed
 from enricher.worker.articles import as_line, clip, encode_record
 from enricher.worker.files.finite import PlainSink
-from enricher.worker.records import DeadLetter
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Ticket
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from enricher.worker.records import EnrichedRecord, Partition, Ticket
+log = logging.getLogger(__name__)
 
 
 class LineSink(PlainSink[bytes]):
@@ -93,3 +94,50 @@ def output_error(stream: BinaryIO, error: OSError) -> FatalError:
     if isinstance(error, BrokenPipeError):
         return OutputClosed("the reader of the output has gone")
     return FatalError(f"cannot write the output: {error.strerror}")
+
+
+def partial_name(path: Path) -> Path:
+    """The name of `path` while it is incomplete, beside the target if `path` is a link, which a rename would replace."""
+    whole = path.resolve()
+    return whole.with_name(f"{whole.name}.partial")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file that is renamed to `path` when the body ends, and keeps its partial name if the body raises.
+
+    Devices and pipes are written directly. Raises FatalError if the file cannot be written.
+    """
+    if path.exists() and not path.is_file():
+        with _open(path, path) as stream:
+            yield stream
+        return
+    partial = partial_name(path)
+    try:
+        with _open(partial, path) as stream:
+            yield stream
+    except BaseException:
+        _log_partial(partial, path)
+        raise
+    try:
+        if path.exists():
+            shutil.copymode(path, partial)
+        partial.replace(path.resolve())
+    except OSError as error:
+        raise FatalError(f"cannot write {path}: {error.strerror}; the complete output is in {partial}") from error
+
+
+def _open(path: Path, wanted: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise FatalError(f"cannot write {wanted}: {error.strerror}") from error
+
+
+def _log_partial(partial: Path, path: Path) -> None:
+    if not partial.is_file():
+        return
+    if partial.stat().st_size == 0:
+        partial.unlink()
+        return
+    log.warning("%s was not completed: its beginning is in %s", path, partial)

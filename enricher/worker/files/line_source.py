@@ -1,27 +1,60 @@
-"""Input without Kafka: a file of JSON lines as one partition, whose offsets are its line numbers from 0.
+"""Input without Kafka: a file of JSON lines, with or without gzip, as one partition, whose offsets are its line numbers.
 
-Blank lines have a number but no record, so offsets have gaps, as in Kafka.
+`read_lines` reads in the caller's thread, `LineReader` ahead of its caller. Blank lines have a number but no record, so
+offsets have gaps, as in Kafka. Never holds a whole file in memory. Parquet is recognised here (`is_parquet`), but not read.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import stat
+import threading
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from gzip import GzipFile
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import BinaryIO, cast
 
-from enricher.errors import FatalError
+from enricher.distribution import install_command
+from enricher.errors import FatalError, SettingsError
 from enricher.worker.files.finite import FiniteSource
-from enricher.worker.files.json_lines import End, Line, LineReader, read_lines
+from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Partition, RawRecord
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from io import BufferedReader
+PARQUET_MAGIC = b"PAR1"
 
-    from enricher.worker.loop.ports import PartitionListener
+PARQUET_SUFFIX = ".parquet"
+
+_GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
 
 STDIN = Path("-")
 
 _STDIN_FD = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that is not blank: its input, its number from 0, its bytes without the line end.
+
+    `end_bytes`: the position of its end in the input, in packed bytes if the input is a packed file.
+    """
+
+    source: str
+    number: int
+    value: bytes
+    end_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of the input, after `lines` lines, blank ones included."""
+
+    lines: int
+    end_bytes: int
 
 
 class LineSource(FiniteSource):
@@ -97,3 +130,137 @@ class LineSource(FiniteSource):
             return None
         self._position = self._delivered_end = item.number + 1
         return RawRecord(self.partition, item.number, key=None, value=item.value)
+
+
+def read_lines(stream: BinaryIO, source: str, *, max_line_bytes: int, gzipped: bool = False) -> Iterator[Line | End]:
+    """Yield every line of `stream` that is not blank, then the end. `source` names the input in messages.
+
+    Gzip is unpacked if the input begins like gzip; with `gzipped` it must. Raises FatalError if the input cannot be read, or
+    for a line longer than `max_line_bytes`: such an input is probably not JSON lines, and the line would fill the memory.
+    """
+    try:
+        if _begins_with(stream, PARQUET_MAGIC):
+            raise FatalError(f"{source} is Parquet, which cannot be read from a pipe: name the file")
+        yield from _lines(stream, source, max_line_bytes, packed=gzipped or _begins_with(stream, _GZIP_MAGIC))
+    except (OSError, EOFError, zlib.error) as error:
+        raise FatalError(f"cannot read {source}: {error}") from error
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether `path` is a Parquet file, by its first bytes. False for pipes and files that cannot be read."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    except OSError:
+        return False
+
+
+def require_parquet(path: Path) -> None:
+    """Raise SettingsError if pyarrow is missing. `path` is the file that needs it."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SettingsError(f"{path} is Parquet, which needs pyarrow: {install_command('parquet')}")
+
+
+def _lines(stream: BinaryIO, source: str, max_line_bytes: int, *, packed: bool) -> Iterator[Line | End]:
+    lines = cast("BinaryIO", GzipFile(fileobj=stream)) if packed else stream
+    # Progress through a packed file is counted in packed bytes. A pipe has no position, and no size to compare it with.
+    tells = packed and stream.seekable()
+    number = read_bytes = 0
+    while line := lines.readline(max_line_bytes + 1):
+        read_bytes = stream.tell() if tells else read_bytes + len(line)
+        if len(line) > max_line_bytes:
+            message = f"line {number + 1} of {source} is longer than {max_line_bytes} bytes: are these JSON lines?"
+            raise FatalError(message)
+        if not line.isspace():
+            yield Line(source, number, line.rstrip(b"\r\n"), read_bytes)
+        number += 1
+    yield End(number, stream.tell() if tells else read_bytes)
+
+
+def _begins_with(stream: BinaryIO, magic: bytes) -> bool:
+    if peek := getattr(stream, "peek", None):
+        return bytes(peek(len(magic))).startswith(magic)
+    head = stream.read(len(magic))
+    stream.seek(0)
+    return head.startswith(magic)
+
+
+class LineReader:
+    """Reads `lines` of `stream` ahead in a thread, which also closes it: any other thread would wait for a blocked read.
+
+    At most `queue_lines` lines and `queue_bytes` bytes wait to be taken, or one longer line; one more may wait after them.
+    """
+
+    def __init__(
+        self, stream: BufferedReader, lines: Iterator[Line | End], *, queue_lines: int, queue_bytes: int
+    ) -> None:
+        self.total_bytes = _total_bytes(stream)
+        self._stream = stream
+        self._lines = lines
+        self._max_lines = queue_lines
+        self._max_bytes = queue_bytes
+        self._items: deque[Line | End | FatalError] = deque()
+        self._bytes = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+        # A daemon thread, because a read from a pipe cannot be cancelled.
+        self._thread = threading.Thread(target=self._run, name="line-reader", daemon=True)
+        self._thread.start()
+
+    def get(self, timeout_s: float) -> Line | End | None:
+        """The next line, or once the end; None if neither comes within `timeout_s`. Raises FatalError like `read_lines`."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._items, timeout_s):
+                return None
+            item = self._items.popleft()
+            self._bytes -= _size(item)
+            self._changed.notify_all()
+        if isinstance(item, FatalError):
+            raise item
+        return item
+
+    def stop(self) -> None:
+        """Drop all lines, and let the thread end after the line that it reads. Does not block."""
+        with self._changed:
+            self._stopped = True
+            self._items.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            with self._stream:
+                for item in self._lines:
+                    if not self._put(item):
+                        return
+        except FatalError as error:
+            self._put(error)
+
+    def _put(self, item: Line | End | FatalError) -> bool:
+        """Wait for capacity, then append. False once the reader is stopped."""
+        size = _size(item)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._stopped
+                    or not self._items
+                    or (len(self._items) < self._max_lines and self._bytes + size <= self._max_bytes)
+                )
+            )
+            if not self._stopped:
+                self._items.append(item)
+                self._bytes += size
+                self._changed.notify_all()
+            return not self._stopped
+
+
+def _size(item: Line | End | FatalError) -> int:
+    return len(item.value) if isinstance(item, Line) else 0
+
+
+def _total_bytes(stream: BufferedReader) -> int | None:
+    """The size of a file; None for pipes and terminals."""
+    status = os.fstat(stream.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,29 +1,35 @@
-"""A schema registry, asked with Confluent's client. No error of that client leaves this module. Every method may block."""
+"""A schema registry, asked with Confluent's client: its settings, its errors, its answers.
+
+No error of that client leaves this module, and no message contains a secret. Every request may block.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import randrange
 from typing import Any
+from urllib.parse import urlsplit
 
 from enricher.distribution import install_command
-from enricher.errors import SettingsError
+from enricher.errors import EnricherError, SettingsError
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.contracts import SchemaType, is_schema_type
-from enricher.worker.registry.config import Property, client_configuration
-from enricher.worker.registry.registry_errors import (
-    RefusedByRegistry,
-    RegistryError,
-    RegistryUnavailable,
-    UnknownToRegistry,
-    UnusableSchema,
-)
+
+_BASIC, _BEARER = "basic.auth.user.info", "bearer.auth.token"
+_SOURCE, _CLUSTER = "bearer.auth.credentials.source", "bearer.auth.logical.cluster"
+_FILES = "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"
+_OURS = "url", "timeout", "max.retries"
+
+Property = str | int | float | bool
 
 MAX_REFERENCES = 100
 """Each one is a request. Large Protobuf models of real companies have a few dozen files."""
+
 _UNUSED_IDS = 2**30, 2**31
 """A range of ids that no registry has given yet: registries count from 1, and an id is a signed integer of four bytes."""
 _TOO_MANY_REQUESTS = 429
@@ -32,15 +38,6 @@ _MAX_REASON_CHARS = 200
 
 Foreign = Any
 """Objects of Confluent's client."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A version of a subject."""
-
-    version: int
-    id: int
-    type: SchemaType
 
 
 class RegistryClient:
@@ -216,18 +213,13 @@ class RegistryClient:
         return RegistryUnavailable(f"{self.name} answers with HTTP {status}: {text}", status)
 
 
-def _libraries() -> tuple[Foreign, Foreign]:
-    """Confluent's client and the HTTP library that it uses, which only a worker with a registry imports."""
-    try:
-        import httpx2  # noqa: PLC0415  see above
-        from confluent_kafka import schema_registry  # noqa: PLC0415  see above
-    except ImportError:
-        message = f"a schema registry needs more packages: {install_command('registry')}"
-        raise SettingsError(message) from None
-    # They log every request and the headers of answers; the fetcher logs what matters.
-    for name in ("httpx2", "httpcore2"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    return schema_registry, httpx2
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A version of a subject."""
+
+    version: int
+    id: int
+    type: SchemaType
 
 
 def _size_bytes(schema: Foreign) -> int:
@@ -250,3 +242,95 @@ def _number(value: object) -> int:
     if type(value) is not int:
         raise TypeError
     return value
+
+
+def client_configuration(url: str, properties: Mapping[str, Property], *, timeout_s: float) -> dict[str, Any]:
+    """The configuration of Confluent's client. Raises SettingsError, whose message repeats no secret."""
+    urls = [each.strip().rstrip("/") for each in url.split(",") if each.strip()]
+    if not urls:
+        raise SettingsError("registry.url is missing: say where the schema registry is, e.g. https://registry:8081")
+    for each in urls:
+        _check_url(each)
+    if not all(re.fullmatch(r"[a-z.]+", name) for name in properties):  # that may be a value
+        raise SettingsError(
+            "registry.properties: a name is none of those of Confluent's client, such as ssl.ca.location"
+        )
+    if taken := [name for name in _OURS if name in properties]:
+        raise SettingsError(f"registry.properties: leave out {taken[0]}; registry.url and registry.timeout_s say it")
+    if _BASIC in properties and _BEARER in properties:
+        raise SettingsError(f"registry.properties: use either {_BASIC} or {_BEARER}")
+    for name in _FILES:
+        if name in properties and not Path(str(properties[name])).exists():
+            raise SettingsError(f"registry.properties: '{name}' refers to {properties[name]}, which is not there")
+    # The fetcher tries again itself, so that an end of the worker does not wait for tries.
+    configuration: dict[str, Any] = {"url": ",".join(urls), "timeout": timeout_s, "max.retries": 0, **properties}
+    if _BEARER in properties:
+        configuration = {_SOURCE: "STATIC_TOKEN", _CLUSTER: "", **configuration}
+    if "ssl.certificate.location" in properties:  # without a password OpenSSL would ask on the terminal
+        configuration = {"ssl.key.password": "", **configuration}
+    return configuration
+
+
+def _check_url(url: str) -> None:
+    """No message repeats the URL: it may have a password, and what may be logged has none."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        raise SettingsError("registry.url: not a URL, or its port is not a number from 0 to 65535") from None
+    if "@" in url:
+        raise SettingsError(f"registry.url contains a user: put it into {_BASIC} of registry.properties")
+    if parts.scheme not in {"http", "https"} or not host:
+        raise SettingsError("registry.url: a URL must begin with http:// or https:// and name a host")
+    if parts.query or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
+        raise SettingsError("registry.url: a URL has a query, a fragment, blanks or characters beyond ASCII")
+
+
+def _libraries() -> tuple[Foreign, Foreign]:
+    """Confluent's client and the HTTP library that it uses, which only a worker with a registry imports."""
+    try:
+        import httpx2  # noqa: PLC0415  see above
+        from confluent_kafka import schema_registry  # noqa: PLC0415  see above
+    except ImportError:
+        message = f"a schema registry needs more packages: {install_command('registry')}"
+        raise SettingsError(message) from None
+    # They log every request and the headers of answers; the fetcher logs what matters.
+    for name in ("httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return schema_registry, httpx2
+
+
+class RegistryError(EnricherError):
+    """The base of the errors of a registry. No message contains a secret."""
+
+
+class RegistryUnavailable(RegistryError):
+    """No usable answer: no connection, a timeout, 401, 5xx, a page of a proxy. Says nothing about the schema: try again.
+
+    `status`: of HTTP; None if there was no answer.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class UnknownToRegistry(RegistryError):
+    """The registry answered that there is no such schema, subject or version (404 with its own error code 404xx)."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnusableSchema(RegistryError):
+    """The schema is there, but cannot be used: too large, of an unknown type, or its references do not resolve."""
+
+
+class RefusedByRegistry(RegistryError):
+    """The registry understood a change and refuses it: an incompatible or invalid schema (409, 422)."""
+
+    def __init__(self, message: str, status: int, code: int) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code

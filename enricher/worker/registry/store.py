@@ -1,4 +1,4 @@
-"""Schemas on disk: copies of a registry's, and those of AWS Glue, which are never fetched.
+"""Where schemas are found: in the registry, in copies of its schemas on disk, and for AWS Glue in a folder, never fetched.
 
 A worker that restarts while the registry is away can still read records of the schemas that it has seen. The copy counts
 only then: a registry that answers is always asked, so one that was emptied and filled again is believed at the next start.
@@ -11,6 +11,8 @@ import logging
 import os
 import re
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,12 @@ import orjson
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.contracts import SchemaType
-from enricher.worker.registry.registry_errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.worker.registry.registry_client import (
+    RegistryClient,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
@@ -26,6 +33,35 @@ log = logging.getLogger(__name__)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPES_BY_SUFFIX: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _NOT_FOUND = 404
+
+FindSchema = Callable[[SchemaRef], Schema]
+"""Gets a schema. Blocks. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlaces:
+    """Each is None if the settings do not name it; `client` and `store` belong together."""
+
+    client: RegistryClient | None = None
+    store: SchemaStore | None = None
+    glue: GlueFolder | None = None
+
+    def find(self, reference: SchemaRef) -> Schema:
+        """See `FindSchema`."""
+        if not reference.in_registry:
+            if self.glue is None:
+                raise UnusableSchema("registry.glue_folder is not set")
+            return self.glue.schema(reference.name)
+        if self.client is None or self.store is None:
+            raise UnusableSchema("registry.url is not set")
+        try:
+            schema = self.client.schema(reference)
+        except RegistryUnavailable:
+            if (kept := self.store.find(reference)) is None:
+                raise
+            return kept
+        self.store.keep(reference, schema)
+        return schema
 
 
 class SchemaStore:
@@ -93,7 +129,7 @@ class SchemaStore:
 
 
 def _name(reference: SchemaRef) -> str:
-    # Both are made of numbers: `framing` reads them from bytes, so nothing of a record becomes part of a path.
+    # Both are made of numbers: `envelope` reads them from bytes, so nothing of a record becomes part of a path.
     return f"{reference.kind}-{reference.name}.json"
 
 
