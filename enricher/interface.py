@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from enricher.answers import Record, Refusal
 from enricher.worker.articles.documents import Document, json_bytes
-from enricher.worker.articles.enriched import encode_record
+from enricher.worker.articles.record_values import encode_record
 from enricher.worker.build.answer_run import Run
 from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.files.exchange import Answer

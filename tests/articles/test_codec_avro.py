@@ -22,8 +22,8 @@ from support.bounded import Hostile, binary, outcomes
 from support.examples import examples
 
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.envelope import read_frame
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 NULLABLE = ["null", "string"]

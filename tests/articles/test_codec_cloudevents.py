@@ -16,7 +16,7 @@ from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import EventHeaders, default_source, record_headers
-from enricher.worker.articles.cloudevents import Event, unwrap
+from enricher.worker.articles.envelope import Event, unwrap
 from enricher.worker.records import Headers, Partition, RawRecord
 
 VERSION = 1042 << 12

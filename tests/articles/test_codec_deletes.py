@@ -16,8 +16,8 @@ from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping
-from enricher.worker.articles.deletes import Scalar
 from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.reader import Scalar
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.records import Article, Headers, Partition, RawRecord, Tombstone
 

@@ -16,7 +16,7 @@ from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import ArticleReader, as_line, encode_record, without_repeats, write_entities
-from enricher.worker.articles.enriched import MAX_DOCUMENT_LEVELS, limit_levels
+from enricher.worker.articles.record_values import MAX_DOCUMENT_LEVELS, limit_levels
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
 
 

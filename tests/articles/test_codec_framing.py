@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.framing import HEADER, Frame, read_frame
+from enricher.worker.articles.envelope import HEADER, Frame, read_frame
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.records import Headers
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.texts import any_text
 
 from enricher.worker.articles import MAX_REASON_BYTES, clip, dead_letter_headers, record_headers
-from enricher.worker.articles.output_headers import RECORD_NAMESPACE
+from enricher.worker.articles.encoder import RECORD_NAMESPACE
 from enricher.worker.records import DeadLetter, Partition, RawRecord
 
 TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"

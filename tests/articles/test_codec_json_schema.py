@@ -9,8 +9,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.bounded import binary
 
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.envelope import read_frame
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import Schema
 
 ARTICLE = {"id": "a-1", "title": "Zoë", "tags": ["x"], "n": 1.5, "none": None}

@@ -19,7 +19,7 @@ from enricher.errors import InvalidArticle
 from enricher.operate.verify.values import document_of
 from enricher.worker.articles import ArticleReader, FieldMapping, encode_record, record_as_json, record_writer
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.optional import MAX_CHARS, OPTIONAL_FIELDS, optional_text
+from enricher.worker.articles.mapping import MAX_CHARS, OPTIONAL_FIELDS, optional_text
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.progress import describe

@@ -22,9 +22,9 @@ from grpc_tools import protoc
 from support.bounded import Hostile, binary, outcomes
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats import compile_schema, protobuf_files
-from enricher.worker.articles.formats.protobuf_files import load_files
-from enricher.worker.articles.framing import read_frame
+from enricher.worker.articles.envelope import read_frame
+from enricher.worker.articles.formats import compile_schema, protobuf_schema
+from enricher.worker.articles.formats.protobuf_schema import load_files
 from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 Message = Any
@@ -155,7 +155,7 @@ def test_a_schema_that_confluents_client_registered_is_read(mock_registry: Schem
 
 def test_confluents_files_are_those_of_its_own_client(tmp_path: Path) -> None:
     """Schemas import them without a reference. `scripts/record-schemas` compiles them again."""
-    formats = Path(protobuf_files.__file__).parent
+    formats = Path(protobuf_schema.__file__).parent
     names = ("meta", "type/decimal", "type/variant", "types/decimal")
     sources = [f"confluent/{name}.proto" for name in names]
     folders = [f"--proto_path={folder}" for folder in (formats, Path(protoc.__file__).parent / "_proto")]
@@ -462,13 +462,13 @@ def test_a_compiler_without_the_inner_function_is_called_by_its_public_name(
     """The inner one is imported sooner, and another version may lack it."""
     (tmp_path / "grpc_tools").mkdir()
     (tmp_path / "grpc_tools" / "protoc.py").write_text("def main(arguments): raise SystemExit(str(arguments))", "utf-8")
-    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_protoc._folder_of_compiler", lambda: str(tmp_path))
+    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_schema._folder_of_compiler", lambda: str(tmp_path))
     assert "cannot be used: ['protoc', '--proto_path=" in refusal(lambda: compile_schema(proto("message A {}")))
 
 
 def test_a_compiler_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is trouble of this machine, not of the schema, which is tried again."""
-    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_protoc._TIMEOUT_S", 0.001)
+    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_schema._TIMEOUT_S", 0.001)
     with pytest.raises(TimeoutError, match="protoc took more than"):
         compile_schema(proto("message A {}"))
 

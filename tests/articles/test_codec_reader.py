@@ -11,9 +11,8 @@ import pytest
 from support.reading_articles import article_in
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.worker.articles import ArticleReader, FieldMapping, json_articles, reader
-from enricher.worker.articles.cloudevents import Event
-from enricher.worker.articles.framing import Frame
+from enricher.worker.articles import ArticleReader, FieldMapping, formats, reader
+from enricher.worker.articles.envelope import Event, Frame
 from enricher.worker.articles.schemas import Decoder, SchemaRef
 from enricher.worker.records import Article, Headers, Partition, RawRecord
 
@@ -91,7 +90,7 @@ def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
     """Neither events nor frames nor JSON are parsed, and no decoder runs."""
     for name in ("unwrap", "read_frame", "orjson"):
         monkeypatch.setattr(reader, name, None)
-    monkeypatch.setattr(json_articles, "orjson", None)
+    monkeypatch.setattr(formats, "orjson", None)
     expected = "value has 5001 bytes, at most 5000 are allowed"
     for decoders in (None, Registry(lambda _payload: pytest.fail("it was decoded"))):
         assert expected == refusal(b"{" + b" " * LIMIT_BYTES, reads(**more, decoders=decoders), headers)

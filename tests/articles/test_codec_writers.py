@@ -16,8 +16,6 @@ from support.texts import any_text
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, write_entities
-from enricher.worker.articles.formats.avro_records import decode_avro
-from enricher.worker.articles.formats.protobuf_records import decode_protobuf
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, SourceMap
 
@@ -204,19 +202,21 @@ def test_any_bytes_are_read_or_refused(payload: bytes, output_format: RecordForm
 def test_lengths_beyond_the_value_are_refused(payload: bytes) -> None:
     """A length of gigabytes in ten bytes takes neither memory nor time."""
     with pytest.raises(ValueError, match="Avro"):
-        decode_avro(payload)
+        record_as_json(PREFIXES["avro"] + payload, b"application/avro")
     with pytest.raises(ValueError, match="Protobuf"):
-        decode_protobuf(b"\x12" + payload[1:])
+        record_as_json(PREFIXES["protobuf"] + b"\x12" + payload[1:], b"application/protobuf")
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only these formats need the packages, so only they ask for them."""
     for module in ("fastavro", "google.protobuf.descriptor_pb2"):
         monkeypatch.setitem(__import__("sys").modules, module, None)
-    for module in ("avro_records", "protobuf_records"):
-        monkeypatch.delitem(__import__("sys").modules, f"enricher.worker.articles.formats.{module}")
+    packed: tuple[RecordFormat, ...] = ("avro", "protobuf")
+    for output_format in packed:
+        uncached = FORMATS[output_format].codec.__wrapped__  # type: ignore[attr-defined]  # of functools.cache
+        monkeypatch.setitem(FORMATS, output_format, replace(FORMATS[output_format], codec=uncached))
     assert record_writer("json").schema is None
     assert record_writer("json-schema").schema is not None
-    for output_format in ("avro", "protobuf"):
+    for output_format in packed:
         with pytest.raises(SettingsError, match=r"pip install 'kafka-enricher\[registry\]'"):
             record_writer(output_format)

@@ -11,7 +11,14 @@ from support.plain_records import plain_record
 from support.reading_articles import article_in
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import FORMATS, ArticleReader, encode_record, record_as_json, record_writer, writers
+from enricher.worker.articles import (
+    FORMATS,
+    ArticleReader,
+    encode_record,
+    record_as_json,
+    record_formats,
+    record_writer,
+)
 from enricher.worker.articles.formats import SCHEMA_FORMATS, InputFormat, compile_schema
 from enricher.worker.articles.record_formats import Decode, Encode, WrittenFormat
 from enricher.worker.articles.schemas import Decoder, Schema
@@ -37,7 +44,7 @@ def compiled(schema: Schema, *, glue: bool) -> Decoder:
 def test_records_of_a_new_format_are_written_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its media type, behind the prefix with the number of its schema."""
     monkeypatch.setitem(FORMATS, TOY, WrittenFormat(b"application/toy", TOY_SCHEMA, codec, b"\7"))
-    monkeypatch.setattr(writers, "record_schema", lambda schema_type: f"the schema of {schema_type}")
+    monkeypatch.setattr(record_formats, "record_schema", lambda schema_type: f"the schema of {schema_type}")
     writer = record_writer(TOY)
     assert (b"application/toy", Schema(TOY_SCHEMA, "the schema of TOY")) == (writer.content_type, writer.schema)
     writer.begin_with(5)

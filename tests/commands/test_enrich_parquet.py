@@ -20,7 +20,7 @@ from support.patience import PATIENCE_S, wait_until
 from support.stub_worker import STUB_WORKER
 
 from enricher.errors import NotEnriched, SettingsError
-from enricher.worker.articles.formats.record_values import json_of
+from enricher.worker.articles.record_values import json_of
 from enricher.worker.commands import enrich
 
 

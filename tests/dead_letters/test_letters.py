@@ -19,7 +19,7 @@ from enricher.operate.dead_letters.letters import (
     redrives_in,
     restore_names,
 )
-from enricher.worker.articles.output_headers import dead_letter_headers
+from enricher.worker.articles.encoder import dead_letter_headers
 from enricher.worker.records import DeadLetter, Headers, Partition, RawRecord
 
 NAMES = st.sampled_from(

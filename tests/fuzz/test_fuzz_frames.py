@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from enricher.errors import InvalidArticle
+from enricher.worker.articles.envelope import HEADER, read_frame
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import HEADER, read_frame
 from enricher.worker.articles.schemas import Decoder, Schema
 from enricher.worker.records import Headers
 

@@ -11,7 +11,7 @@ import pytest
 from rules.building import GivenSpans, answer, entities_of, part_of
 from rules.word_rule import is_alone
 
-from enricher.worker.articles.json_articles import join_paragraphs
+from enricher.worker.articles.mapping import join_paragraphs
 from enricher.worker.heads.decoding import decode_entities
 from enricher.worker.heads.label_scheme import LabelScheme
 from enricher.worker.records import OwnedLabels

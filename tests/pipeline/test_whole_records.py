@@ -14,7 +14,7 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
-from enricher.worker.articles.cloudevents import unwrap
+from enricher.worker.articles.envelope import unwrap
 
 pytestmark = pytest.mark.broker
 

@@ -22,7 +22,7 @@ from support.task_records import record_of_tasks
 from enricher.answers import Record, Refusal, Regression
 from enricher.errors import ModelError, SettingsError, Stalled
 from enricher.interface import Enricher
-from enricher.worker.articles.enriched import encode_record, serialise_findings
+from enricher.worker.articles.record_values import encode_record, serialise_findings
 from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.records import Batch, BatchResult, Partition, RawRecord

@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from enricher.worker.articles.formats.protobuf_files import load_files
+from enricher.worker.articles.formats.protobuf_schema import load_files
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import SchemaType
 

@@ -1,15 +1,27 @@
 """Bytes <-> records, as `schemas/` specifies.
 
-`reader` reads inputs, `framing` finds their schemas, `formats` decodes payloads by these. `enriched` writes records as JSON
-and `writers` in every format, `record_formats` reads them again; `output_headers` makes headers, `cloudevents` those of
-events, and `encoder` the message of a finished ticket. No Kafka client, no settings, no files but those that protoc reads;
-the wall clock is an argument.
+`reader` makes articles of inputs: their documents (`envelope`, `formats`), and the fields in these (`mapping`, `pointers`,
+`html_text`). `record_values` has the fields of records and `record_formats` their bytes in every format; `encoder` makes the
+message of a finished ticket. No Kafka client, no settings, no files but those that protoc reads; the wall clock is an
+argument.
 """
 
-from enricher.worker.articles.cloudevents import EventHeaders, default_source
-from enricher.worker.articles.deletes import DeleteEvents
-from enricher.worker.articles.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
-from enricher.worker.articles.enriched import (
+from enricher.worker.articles.encoder import (
+    MAX_REASON_BYTES,
+    MIN_MESSAGE_BYTES,
+    RECORD_NAMESPACE,
+    Encoder,
+    Outgoing,
+    clip,
+    dead_letter_headers,
+    letter_for,
+    record_headers,
+)
+from enricher.worker.articles.envelope import EventHeaders, default_source
+from enricher.worker.articles.mapping import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, FieldMapping
+from enricher.worker.articles.reader import ArticleReader, DeleteEvents
+from enricher.worker.articles.record_formats import FORMATS, RecordWriter, record_as_json, record_writer
+from enricher.worker.articles.record_values import (
     SCHEMA_VERSION,
     WrittenEntities,
     as_line,
@@ -18,19 +30,6 @@ from enricher.worker.articles.enriched import (
     without_repeats,
     write_entities,
 )
-from enricher.worker.articles.json_articles import MAX_ID_CHARS
-from enricher.worker.articles.mapping import FieldMapping
-from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS
-from enricher.worker.articles.output_headers import (
-    MAX_REASON_BYTES,
-    RECORD_NAMESPACE,
-    clip,
-    dead_letter_headers,
-    record_headers,
-)
-from enricher.worker.articles.reader import ArticleReader
-from enricher.worker.articles.record_formats import FORMATS, record_as_json
-from enricher.worker.articles.writers import RecordWriter, record_writer
 
 __all__ = [
     "FORMATS",

@@ -1,25 +1,20 @@
-"""Finds the fields of an article in documents of other shapes, as the settings `articles.fields` and others say.
+"""Documents -> articles: where each field is (`articles.fields` and other settings), and what it may be.
 
-A document is what any format is decoded to. Messages name fields and where they were looked for, never the content.
+A document is what any format is decoded to. Nothing here knows formats, markup or events. Messages name fields and where
+they were looked for, never the content: they reach logs and headers that more people may read than the articles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeGuard
+from unicodedata import category
 
 import orjson
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.json_articles import (
-    PARAGRAPH_SEPARATOR,
-    check_article,
-    check_id,
-    join_paragraphs,
-    not_an_id,
-)
-from enricher.worker.articles.optional import MAX_CHARS, METADATA_FIELDS, OPTIONAL_FIELDS, optional_text
 from enricher.worker.articles.pointers import (
     EACH,
     MISSING,
@@ -29,64 +24,37 @@ from enricher.worker.articles.pointers import (
     is_unicode,
     parse_pointer,
 )
-from enricher.worker.records import Article
+from enricher.worker.records import Article, RawRecord
 
-if TYPE_CHECKING:
-    from enricher.worker.records import RawRecord
-
+METADATA_FIELDS = ("language", "source", "url", "published_at")
+"""The fields of an article that its enriched record repeats."""
+OPTIONAL_FIELDS = ("title", *METADATA_FIELDS)
 FIELDS = ("id", "title", "body", *METADATA_FIELDS)
 KEY = "key"
 HEADER = "header:"
 
+MAX_ID_CHARS = 512
+"""Long enough for any URL or hash in use as an id, short enough for a log line and an index key."""
 MAX_NAME_CHARS = 128
 """The longest name in `articles.metadata`: names become fields of records, and no index accepts a longer one."""
+MAX_CHARS: Mapping[str, int] = {
+    "title": 100_000,
+    "language": 256,
+    "source": 2_048,
+    "url": 8_192,
+    "published_at": 256,
+}
+"""The most characters of each optional field. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
 
+PARAGRAPH_SEPARATOR = "\n\n"
+"""The default of the text between the paragraphs of a body that is an array of strings."""
 NO_DEFAULTS: Mapping[str, str | None] = MappingProxyType({})
 
 _IN_RECORD = "metadata"
-"""The field of a record that contains those values. It counts as one of the levels that can be written."""
-
-
-def check_fields(fields: Mapping[str, str]) -> None:
-    """Raise ValueError for an unknown field and for a malformed pointer."""
-    for name, where in fields.items():
-        if name not in FIELDS:
-            raise ValueError(f"an article has no field '{name}'; the fields are {', '.join(FIELDS)}")
-        if name == "id" and where == HEADER:
-            raise ValueError("the name of the header is missing: id is at header:NAME")
-        if name != "id" and is_beside(where):
-            raise ValueError(f"{name} is in the document: only id may be the record's key or a header")
-        if not is_beside(where):
-            check_pointer(name, where)
-
-
-def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Raise ValueError for a name that cannot be one, and for a malformed pointer."""
-    for name, where in metadata.items():
-        if not name:
-            raise ValueError(f"the name of {where} is empty")
-        if len(name) > MAX_NAME_CHARS:
-            raise ValueError(f"a name has {len(name)} characters, at most {MAX_NAME_CHARS} are allowed")
-        if not is_unicode(name):
-            raise ValueError(f"the name of {where} has a lone surrogate, which cannot be written")
-        check_pointer(name, where)
-
-
-def check_pointer(name: str, where: str) -> None:
-    """Raise ValueError if a pointer is malformed, or has a `*` that stands for nothing. `name`: of the field, for messages.
-
-    A second `*` is refused because lists within blocks are usually the parts of one paragraph, such as its spans: the
-    separator would tear sentences, and entities, apart.
-    """
-    names = parse_pointer(where)
-    if EACH not in names:
-        return
-    if name != "body":
-        raise ValueError(f"{name} cannot have * in its pointer: only body is made of all items of a list")
-    if names.count(EACH) > 1:
-        raise ValueError("body can have one * in its pointer: the items of one list are its paragraphs")
-    if names[0] == EACH:
-        raise ValueError("body has * at the beginning of its pointer: a document is an object, so name its list first")
+"""The field of a record that contains the values of `articles.metadata`; it is one of the levels that can be written."""
+_1970 = datetime(1970, 1, 1)  # noqa: DTZ001  without a zone, whose text would be +00:00
+_SECONDS_BELOW = 100_000_000_000
+"""A smaller number is a time in seconds, until the year 5138; a larger one in milliseconds, from 1973 on."""
 
 
 class FieldMapping:
@@ -206,7 +174,8 @@ class FieldMapping:
         if value is MISSING:
             raise InvalidArticle(f"id is missing{self._at['id']}")
         if not self._scalar_ids or not isinstance(value, int | float):
-            raise InvalidArticle(not_an_id(value, at=self._at["id"]))
+            hint = ": articles.scalar_ids=true accepts numbers and booleans" if isinstance(value, int | float) else ""
+            raise InvalidArticle(f"id is not a string{self._at['id']}{hint}")
         return _scalar(value, self._at["id"])
 
     def _further_json(self, document: dict[str, Any]) -> bytes | None:
@@ -224,6 +193,48 @@ class FieldMapping:
         else:
             return in_record[len(f'{{"{_IN_RECORD}":') : -1]
         raise InvalidArticle(f"{unwritable} of articles.metadata cannot be written as JSON, or is nested too deeply")
+
+
+def check_fields(fields: Mapping[str, str]) -> None:
+    """Raise ValueError for an unknown field and for a malformed pointer."""
+    for name, where in fields.items():
+        if name not in FIELDS:
+            raise ValueError(f"an article has no field '{name}'; the fields are {', '.join(FIELDS)}")
+        if name == "id" and where == HEADER:
+            raise ValueError("the name of the header is missing: id is at header:NAME")
+        if name != "id" and is_beside(where):
+            raise ValueError(f"{name} is in the document: only id may be the record's key or a header")
+        if not is_beside(where):
+            check_pointer(name, where)
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raise ValueError for a name that cannot be one, and for a malformed pointer."""
+    for name, where in metadata.items():
+        if not name:
+            raise ValueError(f"the name of {where} is empty")
+        if len(name) > MAX_NAME_CHARS:
+            raise ValueError(f"a name has {len(name)} characters, at most {MAX_NAME_CHARS} are allowed")
+        if not is_unicode(name):
+            raise ValueError(f"the name of {where} has a lone surrogate, which cannot be written")
+        check_pointer(name, where)
+
+
+def check_pointer(name: str, where: str) -> None:
+    """Raise ValueError if a pointer is malformed, or has a `*` that stands for nothing. `name`: of the field, for messages.
+
+    A second `*` is refused because lists within blocks are usually the parts of one paragraph, such as its spans: the
+    separator would tear sentences, and entities, apart.
+    """
+    names = parse_pointer(where)
+    if EACH not in names:
+        return
+    if name != "body":
+        raise ValueError(f"{name} cannot have * in its pointer: only body is made of all items of a list")
+    if names.count(EACH) > 1:
+        raise ValueError("body can have one * in its pointer: the items of one list are its paragraphs")
+    if names[0] == EACH:
+        raise ValueError("body has * at the beginning of its pointer: a document is an object, so name its list first")
 
 
 def is_beside(where: str) -> bool:
@@ -271,3 +282,75 @@ def _is_writable(value: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "") -> str:
+    """The paragraphs of a body as one text. `at`: where it was found, for messages. Raises InvalidArticle.
+
+    The length is checked before joining: separators can make a text of a thousand empty strings many times larger.
+    """
+    if not isinstance(body, list):
+        raise InvalidArticle(f"body is not a string{at}")
+    if not all(isinstance(paragraph, str) for paragraph in body):
+        raise InvalidArticle(f"body is an array with an item that is not a string{at}")
+    chars = sum(map(len, body)) + len(separator) * max(0, len(body) - 1)
+    if chars > max_chars:
+        raise InvalidArticle(f"body has {chars} characters when it is joined, at most {max_chars} are allowed")
+    return separator.join(body)
+
+
+def check_article(article: Article, max_article_chars: int) -> None:
+    """Check the bounds of id, title and body. Raises InvalidArticle."""
+    title, body = article.title, article.body
+    check_id(article.id)
+    chars = len(title) + len(body)
+    if chars > max_article_chars:
+        raise InvalidArticle(f"title and body have {chars} characters, at most {max_article_chars} are allowed")
+    # Nearly every text begins with a letter or a digit, and a call would take longer than this.
+    if not (title[:1].isalnum() or _has_text(title) or _has_text(body)):
+        raise InvalidArticle("title and body have no visible character")
+
+
+def check_id(text: str) -> None:
+    """Raise InvalidArticle for an id that is empty or too long."""
+    if not text:
+        raise InvalidArticle("id is empty")
+    if len(text) > MAX_ID_CHARS:
+        raise InvalidArticle(f"id has {len(text)} characters, at most {MAX_ID_CHARS} are allowed")
+
+
+def _has_text(text: str) -> bool:
+    """Whether the text has a character outside the Unicode categories Z* (separators) and C* (control, unassigned).
+
+    Tokenizers of the BERT family drop the same categories, so such an article has no tokens. `lstrip` skips long runs of
+    white space in C.
+    """
+    return any(category(character)[0] not in "ZC" for character in text.lstrip())
+
+
+def optional_text(name: str, value: object, at: str = "") -> str | None:
+    """The text of a field; None if it counts as absent. `at`: where it was found, for messages. Raises InvalidArticle.
+
+    A `published_at` may be a number. One of 0 counts as absent: serializers write it for a time that is not set.
+    """
+    if name == "published_at" and _is_whole(value):
+        return _time_text(int(value), at) if value else None
+    if not isinstance(value, str):
+        raise InvalidArticle(f"{name} is not a string{at}")
+    if len(value) > MAX_CHARS[name]:
+        raise InvalidArticle(f"{name} has {len(value)} characters, at most {MAX_CHARS[name]} are allowed")
+    return value
+
+
+def _is_whole(value: object) -> TypeGuard[int | float]:
+    """Whether JSON Schema calls a value an integer, as it does 1.0."""
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def _time_text(number: int, at: str) -> str:
+    """A time since 1970 as RFC 3339 in UTC, like that of Avro's logical types. Raises InvalidArticle."""
+    try:
+        time = _1970 + (timedelta(seconds=number) if abs(number) < _SECONDS_BELOW else timedelta(milliseconds=number))
+    except OverflowError:
+        raise InvalidArticle(f"published_at is outside of the years 1 to 9999{at}") from None
+    return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds") + "Z"

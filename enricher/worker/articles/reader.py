@@ -1,45 +1,41 @@
-"""Reads the article in an input record: first its envelope (CloudEvent, frame and schema), then its fields.
+"""Input records -> articles, in two steps: what is the document in the value, and what is the article in the document.
 
-Whatever a record contains, it becomes an article or an InvalidArticle: one record must not end the worker.
+The first step knows CloudEvents, frames, formats and delete events (`envelope`, `formats`); the second one the
+fields (`mapping`), markup and what a record repeats. Whatever a record contains, it becomes an article, a tombstone or an
+InvalidArticle: one record must not end the worker. Only a schema that is not here yet is waited for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from enricher.errors import EnricherError, InvalidArticle
-from enricher.worker.articles.cloudevents import unwrap
-from enricher.worker.articles.enriched import limit_levels
-from enricher.worker.articles.framing import read_frame
-from enricher.worker.articles.json_articles import (
-    BYTE_ORDER_MARK,
-    NOT_AN_OBJECT,
-    check_article,
-    json_part,
-    read_document,
-    too_large,
-)
-from enricher.worker.articles.mapping import NO_DEFAULTS, FieldMapping
-from enricher.worker.articles.pointers import is_unicode
-from enricher.worker.records import Tombstone
+from enricher.worker.articles.envelope import BYTE_ORDER_MARK, Frame, json_part, read_frame, unwrap
+from enricher.worker.articles.formats import NOT_AN_OBJECT, ReadDocument, read_document, too_large
+from enricher.worker.articles.mapping import NO_DEFAULTS, FieldMapping, check_article
+from enricher.worker.articles.pointers import finder, is_unicode, parse_pointer
+from enricher.worker.articles.record_values import limit_levels
+from enricher.worker.articles.schemas import Decoders
+from enricher.worker.records import Article, Headers, RawRecord, SourceMap, Tombstone
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
+"""Reads the text in the blocks of a body, and its map to them as they are joined with a separator.
 
-    from enricher.worker.articles.deletes import DeleteEvents
-    from enricher.worker.articles.framing import Frame
-    from enricher.worker.articles.json_articles import ReadDocument
-    from enricher.worker.articles.schemas import Decoders
-    from enricher.worker.records import Article, Headers, RawRecord, SourceMap
+Returns None if they are text already.
+"""
+Scalar = str | int | bool
 
-    ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
-    """Reads the text in the blocks of a body, and its map to them as they are joined with a separator.
 
-    Returns None if they are text already.
-    """
+_Opened = tuple[dict[str, Any], bytes, bool, Mapping[str, str | None]]
+"""The document in a record, its payload, whether that is its JSON, and what the event around it lends.
+
+The payload is the value, or what its frame contains if that is the whole value. Where another format was read, texts may
+have lone surrogates. What is lent are values of fields that the document lacks.
+"""
 
 
 class ArticleReader:
@@ -68,53 +64,72 @@ class ArticleReader:
         self._mapping = mapping or FieldMapping()
         self._decoders = decoders
         self._read_plain = read_plain
+        self._plain_is_json = read_plain is read_document
         self._deletes = deletes
         self._read_markup = read_markup
         self._keep_document = keep_document
-        self._decodes = read_plain is not read_document
 
     def read(self, raw: RawRecord) -> Article | Tombstone:
         """The article of a record that has a value, or the tombstone of a delete event.
 
         Raises InvalidArticle, or SchemaPending from `decoders`.
         """
-        value, frame, lent = raw.value, None, NO_DEFAULTS
-        assert value is not None, "a record without a value is a tombstone"
+        assert raw.value is not None, "a record without a value is a tombstone"
         if raw.headers or self._decoders is not None:
-            document, frame, lent = self._unwrap(value, raw.headers)
+            opened = self._unwrap(raw.value, raw.headers)
         else:  # the usual case, without calls that would do nothing: they took a tenth of the time
-            document = self._read_plain(value, self._max_value_bytes)
-        if self._deletes is not None and (tombstone := self._deletes.tombstone(document, raw, lent)):
+            opened = self._read_plain(raw.value, self._max_value_bytes), raw.value, self._plain_is_json, NO_DEFAULTS
+        if self._deletes is not None and (tombstone := self._deletes.tombstone(opened[0], raw, opened[3])):
             return tombstone
+        return self._article(opened, raw)
+
+    # ---- the document in a value
+
+    def _unwrap(self, value: bytes, headers: Headers) -> _Opened:
+        """The document in a value that may be an event, or have a frame."""
+        if len(value) > self._max_value_bytes:  # before an event in JSON or a frame is looked at
+            raise too_large(value, self._max_value_bytes)
+        event = unwrap(value, headers) if headers else None
+        if event is None:
+            return self._open(value, headers)
+        lent = {"id": event.id, "source": event.source, "published_at": event.time}
+        if event.document is not None:
+            return _object(event.document), value, self._plain_is_json, lent
+        if event.data is None:
+            raise InvalidArticle("the CloudEvent has no data")
+        if event.data == value:
+            return *self._open(value, headers)[:3], lent
+        # Headers about the value, such as that of its schema, say nothing about data within the value.
+        return self._open(event.data, ())[0], value, self._plain_is_json, lent
+
+    def _open(self, value: bytes, headers: Headers) -> _Opened:
+        """The document in a value that may have a frame, which names its schema."""
+        if self._decoders is None:
+            return self._open_plain(value)
+        frame = read_frame(value, headers, max_payload_bytes=self._max_value_bytes)
+        if frame is None:
+            return self._open_plain(value)
+        return _decode(frame, self._decoders), frame.payload, False, NO_DEFAULTS
+
+    def _open_plain(self, value: bytes) -> _Opened:
+        return self._read_plain(value, self._max_value_bytes), value, self._plain_is_json, NO_DEFAULTS
+
+    # ---- the article in a document
+
+    def _article(self, opened: _Opened, raw: RawRecord) -> Article:
+        document, payload, is_json, lent = opened
         article = self._mapping.article(document, raw, self._max_source_chars, lent)
         if article.further is not None and len(article.further) > self._max_value_bytes:
             size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"
             raise InvalidArticle(f"what articles.metadata names has {size}")
         if self._read_markup is not None:
             article = self._without_markup(article, document, self._read_markup)
-        if frame is not None or lent or self._decodes:
+        if lent or not is_json:
             article = _check_texts(article, may_be_empty=bool(lent))
         if not self._keep_document:
             return article
-        text = self._own_json(value, frame, document)
-        return replace(article, document=self._as_json(document) if text is None else limit_levels(text))
-
-    def _unwrap(self, value: bytes, headers: Headers) -> tuple[dict[str, Any], Frame | None, Mapping[str, str | None]]:
-        """The document in a value, the frame if that is the whole value, and the fields that an event lends."""
-        if len(value) > self._max_value_bytes:  # before an event in JSON or a frame is looked at
-            raise too_large(value, self._max_value_bytes)
-        event = unwrap(value, headers) if headers else None
-        if event is None:
-            return *self._open(value, headers), NO_DEFAULTS
-        lent = {"id": event.id, "source": event.source, "published_at": event.time}
-        if event.document is not None:
-            return _object(event.document), None, lent
-        if event.data is None:
-            raise InvalidArticle("the CloudEvent has no data")
-        whole = event.data == value
-        # Headers about the value, such as that of its schema, say nothing about data within the value.
-        document, frame = self._open(event.data, headers if whole else ())
-        return document, frame if whole else None, lent
+        text = json_part(payload) if is_json else _own_json(payload, document)
+        return replace(article, document=limit_levels(self._as_json(document) if text is None else text))
 
     def _without_markup(self, article: Article, document: dict[str, Any], read_markup: ReadMarkup) -> Article:
         """The article with the text of its body, to which the limit of characters applies."""
@@ -125,28 +140,6 @@ class ArticleReader:
         check_article(article, self._max_article_chars)
         return article
 
-    def _open(self, value: bytes, headers: Headers) -> tuple[dict[str, Any], Frame | None]:
-        """The document in a value, and its frame; None if it names no schema, or there are no decoders."""
-        frame = None
-        if self._decoders is not None:
-            frame = read_frame(value, headers, max_payload_bytes=self._max_value_bytes)
-        if self._decoders is None or frame is None:
-            return self._read_plain(value, self._max_value_bytes), None
-        return _decode(frame, self._decoders), frame
-
-    def _own_json(self, value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
-        """The value, or the payload of its frame, if that is the JSON of the document; None if it is not."""
-        if frame is None and not self._decodes:
-            return json_part(value)
-        text = (value if frame is None else frame.payload).removeprefix(BYTE_ORDER_MARK)
-        if not text.lstrip().startswith(b"{"):
-            return None
-        try:
-            found = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return None
-        return text if found.keys() == document.keys() else None
-
     def _as_json(self, document: dict[str, Any]) -> bytes:
         """A document that was not JSON, as JSON."""
         try:
@@ -155,9 +148,49 @@ class ArticleReader:
             reason = "the document cannot be written as JSON, or is nested too deeply"
         else:
             if len(text) <= self._max_value_bytes:
-                return limit_levels(text)
+                return text
             reason = f"the document has {len(text)} bytes as JSON, at most {self._max_value_bytes} are allowed"
         raise InvalidArticle(reason)
+
+
+class DeleteEvents:
+    """Documents with one of these values at a JSON Pointer are delete events, as the setting `articles.deleted` says.
+
+    Change data capture publishes a delete as a value with an operation. Without this, each would be a dead letter. `ids`
+    finds the ids of what they delete. Raises ValueError for a malformed pointer.
+    """
+
+    def __init__(self, field: str, values: Collection[Scalar], ids: FieldMapping) -> None:
+        self.ids = ids
+        self._find = finder(parse_pointer(field))
+        # 1 and true are equal to Python, but not to JSON.
+        self._values = frozenset((type(value), value) for value in values)
+
+    def mark(self, document: dict[str, Any]) -> bool:
+        """Whether a document is a delete event."""
+        value = self._find(document)
+        return isinstance(value, Scalar) and (type(value), value) in self._values
+
+    def tombstone(
+        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None]
+    ) -> Tombstone | None:
+        """The tombstone of a delete event; None for other documents. `defaults`: see `FieldMapping.article`.
+
+        Every output has its input's key. Only if there is none, the id identifies what is deleted, as it identifies a
+        record without a key in an index. Raises InvalidArticle for an event with neither.
+        """
+        if not self.mark(document):
+            return None
+        if raw.key:
+            return Tombstone()
+        try:
+            text = self.ids.id_text(document, raw, defaults)
+            reason = "" if is_unicode(text) else "id has a lone surrogate, which is not text"
+        except InvalidArticle as error:
+            reason = str(error)
+        if reason:
+            raise InvalidArticle(f"the delete event has neither a key nor an id: {reason}")
+        return Tombstone(text.encode())
 
 
 def _decode(frame: Frame, decoders: Decoders) -> dict[str, Any]:
@@ -169,8 +202,7 @@ def _decode(frame: Frame, decoders: Decoders) -> dict[str, Any]:
     """
     decoder = decoders.decoder(frame.reference)
     try:
-        document = decoder(frame.payload)
-        return document if type(document) is dict else _object(document)
+        return _object(decoder(frame.payload))
     except (EnricherError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  whatever a library raises
@@ -182,6 +214,18 @@ def _object(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidArticle(NOT_AN_OBJECT)
     return document
+
+
+def _own_json(payload: bytes, document: dict[str, Any]) -> bytes | None:
+    """The payload if that is the JSON of the document; None if it is not."""
+    text = payload.removeprefix(BYTE_ORDER_MARK)
+    if not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return text if found.keys() == document.keys() else None
 
 
 def _check_texts(article: Article, *, may_be_empty: bool) -> Article:

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from enricher.errors import SettingsError
-from enricher.worker.articles.formats.record_values import record_values
+from enricher.worker.articles.record_values import record_values
 from enricher.worker.files import LineSource
 from enricher.worker.files.exchange import AnswerSink
-from enricher.worker.files.parquet import PARQUET_SUFFIX, is_parquet, require_parquet
+from enricher.worker.files.line_source import PARQUET_SUFFIX, is_parquet, require_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enricher.worker.files.parquet_input import Wanted
-    from enricher.worker.files.parquet_output import ParquetOutput
+    from enricher.worker.files.parquet import ParquetOutput, Wanted
     from enricher.worker.records import EnrichedRecord
     from enricher.worker.settings import Settings
 
@@ -37,14 +36,14 @@ def article_source(settings: Settings, file: Path) -> LineSource:
     if not is_parquet(file):
         return LineSource(file)
     require_parquet(file)
-    from enricher.worker.files.parquet_input import ParquetSource  # noqa: PLC0415  of an extra
+    from enricher.worker.files.parquet import ParquetSource  # noqa: PLC0415  of an extra
 
     return ParquetSource(file, _selection(settings))
 
 
 def archive_output(stream: BinaryIO) -> closing[ParquetOutput]:
     """An output in Parquet, complete when the body ends, however it ends. Raises FatalError."""
-    from enricher.worker.files.parquet_output import ParquetOutput  # noqa: PLC0415  of an extra
+    from enricher.worker.files.parquet import ParquetOutput  # noqa: PLC0415  of an extra
 
     return closing(ParquetOutput(stream))
 
@@ -56,7 +55,7 @@ def archive_sink(output: ParquetOutput, source: LineSource) -> AnswerSink[Mappin
 
 
 def _selection(settings: Settings) -> Wanted:
-    from enricher.worker.files.parquet_input import Wanted  # noqa: PLC0415  of an extra
+    from enricher.worker.files.parquet import Wanted  # noqa: PLC0415  of an extra
 
     articles, deleted = settings.articles, settings.articles.deleted
     return Wanted(

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from enricher.distribution import install_command
 from enricher.errors import SettingsError
 from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping
-from enricher.worker.articles.formats import PLAIN_FORMATS
+from enricher.worker.articles.formats import PLAIN_FORMATS, read_document
 from enricher.worker.articles.html_rule import looks_like_html
-from enricher.worker.articles.json_articles import read_document
 from enricher.worker.articles.mapping import is_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.articles.json_articles import ReadDocument
+    from enricher.worker.articles.formats import ReadDocument
     from enricher.worker.articles.reader import ReadMarkup
     from enricher.worker.articles.schemas import Decoders
     from enricher.worker.records import SourceMap

@@ -1,6 +1,6 @@
 """Named entities: token classification. Each token has a label, from the window that owns it.
 
-worker/articles/enriched.py checks and writes entities, because every record has them, whatever the worker's tasks are.
+worker/articles/record_values.py checks and writes entities, because every record has them, whatever the worker's tasks are.
 """
 
 from __future__ import annotations

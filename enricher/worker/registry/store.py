@@ -1,4 +1,4 @@
-"""Where schemas are found: in the registry, in copies of its schemas on disk, and for AWS Glue in a folder, never fetched.
+"""Finds schemas: in the registry, in copies of its schemas on disk, and for AWS Glue in a folder, never fetched.
 
 A worker that restarts while the registry is away can still read records of the schemas that it has seen. The copy counts
 only then: a registry that answers is always asked, so one that was emptied and filled again is believed at the next start.

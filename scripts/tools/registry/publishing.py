@@ -20,13 +20,13 @@ from google.protobuf.message_factory import GetMessageClass
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.operate.publish.lines import key_of, lines_in, place_of, require_files
 from enricher.operate.publish.publisher import Publisher
-from enricher.worker.articles.formats.protobuf_files import load_files
-from enricher.worker.articles.framing import FIRST_MESSAGE, id_prefix
+from enricher.worker.articles.envelope import FIRST_MESSAGE, id_prefix
+from enricher.worker.articles.formats.protobuf_schema import load_files
 from enricher.worker.articles.schemas import Schema, SchemaRef
 from enricher.worker.build.article_readers import line_mapping
 from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.build.schema_registry import registry_client
-from enricher.worker.registry.registry_errors import RegistryError, UnknownToRegistry
+from enricher.worker.registry.registry_client import RegistryError, UnknownToRegistry
 from enricher.worker.settings import load_settings
 
 if TYPE_CHECKING:

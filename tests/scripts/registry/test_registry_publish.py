@@ -14,8 +14,8 @@ from support.schema_registry import Registry, serving
 from typer.testing import CliRunner
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
+from enricher.worker.articles.envelope import read_frame
 from enricher.worker.articles.formats import compile_schema
-from enricher.worker.articles.framing import read_frame
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.registry.registry_client import RegistryClient

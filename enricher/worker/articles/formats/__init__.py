@@ -1,49 +1,34 @@
-"""Decoders of Avro, Protobuf and JSON documents, made from their schemas.
+"""JSON documents that name a JSON Schema.
 
-Payloads and schemas are written by others. Each hostile one ends in one InvalidArticle, within these bounds:
-
-| | Avro | Protobuf | JSON |
-|---|---|---|---|
-| length of a payload | `articles.max_value_bytes` | the same | the same |
-| values of a document | `MAX_VALUES`, fewer for a short payload | the same | about one for every two bytes |
-| names of fields and symbols in it | 32 bytes for each value, on average | the same | are part of the payload |
-| unknown fields | there are none | with known ones `MAX_VALUES`, where they have to be counted | part of the payload |
-| levels of a document | 100 of types by name | 100 | 1024 |
-| memory before values are counted | none is reserved by a length that is only claimed | `MAX_PARSED_BYTES` | none |
-| items without bytes | are counted before they are made | take two bytes each | there are none |
-| bytes after the document | refused | cannot be told from fields | refused |
-| text that is not UTF-8 | refused | refused | refused |
-| decimals | 64 bytes | 64 bytes | as a double |
-| schema: length | `registry.max_schema_bytes` | the same | not parsed |
-| schema: levels, size | 100 levels | 100 levels, 50,000 declarations, 5,000 messages | not parsed |
-| schema: names | 256 characters of a type's name or namespace | 500 characters of a full name | not parsed |
-| schema: memory of its decoder | `Schema.decoder_bytes` | the same | nothing |
-| schema: time and memory of its compiler | it only parses JSON | 30 s, 1 GiB, in a process of its own | not parsed |
-| names that are paths | are only names | refused, except relative paths to .proto files | not parsed |
-
-Bytes that follow are refused, which Confluent's Avro deserializers do not do: they mean that another schema wrote the value.
-A top level that is no record, message or object is refused. Documents contain the types of JSON: bytes are base64, dates and
-times RFC 3339, decimals and UUIDs text, enums their names. Avro's unions are their plain values.
-
-The libraries (extra `registry`) are imported when the first schema of their format is compiled.
+They are not validated, and the schema's text is not even parsed: the serializer has validated them before publishing, a
+schema never changes how bytes are read, and a validator would run the regular expressions of strangers, perhaps for ever.
+The fields of an article are checked afterwards, as for any JSON.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
+
+import orjson
 
 from enricher.distribution import install_command
-from enricher.errors import SettingsError
+from enricher.errors import InvalidArticle, SettingsError
+from enricher.worker.articles.envelope import BYTE_ORDER_MARK, ID_MAGIC, json_part
 from enricher.worker.articles.formats.avro import compile_avro
-from enricher.worker.articles.formats.decoder_limits import unusable
-from enricher.worker.articles.formats.json_schema import compile_json
 from enricher.worker.articles.formats.protobuf import compile_protobuf
-from enricher.worker.articles.json_articles import ReadDocument, read_document
-from enricher.worker.articles.schemas import Compile, Decoder, Schema
+from enricher.worker.articles.schemas import Compile, Decoder, Document, Schema, unusable
 from enricher.worker.contracts import PlainFormat, SchemaType
 
-__all__ = ["PLAIN_FORMATS", "SCHEMA_FORMATS", "InputFormat", "compile_schema", "require_formats"]
+NOT_AN_OBJECT = "value is not a JSON object"
+
+_SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=registry reads Avro and Protobuf"
+_AVRO_FILE = b"Obj\x01"
+
+ReadDocument = Callable[[bytes, int], dict[str, Any]]
+"""Turns a value, which may have so many bytes, into its document, with the types of JSON. Raises InvalidArticle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +38,6 @@ class InputFormat:
     compile: Compile
     libraries: tuple[str, ...] = ()
     """The modules that it imports for its first schema."""
-
-
-SCHEMA_FORMATS: dict[SchemaType, InputFormat] = {
-    "AVRO": InputFormat(compile_avro, ("fastavro",)),
-    "PROTOBUF": InputFormat(compile_protobuf, ("google.protobuf", "grpc_tools")),
-    "JSON": InputFormat(compile_json),
-}
-"""The formats of values that name a schema, by its type. A format is added by its entry."""
-
-PLAIN_FORMATS: dict[PlainFormat, ReadDocument] = {"json": read_document}
-"""The formats of values that name none, as `articles.format` names them. A format is added by its entry."""
 
 
 def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
@@ -93,3 +67,73 @@ def _is_installed(name: str) -> bool:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # its parent package is missing
         return False
+
+
+def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
+    """The JSON object in a value. Raises InvalidArticle.
+
+    A value above `max_value_bytes` is not parsed: nested arrays take 0.15 s and 50 MB of memory per megabyte. A schema id
+    prefix of Confluent and a UTF-8 byte order mark (RFC 8259, section 8.1) are skipped. The last of duplicate keys counts.
+    NaN, infinite numbers, lone surrogates and more than 1024 levels are not JSON.
+    """
+    if len(value) > max_value_bytes:
+        raise too_large(value, max_value_bytes)
+    text = json_part(value)
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        reason = _SCHEMA_NOT_JSON if value[:1] == ID_MAGIC else _not_json(text, error)
+    else:
+        if type(document) is dict:
+            return document
+        reason = NOT_AN_OBJECT
+    raise InvalidArticle(reason)
+
+
+def too_large(value: bytes, max_value_bytes: int) -> InvalidArticle:
+    """The error for a value that is too large to be parsed."""
+    return InvalidArticle(f"value has {len(value)} bytes, at most {max_value_bytes} are allowed")
+
+
+def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
+    """Why the value is not JSON, as far as its bytes show; the parser's message for other encodings is misleading."""
+    if value.startswith(_AVRO_FILE):
+        return "value is not JSON but an Avro file"
+    try:
+        value.decode()
+    except UnicodeDecodeError as undecodable:
+        at = f"byte {undecodable.start}"
+        return f"value is not UTF-8, as JSON is ({at}): another encoding, such as Latin-1, or a binary format, such as Avro"
+    # orjson's messages are fixed texts; the error itself contains the document, so it is not chained.
+    return f"value is not valid JSON: {error.msg} (character {error.pos})"
+
+
+def compile_json(schema: Schema, *, glue: bool = False) -> Decoder:
+    """The decoder of JSON documents, the same for every schema."""
+    del schema, glue
+    return _document
+
+
+def _document(payload: bytes) -> Document:
+    """At most 1024 levels, which is the parser's limit; trailing bytes are refused."""
+    try:
+        document = orjson.loads(payload.removeprefix(BYTE_ORDER_MARK))
+    except orjson.JSONDecodeError as error:
+        # The error contains the document, so it is not chained.
+        reason = f"value names a JSON schema but is not valid JSON: {error.msg} (character {error.pos})"
+    else:
+        if type(document) is dict:
+            return document
+        reason = NOT_AN_OBJECT
+    raise InvalidArticle(reason)
+
+
+SCHEMA_FORMATS: dict[SchemaType, InputFormat] = {
+    "AVRO": InputFormat(compile_avro, ("fastavro",)),
+    "PROTOBUF": InputFormat(compile_protobuf, ("google.protobuf", "grpc_tools")),
+    "JSON": InputFormat(compile_json),
+}
+"""The formats of values that name a schema, by its type."""
+
+PLAIN_FORMATS: dict[PlainFormat, ReadDocument] = {"json": read_document}
+"""The formats of values that name none, as `articles.format` names them."""

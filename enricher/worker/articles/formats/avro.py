@@ -16,8 +16,7 @@ import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats.avro_readers import AvroSchema, Reader, Readers
-from enricher.worker.articles.formats.decoder_limits import MAX_LEVELS, Budget, unreadable, unusable
-from enricher.worker.articles.schemas import Decoder, Document, Schema
+from enricher.worker.articles.schemas import MAX_LEVELS, Budget, Decoder, Document, Schema, unreadable, unusable
 
 MAX_NAME_CHARS = 256
 """Bounds a type's name, and a namespace, which becomes part of every name within it."""

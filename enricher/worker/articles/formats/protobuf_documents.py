@@ -28,8 +28,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.formats.decoder_limits import (
+from enricher.worker.articles.schemas import (
     Budget,
+    Document,
     Foreign,
     decimal_text,
     finite,
@@ -38,7 +39,6 @@ from enricher.worker.articles.formats.decoder_limits import (
     name_bytes,
     unreadable,
 )
-from enricher.worker.articles.schemas import Document
 
 _Convert = Callable[[Budget, Foreign], Document]
 
