@@ -183,13 +183,6 @@ def test_entities_count_in_the_source_and_have_the_text_of_a_reader(reads: Reads
     assert ("html", found) == (record["body_format"], record["entities"])
 
 
-def test_entities_of_a_title_count_in_the_title(reads: Reads) -> None:
-    """A title has no markup."""
-    article = reads(body_format="html").read(raw(HTML, title="Ana"))
-    title = Entity(field="title", start=0, end=3, text="Ana", label="PER", score=1.0)
-    assert [title] == list(write_entities(article, [title]))
-
-
 def test_an_entity_off_by_a_character_is_noticed(reads: Reads) -> None:
     """The check before a record is written knows the map."""
     article = reads(body_format="html").read(raw(HTML))
@@ -197,9 +190,3 @@ def test_an_entity_off_by_a_character_is_noticed(reads: Reads) -> None:
     assert 1 == len(write_entities(article, [found]))
     with pytest.raises(AssertionError):
         write_entities(article, [found | {"start": found["start"] + 1}])
-
-
-def test_records_of_text_do_not_name_a_format(reads: Reads) -> None:
-    """They stay as they were."""
-    article = reads(body_format="auto").read(raw("Oslo"))
-    assert "body_format" not in orjson.loads(encode_record(plain_record(article, (), Coverage(1, 1, truncated=False))))

@@ -19,7 +19,6 @@ from enricher.errors import FatalError
 from enricher.worker.files import LineSource
 from enricher.worker.files import line_source as source_module
 from enricher.worker.files.line_source import Line, LineReader
-from enricher.worker.loop.ports import Source
 from enricher.worker.records import Partition, RawRecord
 
 ROOT = Path(__file__).parents[2]
@@ -77,12 +76,6 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[BinaryIO]:
     os.close(reading)
 
 
-def test_source_is_what_the_worker_asks_for(tmp_path: Path) -> None:
-    """The shapes match: the type checker holds this line to it."""
-    source: Source = LineSource(tmp_path / "a.jsonl")
-    source.close()
-
-
 def test_line_is_a_record_whose_offset_is_its_number(tmp_path: Path) -> None:
     """One partition named after the file; values without line ends, Windows ones too, and no key."""
     path = tmp_path / "a.jsonl"
@@ -98,49 +91,30 @@ def test_blank_lines_are_gaps(tmp_path: Path) -> None:
     assert source.positions([source.partition]) == {source.partition: 7}
 
 
-def test_poll_gives_at_most_the_limit(tmp_path: Path) -> None:
-    """What is left waits for the next poll, in order."""
-    source = opened(tmp_path / "a.jsonl", b"a\nb\nc\n")
-    first = source.poll(1, PATIENCE_S)
-    assert lines_of([*first, *read_all(source, limit=1)]) == [(0, b"a"), (1, b"b"), (2, b"c")]
-
-
-def test_listener_hears_of_the_partition_in_the_first_poll(tmp_path: Path) -> None:
-    """Once, and not before the worker asks for records."""
-    (tmp_path / "a.jsonl").write_bytes(b"a\n")
+def test_position_follows_what_was_delivered(tmp_path: Path) -> None:
+    """At most the limit, not what was read ahead. The listener hears of its partition once; others are unknown here."""
+    (tmp_path / "a.jsonl").write_bytes(b"a\nb\nc\n")
     source, listener = LineSource(tmp_path / "a.jsonl"), Partitions()
     source.open(listener)
-    assert listener.seen == []
-    source.poll(1, PATIENCE_S)
-    source.poll(1, PATIENCE_S)
-    assert listener.seen == [source.partition]
-
-
-def test_position_follows_what_was_delivered(tmp_path: Path) -> None:
-    """Not what was read ahead; other partitions are unknown here."""
-    source = opened(tmp_path / "a.jsonl", b"a\nb\nc\n")
-    assert source.positions([source.partition]) == {source.partition: 0}
-    source.poll(1, PATIENCE_S)
+    assert ({source.partition: 0}, []) == (source.positions([source.partition]), listener.seen)
+    assert [(0, b"a")] == lines_of(source.poll(1, PATIENCE_S))
     assert source.positions([source.partition, Partition("other", 0)]) == {source.partition: 1}
     assert source.positions([Partition("other", 0)]) == {}
+    assert [(1, b"b"), (2, b"c")] == lines_of(read_all(source, limit=1))
+    assert [source.partition] == listener.seen
 
 
-def test_paused_source_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
-    """Nothing is lost meanwhile."""
-    source = opened(tmp_path / "a.jsonl", b"a\n")
+def test_a_paused_or_held_source_gives_nothing(tmp_path: Path) -> None:
+    """And skips nothing."""
+    source = opened(tmp_path / "a.jsonl", b"a\nb\n")
     source.pause()
     assert source.poll(1, 0.0) == ()
     source.resume()
     assert lines_of(source.poll(1, PATIENCE_S)) == [(0, b"a")]
-
-
-def test_held_file_gives_nothing_until_its_hold_ends(tmp_path: Path) -> None:
-    """Nothing is skipped meanwhile."""
-    source = opened(tmp_path / "a.jsonl", b"a\n")
     source.hold([source.partition])
     assert source.poll(1, 0.0) == ()
     source.hold([])
-    assert lines_of(source.poll(1, PATIENCE_S)) == [(0, b"a")]
+    assert lines_of(source.poll(1, PATIENCE_S)) == [(1, b"b")]
 
 
 def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
@@ -153,14 +127,10 @@ def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
     assert not source.caught_up(), "b is not written"
     source.note_committed({source.partition: 2})
     assert source.caught_up(), "a blank line at the end needs no writing"
-
-
-def test_empty_file_is_caught_up_once_its_end_is_seen(tmp_path: Path) -> None:
-    """Nothing to read is not nothing known."""
-    source = opened(tmp_path / "a.jsonl", b"")
-    assert not source.caught_up()
-    assert source.poll(1, PATIENCE_S) == []
-    assert source.caught_up()
+    empty = opened(tmp_path / "b.jsonl", b"")
+    assert not empty.caught_up()
+    assert empty.poll(1, PATIENCE_S) == []
+    assert empty.caught_up()
 
 
 def test_progress_counts_bytes_of_what_was_delivered(tmp_path: Path) -> None:
@@ -274,12 +244,6 @@ def test_a_line_above_the_bound_in_bytes_passes_alone(tmp_path: Path) -> None:
     """It is not waited for in vain."""
     source = opened(tmp_path / "a.jsonl", b"a\n" + b"x" * 100 + b"\nb\n", queue_bytes=10)
     assert [1, 100, 1] == [len(record.value or b"") for record in read_all(source)]
-
-
-def test_rewind_is_refused(tmp_path: Path) -> None:
-    """Nobody may believe that a file was read again."""
-    with pytest.raises(AssertionError, match="rewound"):
-        LineSource(tmp_path / "a.jsonl").rewind()
 
 
 def test_silent_pipe_does_not_hold_up_the_worker(pipe: BinaryIO) -> None:

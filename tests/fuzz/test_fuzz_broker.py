@@ -26,24 +26,15 @@ PER_RECORD_S = 0.2
 """Against hanging; not a claim about speed."""
 
 
+@pytest.mark.parametrize("seed", [845, pytest.param(24, marks=pytest.mark.long)])
 def test_every_hostile_record_is_dealt_with_once(
-    topics: Topics, tmp_path: Path, request: pytest.FixtureRequest
+    topics: Topics, tmp_path: Path, pytestconfig: pytest.Config, seed: int
 ) -> None:
     """The worker exits with 0, stays alive and within its memory, and nothing is lost, doubled or out of order.
 
-    Among the first 200 of this seed are a value of 5 MB, one that is nested too deep, and 100,000 headers and one more.
+    Among the first 200 of the first seed are a value of 5 MB, one that is nested too deep, and 100,000 headers and one more.
     """
-    check_all_are_dealt_with(topics, tmp_path / "worker.log", int(request.config.getoption("fuzz_records")), seed=845)
-
-
-@pytest.mark.long
-def test_every_one_of_other_hostile_records_is_dealt_with_once(topics: Topics, tmp_path: Path) -> None:
-    """The same for more records of another seed."""
-    check_all_are_dealt_with(topics, tmp_path / "worker.log", 500, seed=24)
-
-
-def check_all_are_dealt_with(topics: Topics, log: Path, count: int, seed: int) -> None:
-    """Publish so many, run a worker to their end, and look at what became of each."""
+    log, count = tmp_path / "worker.log", int(pytestconfig.getoption("fuzz_records"))
     places = publish(topics.bootstrap_servers, topics.input, count, seed=seed)
     assert count == len(places)
     began_s = time.monotonic()

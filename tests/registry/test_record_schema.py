@@ -1,7 +1,8 @@
-"""`RecordSchema`: how the worker finds the id of its own schema at the start."""
+"""The id of the schema of records: `RecordSchema` finds it, and the worker asks for it at its start."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
+from enricher.worker.build.record_writer import check_record_schema, writer_of
+from enricher.worker.contracts import record_schema
 from enricher.worker.registry.record_schema import RecordSchema
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import SchemaStore
+from enricher.worker.settings import OutputSettings, RegistrySettings, Settings
 
 SCHEMA = Schema("AVRO", '"ours"')
 
@@ -24,7 +28,7 @@ def registry() -> Iterator[Registry]:
         yield registry
 
 
-def register(registry: Registry, schema_id: int, schema: Schema = SCHEMA) -> None:
+def register_at(registry: Registry, schema_id: int, schema: Schema = SCHEMA) -> None:
     """Let the subject have this schema."""
     registry.add("s", schema.type, schema.text, schema_id)
 
@@ -42,25 +46,14 @@ def posted(registry: Registry) -> list[str]:
 
 def test_a_registered_schema_has_the_id_of_the_registry(registry: Registry, tmp_path: Path) -> None:
     """Nothing is registered."""
-    register(registry, 7)
+    register_at(registry, 7)
     assert 7 == of_records(registry, tmp_path).find_id()
     assert ["/subjects/s"] == posted(registry)
 
 
-def test_without_the_registry_it_is_tried_again(registry: Registry, tmp_path: Path) -> None:
-    """As for a broker that is away: the error is one after which the start is repeated, and then it succeeds."""
-    register(registry, 7)
-    registry.behaviour = status(503)
-    schema = of_records(registry, tmp_path)
-    with pytest.raises(TransactionTrouble, match=r"subject s, .*HTTP 503"):
-        schema.find_id()
-    registry.behaviour = None
-    assert 7 == schema.find_id()
-
-
 def test_while_the_registry_is_away_the_id_on_disk_counts(registry: Registry, tmp_path: Path) -> None:
     """A restarted worker goes on. An answer of the registry counts more than the disk."""
-    register(registry, 42)
+    register_at(registry, 42)
     assert 42 == of_records(registry, tmp_path).find_id()
     registry.behaviour = status(503)
     assert 42 == of_records(registry, tmp_path).find_id()
@@ -70,12 +63,62 @@ def test_while_the_registry_is_away_the_id_on_disk_counts(registry: Registry, tm
         of_records(registry, tmp_path).find_id()
 
 
-def test_a_schema_that_is_not_registered_ends_the_worker_and_says_what_to_do(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_a_schema_that_is_not_registered_ends_the_worker(registry: Registry, tmp_path: Path) -> None:
     """Another schema of the subject is another schema; nothing is registered."""
-    register(registry, 3, Schema("AVRO", '"string"'))
+    register_at(registry, 3, Schema("AVRO", '"string"'))
     with pytest.raises(BrokerError, match=r"AVRO.*'s'.*enricher schemas register") as error:
         of_records(registry, tmp_path).find_id()
     assert 4 == error.value.exit_code
     assert ["/subjects/s"] == posted(registry)
+
+
+def settings(registry: Registry, folder: Path, **output: str) -> Settings:
+    """Settings of a worker that writes Avro."""
+    return Settings(
+        output=OutputSettings(format="avro", **output), registry=RegistrySettings(url=registry.url, cache_dir=folder)
+    )
+
+
+def register(registry: Registry, subject: str) -> None:
+    """Let the subject have our schema."""
+    registry.versions[subject, "1"] = {"subject": subject, "version": 1, "id": 7, "schema": record_schema("AVRO")}
+
+
+def test_plain_json_asks_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not even load what would."""
+    monkeypatch.setitem(sys.modules, "enricher.worker.build.schema_registry", None)
+    writer, prepare = writer_of(Settings())
+    prepare()
+    assert (True, None) == (writer.ready, writer.schema)
+
+
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [({}, f"{Settings().kafka.output_topic}-value"), ({"subject": "s"}, "s")],
+    ids=["default", "set"],
+)
+def test_the_id_is_asked_for_once(registry: Registry, tmp_path: Path, output: dict[str, str], name: str) -> None:
+    """Under the subject of the settings; by default it is that of the output topic."""
+    register(registry, name)
+    writer, prepare = writer_of(settings(registry, tmp_path, **output))
+    prepare()
+    prepare()
+    assert writer.ready
+    assert [f"/subjects/{name}"] == [path for _, _, path in registry.requests]
+
+
+def test_a_registry_that_is_away_is_asked_again(registry: Registry, tmp_path: Path) -> None:
+    """Each attempt of the start calls it; the check before the model is loaded does not end the process."""
+    chosen = settings(registry, tmp_path, subject="s")
+    with pytest.raises(BrokerError, match="enricher schemas register"):
+        check_record_schema(chosen)
+    register(registry, "s")
+    registry.behaviour = status(503)
+    check_record_schema(chosen)
+    writer, prepare = writer_of(chosen)
+    with pytest.raises(TransactionTrouble):
+        prepare()
+    assert not writer.ready
+    registry.behaviour = None
+    prepare()
+    assert writer.ready

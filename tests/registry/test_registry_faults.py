@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import httpx2
 import pytest
 from support.patience import PATIENCE_S, retry
-from support.registry_proxies import GuardedProxy, guid_of
+from support.registry_proxies import GuardedProxy
 
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.registry.registry_client import RegistryClient, RegistryUnavailable, UnknownToRegistry
@@ -65,14 +65,6 @@ def test_a_slow_answer_is_an_answer_for_who_waits(registry_proxy: FaultProxy, kn
         assert TEXT == patient.schema(known).text
 
 
-def test_guids_are_asked_for_by_their_own_path(registry_proxy: FaultProxy, known: SchemaRef) -> None:
-    """The GUID is the proxy's, because Apicurio has none."""
-    client = client_of(registry_proxy)
-    assert TEXT == client.schema(SchemaRef("guid", guid_of(int(known.name)))).text
-    with pytest.raises(UnknownToRegistry):
-        client.schema(SchemaRef("guid", str(uuid.uuid4())))
-
-
 def test_credentials_are_sent_and_wrong_ones_are_an_outage(registry: Registry, known: SchemaRef) -> None:
     """Not an unknown schema: somebody will correct them."""
     with GuardedProxy(registry.url) as guarded:
@@ -82,17 +74,3 @@ def test_credentials_are_sent_and_wrong_ones_are_an_outage(registry: Registry, k
                 client_of(guarded, wrong).schema(known)
             assert 401 == caught.value.status
             assert "other" not in str(caught.value)
-
-
-def test_an_id_that_is_forbidden_is_as_unknown_while_others_are_answered(
-    registry_proxy: FaultProxy, known: SchemaRef
-) -> None:
-    """So the id alone is to blame."""
-    client = client_of(registry_proxy)
-    registry_proxy.forbidden.add(f"/schemas/ids/{known.name}")
-    try:
-        with pytest.raises(UnknownToRegistry, match=r"HTTP 403: User is denied.*although it answers about other ids"):
-            client.schema(known)
-    finally:
-        registry_proxy.forbidden.clear()
-    assert TEXT == client.schema(known).text

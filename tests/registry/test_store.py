@@ -22,7 +22,7 @@ def store(folder: Path, registry: str = "http://a") -> SchemaStore:
     return SchemaStore(folder, registry)
 
 
-def test_what_is_kept_is_found_by_the_next_process_and_for_this_registry_only(tmp_path: Path) -> None:
+def test_what_is_kept_is_found_by_the_next_process(tmp_path: Path) -> None:
     """With its references, in their order."""
     store(tmp_path).keep(SEVEN, SCHEMA)
     assert store(tmp_path).find(SEVEN) == SCHEMA
@@ -98,7 +98,7 @@ def test_schemas_of_glue_are_files_that_may_come_later(tmp_path: Path) -> None:
         assert (kind, kind) == (folder.schema(UUID).type, folder.schema(UUID).text)
 
 
-def test_files_of_glue_that_cannot_be_used_are_told_from_those_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unusable_files_of_glue_are_told_from_unreadable_ones(tmp_path: Path) -> None:
     """The records of the first are dead letters; those of the second wait."""
     folder, file = GlueFolder(tmp_path, max_schema_bytes=100), tmp_path / f"{UUID}.avsc"
     for content in (b"x" * 101, b"\xff"):

@@ -1,24 +1,28 @@
-"""The intake with a real fetcher, a real registry over HTTP and real threads: articles wait, and go on by themselves."""
+"""Articles wait for schemas in the intake, with a real registry over HTTP and real threads; commands wait once."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from loop.world import RULES
+from support.patience import PATIENCE_S
 from support.schema_registry import Registry, serving, silent
 
-from enricher.errors import SettingsError
+from enricher.errors import InvalidArticle, SchemaPending, SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.build.schema_registry import check_formats, registry_decoders
 from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Article, DeadLetter, Partition, RawRecord, Ticket
+from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
+from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.runtime.wakeup import Wakeup
@@ -74,20 +78,15 @@ def tickets(*names: str) -> list[Ticket]:
     return [Ticket(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
 
 
-def turns(intake: Intake, wakeup: Wakeup, done: object, *, at_least_s: float = 0.0) -> int:
-    """Turn as the loop does until all of `done` are tokenized or finished; returns how many turns that took."""
-    assert isinstance(done, list)
-    began_s, count = time.monotonic(), 0
-    while (
-        time.monotonic() < began_s + at_least_s or intake.busy or not all(each.article or each.outcome for each in done)
-    ):
-        assert time.monotonic() < began_s + LONG_S, "stuck"
+def turn(intake: Intake, wakeup: Wakeup, done: list[Ticket]) -> None:
+    """Turn as the loop does until all of `done` are tokenized or finished."""
+    give_up_s = time.monotonic() + LONG_S
+    while intake.busy or not all(each.article or each.outcome for each in done):
+        assert time.monotonic() < give_up_s, "stuck"
         wakeup.clear()
-        count += 1
         resumed = intake.resume_answered()
         if not intake.advance(time.monotonic(), lambda _: True) and not resumed:
             wakeup.wait(0.25)
-    return count
 
 
 @pytest.mark.slow
@@ -98,15 +97,15 @@ def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path) -> None:
         intake_of(settings(registry.url, tmp_path)) as (at, wakeup),
     ):
         at.take(first := tickets("1"))
-        turns(at, wakeup, first)
+        turn(at, wakeup, first)
         registry.behaviour = silent
         known, waiting, unknown = tickets(*["1"] * 50), tickets(*["2"] * 100), tickets("404")
         at.take([*waiting, *known, *unknown])
-        turns(at, wakeup, known)
+        turn(at, wakeup, known)
         assert (101, False) == (at.waiting_articles, at.busy)
         assert [None] * 101 == [each.outcome for each in waiting + unknown]
         registry.behaviour = None
-        turns(at, wakeup, waiting + unknown)
+        turn(at, wakeup, waiting + unknown)
         assert 0 == at.waiting_articles
     assert 1 + 50 + 100 == at.scheduler.queued_windows
     outcome = unknown[0].outcome
@@ -118,14 +117,6 @@ def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
-def test_while_articles_wait_the_intake_hardly_turns(tmp_path: Path) -> None:
-    """Failed requests wake nobody: a second of waiting takes the few turns of an idle loop."""
-    with serving(Registry(behaviour=silent)) as registry, intake_of(settings(registry.url, tmp_path)) as (at, wakeup):
-        at.take(tickets("1"))
-        assert turns(at, wakeup, [], at_least_s=1.0) <= 1 + 1.0 / 0.25 + 2
-
-
 @pytest.mark.parametrize(
     ("chosen", "about"),
     [
@@ -135,7 +126,7 @@ def test_while_articles_wait_the_intake_hardly_turns(tmp_path: Path) -> None:
         (Settings(output=OutputSettings(format="avro"), registry=RegistrySettings(url="http://")), "name a host"),
     ],
 )
-def test_settings_that_cannot_be_right_are_refused_before_the_model_is_loaded(chosen: Settings, about: str) -> None:
+def test_settings_that_cannot_be_right_are_refused_at_the_start(chosen: Settings, about: str) -> None:
     """Without a connection."""
     with pytest.raises(SettingsError, match=about):
         check_formats(chosen)
@@ -145,3 +136,71 @@ def test_without_these_settings_there_is_no_registry() -> None:
     """Neither a check nor a thread."""
     check_formats(Settings())
     assert registry_decoders(Settings(), wake=lambda: None) is None
+
+
+REFERENCE = SchemaRef("id", "7")
+
+
+class Arrived(threading.Event):
+    """An event that notes how long it was waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait, and note for how long at most."""
+        assert timeout is not None
+        self.waited_s.append(timeout)
+        return super().wait(timeout)
+
+
+def text_of(schema: Schema, *, glue: bool) -> Decoder:
+    """A decoder whose documents are the text of its schema."""
+    assert not glue
+    return lambda _: schema.text
+
+
+@contextmanager
+def waiting(registry: Registry, *, timeout_s: float) -> Iterator[tuple[WaitingDecoders, Arrived]]:
+    """Decoders that ask this registry, and what tells them that something has arrived."""
+    arrived = Arrived()
+    client = RegistryClient(registry.url, {}, timeout_s=PATIENCE_S, max_schema_bytes=1_000)
+    fetcher = Fetcher(client.schema, text_of, wake=arrived.set, unknown_wait_s=0.0)
+    with closing(RegistryDecoders(fetcher)) as decoders:
+        yield WaitingDecoders(decoders, arrived, timeout_s=timeout_s), arrived
+
+
+def test_a_schema_that_arrives_is_waited_for() -> None:
+    """The first record by it is read like every later one."""
+    with (
+        serving(Registry({"7": {"schema": "its text"}})) as registry,
+        waiting(registry, timeout_s=PATIENCE_S) as (decoders, _),
+    ):
+        assert "its text" == decoders.decoder(REFERENCE)(b"")
+
+
+def test_a_schema_that_cannot_be_used_is_not_waited_for_any_longer() -> None:
+    """Its reason comes as soon as it is known."""
+    with (
+        serving() as registry,
+        waiting(registry, timeout_s=PATIENCE_S) as (decoders, _),
+        pytest.raises(InvalidArticle, match="unknown"),
+    ):
+        decoders.decoder(REFERENCE)
+
+
+def test_after_one_wait_in_vain_later_records_do_not_wait() -> None:
+    """Otherwise `tail` would show one record in ten seconds while the registry is away."""
+    with (
+        serving(Registry({"7": {"schema": "its text"}}, behaviour=silent)) as registry,
+        waiting(registry, timeout_s=0.01) as (decoders, arrived),
+    ):
+        for _ in range(3):
+            with pytest.raises(SchemaPending):
+                decoders.decoder(REFERENCE)
+        assert [True, False, False] == [waited_s > 0 for waited_s in arrived.waited_s]
+        registry.behaviour = None
+        registry.closing.set()  # ends the silence
+        assert arrived.wait(PATIENCE_S)
+        assert "its text" == decoders.decoder(REFERENCE)(b"")

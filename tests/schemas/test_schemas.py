@@ -178,7 +178,7 @@ def test_written_record_is_valid(article: Article, label: str, score: float, cov
     VALIDATORS["enriched-record.v1"].validate(orjson.loads(written))
 
 
-def test_every_written_field_is_described_and_every_described_one_is_written() -> None:
+def test_every_written_field_is_described_and_the_other_way_round() -> None:
     """A field that only one side knows is a field that somebody waits for in vain."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
@@ -219,36 +219,23 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
         assert properties[part]["properties"].keys() == written[part].keys()
 
 
-def test_example_record_belongs_to_the_example_article() -> None:
-    """The README's readers try the conversion of offsets on these two."""
+def test_offsets_of_the_example_records_count_in_their_articles() -> None:
+    """The README's readers try them: in an article, in joined paragraphs, in HTML, whose slice has the markup."""
+    folder = SCHEMAS / "examples/enriched-record.v1/valid"
     article = load(SCHEMAS / "examples/article.v1/valid/full.json")
-    record = load(SCHEMAS / "examples/enriched-record.v1/valid/full.json")
-    assert record["id"] == article["id"]
-    for entity in record["entities"]:
-        assert article[entity["field"]][entity["start"] : entity["end"]] == entity["text"]
-
-
-def test_example_of_paragraphs_counts_in_the_joined_text() -> None:
-    """The README's readers try the separator on it."""
-    record = load(SCHEMAS / "examples/enriched-record.v1/valid/paragraphs-and-metadata.json")
-    body = record["body_separator"].join(record["article"]["content"]["text"])
-    assert record["entities"]
-    for entity in record["entities"]:
-        assert body[entity["start"] : entity["end"]] == entity["text"]
-
-
-def test_example_of_html_counts_in_the_html() -> None:
-    """The README's readers see on it that the slice has the markup, and `text` what a reader sees."""
-    record = load(SCHEMAS / "examples/enriched-record.v1/valid/html-body.json")
-    entity = record["entities"][1]
-    assert ("html", "Ana\xa0Müller") == (record["body_format"], entity["text"])
-    assert "Ana</b>&nbsp;M&uuml;ller" == record["article"]["body"][entity["start"] : entity["end"]]
-
-
-def test_example_of_a_whole_record_contains_the_example_article() -> None:
-    """One topic tells both."""
-    record = load(SCHEMAS / "examples/enriched-record.v1/valid/whole-article.json")
-    assert load(SCHEMAS / "examples/article.v1/valid/full.json") == record["article"]
+    full, paragraphs, html = (
+        load(folder / f"{name}.json") for name in ("full", "paragraphs-and-metadata", "html-body")
+    )
+    assert article == load(folder / "whole-article.json")["article"], "one topic tells both"
+    assert full["id"] == article["id"]
+    joined = {"body": paragraphs["body_separator"].join(paragraphs["article"]["content"]["text"])}
+    for texts, record in ((article, full), (joined, paragraphs)):
+        assert record["entities"]
+        for entity in record["entities"]:
+            assert texts[entity["field"]][entity["start"] : entity["end"]] == entity["text"]
+    entity = html["entities"][1]
+    assert ("html", "Ana\xa0Müller") == (html["body_format"], entity["text"])
+    assert "Ana</b>&nbsp;M&uuml;ller" == html["article"]["body"][entity["start"] : entity["end"]]
 
 
 RAW = RawRecord(Partition("articles", 3), 1042, b"key", b"{}")

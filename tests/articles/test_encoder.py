@@ -1,8 +1,10 @@
-"""`Encoder`: what becomes of a ticket, and that its message always fits into its topic."""
+"""`Encoder`: what becomes of a ticket, the headers of its message, byte by byte, and that it always fits into its topic."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from uuid import uuid5
 
 import numpy as np
 import pytest
@@ -13,13 +15,16 @@ from support.texts import any_text
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (
+    MAX_REASON_BYTES,
     MIN_MESSAGE_BYTES,
     Encoder,
     EventHeaders,
+    clip,
     dead_letter_headers,
     encode_record,
     record_headers,
 )
+from enricher.worker.articles.encoder import RECORD_NAMESPACE
 from enricher.worker.records import (
     Article,
     Coverage,
@@ -72,20 +77,13 @@ def ours(headers: list[tuple[str, bytes | None]]) -> dict[str, bytes | None]:
     return {name: value for name, value in headers if name.startswith("enricher.")}
 
 
-def test_record_goes_out_under_the_key_of_its_input(raw: RawRecord, record: EnrichedRecord) -> None:
-    """Key of the input, value and headers of the codec, and the ticket for the counters."""
-    ticket = finished(raw, record)
-    message = encoder().outgoing(ticket)
-    assert ("record", b"key-1", encode_record(record)) == (message.kind, message.key, message.value)
-    assert record_headers(raw, version=VERSION, tombstone=False) == message.headers
-    assert ticket is message.ticket
-
-
-def test_tombstone_passes_through(raw: RawRecord) -> None:
-    """A deleted article is a null value under the same key."""
-    message = encoder().outgoing(finished(replace(raw, value=None), Tombstone()))
-    assert (message.kind, message.key, message.value) == ("tombstone", b"key-1", None)
-    assert record_headers(raw, version=VERSION, tombstone=True) == message.headers
+def test_output_goes_out_under_the_key_of_its_input(raw: RawRecord, record: EnrichedRecord) -> None:
+    """With the codec's value and headers; a deleted article is a null value. The ticket is there for the counters."""
+    for outcome, kind, value in ((record, "record", encode_record(record)), (Tombstone(), "tombstone", None)):
+        ticket = finished(raw if value else replace(raw, value=None), outcome)
+        message = encoder().outgoing(ticket)
+        assert (kind, b"key-1", value, ticket) == (message.kind, message.key, message.value, message.ticket)
+        assert record_headers(raw, version=VERSION, tombstone=value is None) == message.headers
 
 
 def test_dead_letter_gives_the_input_back_untouched(raw: RawRecord) -> None:
@@ -165,14 +163,6 @@ def test_tombstone_and_dead_letter_are_no_events_of_ours(raw: RawRecord) -> None
     assert not any(name.startswith("ce_") for name, _ in letter.headers[3:])
 
 
-def test_size_counts_key_value_headers_and_overhead(raw: RawRecord, record: EnrichedRecord) -> None:
-    """512 bytes for what the broker adds, 10 a header for its lengths."""
-    message = encoder().outgoing(finished(raw, record))
-    assert message.value is not None
-    headers = sum(len(name) + len(value or b"") + 10 for name, value in message.headers)
-    assert len(b"key-1") + len(message.value) + headers + 512 == message.size_bytes
-
-
 def test_tombstone_with_a_huge_key_becomes_a_dead_letter(raw: RawRecord) -> None:
     """A key alone can be too large for the output topic."""
     huge = replace(raw, key=b"k" * 9000, value=None)
@@ -181,32 +171,27 @@ def test_tombstone_with_a_huge_key_becomes_a_dead_letter(raw: RawRecord) -> None
     assert "enricher.dlq.value.omitted_bytes" not in ours(message.headers), "a null value is not left out"
 
 
-def test_dead_letter_above_the_bound_loses_its_value_first(raw: RawRecord) -> None:
-    """The value is left out and its size is said; key and headers stay."""
-    large = replace(raw, value=b"v" * 5000)
-    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(large, LETTER))
-    assert (raw.key, None) == (message.key, message.value)
-    assert list(raw.headers) == message.headers[: len(raw.headers)]
-    assert ours(message.headers)["enricher.dlq.value.omitted_bytes"] == b"5000"
-
-
-def test_dead_letter_with_huge_headers_loses_them_and_says_so(raw: RawRecord) -> None:
-    """What still does not fit without its value keeps its key and our headers only."""
-    large = replace(raw, headers=(("x", b"h" * 5000),))
-    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(large, LETTER))
-    assert (raw.key, None) == (message.key, message.value)
-    assert all(name.startswith("enricher.dlq.") for name, _ in message.headers)
-    assert ours(message.headers)["enricher.dlq.headers.omitted_bytes"] == b"5011"
-    assert ours(message.headers)["enricher.dlq.value.omitted_bytes"] == b"13"
-
-
-def test_dead_letter_with_a_huge_key_loses_it_at_last(raw: RawRecord) -> None:
-    """Where it came from is always told, whatever else is too large."""
-    large = replace(raw, key=b"k" * 5000)
-    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(large, LETTER))
-    assert (message.key, message.value) == (None, None)
-    assert ours(message.headers)["enricher.dlq.key.omitted_bytes"] == b"5000"
-    assert ours(message.headers)["enricher.dlq.source.offset"] == b"1042"
+@pytest.mark.parametrize(
+    ("large", "omitted"),
+    [
+        ({"value": b"v" * 5000}, {"value": b"5000"}),
+        ({"headers": (("x", b"h" * 5000),)}, {"value": b"13", "headers": b"5011"}),
+        ({"key": b"k" * 5000}, {"value": b"13", "headers": b"60", "key": b"5000"}),
+    ],
+    ids=["value", "headers", "key"],
+)
+def test_dead_letter_above_the_bound_loses_value_headers_and_key(
+    raw: RawRecord, large: dict[str, Any], omitted: dict[str, bytes]
+) -> None:
+    """In this order, and says how large they were; where it came from is always told."""
+    raw = replace(raw, **large)
+    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(raw, LETTER))
+    assert (None if "key" in omitted else raw.key, None) == (message.key, message.value)
+    said = ours(message.headers)
+    assert omitted == {name.split(".")[2]: size for name, size in said.items() if name.endswith("omitted_bytes")}
+    assert b"1042" == said["enricher.dlq.source.offset"]
+    kept = [] if "headers" in omitted else list(raw.headers)
+    assert kept == [each for each in message.headers if not each[0].startswith("enricher.")]
 
 
 def test_headers_that_were_let_go_of_on_reading_are_told_in_every_form(raw: RawRecord) -> None:
@@ -321,3 +306,121 @@ def test_every_message_fits_its_topic(
             assert (message.key == key) != ("enricher.dlq.key.omitted_bytes" in said)
             kept = [(f"input.{name}" if name.startswith("enricher.") else name, value) for name, value in headers]
             assert (message.headers[: len(headers)] == kept) != ("enricher.dlq.headers.omitted_bytes" in said)
+
+
+TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
+NOT_FINITE = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "named", "record_id", "schema_version"),
+    [
+        (None, [], b"5f489b73-79ad-57b8-a3f9-50718fb085ce", b"1"),
+        (TOPIC_ID, [("enricher.source.topic.id", TOPIC_ID.encode())], b"176f5b68-ac71-5223-8648-76f7f7335efa", b"2"),
+    ],
+)
+def test_record_has_these_headers(
+    raw: RawRecord, topic_id: str | None, named: list[object], record_id: bytes, schema_version: bytes
+) -> None:
+    """Name by name, byte by byte: consumers keep the ids, and a tombstone has no content type."""
+    expected = [
+        ("enricher.source.topic", b"articles"),
+        *named,
+        ("enricher.source.partition", b"3"),
+        ("enricher.source.offset", b"1042"),
+        ("enricher.record.id", record_id),
+        ("enricher.version", b"4268032"),
+        ("enricher.schema.version", schema_version),
+    ]
+    known = replace(raw, topic_id=topic_id)
+    assert expected == record_headers(known, version=VERSION, tombstone=True)
+    assert [*expected, ("content-type", b"application/json")] == record_headers(known, version=VERSION, tombstone=False)
+
+
+@given(
+    any_text(max_size=20),
+    st.sampled_from([None, TOPIC_ID]),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 1),
+)
+def test_record_id_is_the_standard_librarys_uuid5(topic: str, topic_id: str | None, number: int, offset: int) -> None:
+    """Of topic, its id where that is known, partition and offset: the same on every machine, and of no neighbour."""
+    name = "/".join([topic, *([topic_id] if topic_id else []), str(number), str(offset)])
+    raw = RawRecord(Partition(topic, number), offset, None, None, topic_id=topic_id)
+    found = dict(record_headers(raw, version=VERSION, tombstone=True))["enricher.record.id"]
+    assert str(uuid5(RECORD_NAMESPACE, name)).encode() == found
+
+
+def test_dead_letter_has_these_headers(raw: RawRecord) -> None:
+    """The input's own first, untouched, doubles and None kept; then ours."""
+    expected = [
+        *raw.headers,
+        ("enricher.dlq.stage", b"inference"),
+        ("enricher.dlq.error.type", b"NotFinite"),
+        ("enricher.dlq.error.message", b"the scores of a window are not finite"),
+        ("enricher.dlq.attempts", b"2"),
+        ("enricher.dlq.source.topic", b"articles"),
+        ("enricher.dlq.source.partition", b"3"),
+        ("enricher.dlq.source.offset", b"1042"),
+        ("enricher.dlq.version", b"0.1.0"),
+        ("enricher.dlq.time", b"2026-03-14T10:00:00.250Z"),
+    ]
+    assert expected == dead_letter_headers(raw, NOT_FINITE, version="0.1.0", time_s=1773482400.25, omitted_bytes=None)
+
+
+def test_headers_of_the_input_cannot_be_taken_for_ours(raw: RawRecord) -> None:
+    """They keep their values and their order under names from which the input's can be restored."""
+    names = [
+        "enricher.dlq.value.omitted_bytes",
+        "input.enricher.x",
+        "input.input.enricher.x",
+        "enricherless",
+        "input.x",
+    ]
+    forged = replace(raw, headers=tuple((name, b"%d" % index) for index, name in enumerate(names)))
+    headers = dead_letter_headers(forged, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=None)
+    assert [
+        ("input.enricher.dlq.value.omitted_bytes", b"0"),
+        ("input.input.enricher.x", b"1"),
+        ("input.input.input.enricher.x", b"2"),
+        ("enricherless", b"3"),
+        ("input.x", b"4"),
+    ] == headers[: len(names)]
+    assert headers[len(names)][0] == "enricher.dlq.stage"
+
+
+def test_dead_letter_of_a_topic_whose_id_is_known_names_it(raw: RawRecord) -> None:
+    """Nothing else differs."""
+    without = dead_letter_headers(raw, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=None)
+    known = replace(raw, topic_id=TOPIC_ID)
+    headers = dead_letter_headers(known, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=None)
+    place = headers.index(("enricher.dlq.source.topic", b"articles"))
+    assert headers.pop(place + 1) == ("enricher.dlq.source.topic.id", TOPIC_ID.encode())
+    assert without == headers
+
+
+def test_value_left_out_is_said_with_its_size(raw: RawRecord) -> None:
+    """Zero bytes left out is not the same as nothing left out."""
+    headers = dead_letter_headers(raw, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=0)
+    assert headers[-1] == ("enricher.dlq.value.omitted_bytes", b"0")
+
+
+def test_long_reason_is_cut_between_characters(raw: RawRecord) -> None:
+    """1024 bytes of UTF-8 at most, and never half a character."""
+    letter = DeadLetter("inference", "E" * 5000, "é" + "\U0001f68b" * 500)
+    headers = dict(dead_letter_headers(raw, letter, version="0.1.0", time_s=0.0, omitted_bytes=None))
+    assert ("é" + "\U0001f68b" * 255).encode() == headers["enricher.dlq.error.message"]
+    assert headers["enricher.dlq.error.type"] == b"E" * MAX_REASON_BYTES
+
+
+@given(
+    text=st.text(st.characters(codec=None, categories=["L", "M", "N", "P", "S", "Z", "C"])), limit=st.integers(0, 40)
+)
+def test_clipped_text_is_the_longest_whole_beginning(text: str, limit: int) -> None:
+    """Valid UTF-8, within the bound, and one character more would not fit."""
+    cut = clip(text, limit)
+    whole = text.encode("utf-8", "replace").decode()
+    kept = cut.decode()
+    assert len(cut) <= limit
+    assert whole.startswith(kept)
+    assert kept == whole or len(whole[: len(kept) + 1].encode()) > limit

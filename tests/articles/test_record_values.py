@@ -11,48 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plain_records import plain_record
-from support.reading_articles import article_in
 from support.texts import any_text
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import ArticleReader, as_line, encode_record, without_repeats, write_entities
+from enricher.worker.articles import as_line, encode_record, without_repeats, write_entities
 from enricher.worker.articles.record_values import MAX_DOCUMENT_LEVELS, limit_levels
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
-
-
-def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedRecord:
-    """Copy `record` with its first entity changed."""
-    changed: Any = {**record.entities[0], **changes}
-    return replace(record, entities=(changed,))
-
-
-def test_record_has_these_bytes(record: EnrichedRecord) -> None:
-    """The form is a contract, so the bytes are written out here."""
-    expected = (
-        '{"schema_version":1,"id":"a-1","language":"nb","entities":['
-        '{"field":"title","start":2,"end":6,"text":"Oslo","label":"LOC","score":0.9988},'
-        '{"field":"body","start":16,"end":22,"text":"Tromsø","label":"LOC","score":1.0}],'
-        '"model":{"name":"newswire-minilm","digest":"sha256:6a1f0c","precision":"int8"},'
-        '"coverage":{"tokens":9,"windows":1,"truncated":false}}'
-    )
-    assert expected.encode() == encode_record(record)
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity
 
 
 def test_entities_written_beforehand_make_the_same_record(record: EnrichedRecord) -> None:
-    """Byte by byte: when the entities were written is nobody's business."""
-    written = replace(record, entities=write_entities(record.article, record.entities))
-    assert encode_record(record) == encode_record(written)
-    assert encode_record(replace(record, entities=())) == encode_record(
-        replace(record, entities=write_entities(record.article, ()))
-    )
-
-
-def test_written_entities_can_be_read_back(record: EnrichedRecord) -> None:
-    """They are the same sequence of entities as before."""
+    """Byte by byte, and they are the same sequence of entities as before."""
     first, second = record.entities
     written = write_entities(record.article, record.entities)
+    assert encode_record(record) == encode_record(replace(record, entities=written))
     assert [first, second] == list(written)
     assert (2, second, [second]) == (len(written), written[1], written[1:])
+    none = replace(record, entities=())
+    assert encode_record(none) == encode_record(replace(none, entities=write_entities(record.article, ())))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +47,8 @@ def test_written_entities_can_be_read_back(record: EnrichedRecord) -> None:
 )
 def test_entity_that_is_not_in_its_text_is_a_bug(record: EnrichedRecord, changes: dict[str, Any]) -> None:
     """An offset that is wrong by one, or a score that is no probability, stops the worker before it is written."""
-    wrong = with_entity(record, changes)
+    changed: Any = {**record.entities[0], **changes}
+    wrong = replace(record, entities=(changed,))
     with pytest.raises(AssertionError):
         encode_record(wrong)
     with pytest.raises(AssertionError):
@@ -147,11 +123,6 @@ def test_further_metadata_is_an_object_of_its_own() -> None:
     assert list(written)[:8] == ["schema_version", "id", *METADATA, "metadata", "body_separator"]
 
 
-def test_metadata_that_an_article_lacks_is_absent() -> None:
-    """An empty object would say nothing."""
-    assert encode_record(with_article(stored_record(), further=None)) == STORED.encode()
-
-
 def test_whole_article_is_its_own_bytes(record: EnrichedRecord) -> None:
     """Numbers, escapes, white space, doubled keys: a parser would change each of them."""
     document = b' {"id":"a-1",\r\n\t"n":[1.0,1e2,-0,12345678901234567890123,0.10],"s":"\\u00e6\\/","n":2}\n'
@@ -194,17 +165,3 @@ def test_document_that_consumers_could_not_parse_is_refused(record: EnrichedReco
     deeper = nested(MAX_DOCUMENT_LEVELS + 1).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
     with pytest.raises(InvalidArticle, match=f"more than {MAX_DOCUMENT_LEVELS} levels"):
         limit_levels(deeper)
-
-
-def test_reader_keeps_documents_that_can_be_repeated() -> None:
-    """Without its prefixes, as they are not JSON; a document that is too deep is refused where it is read."""
-    reader = ArticleReader(max_article_chars=99, max_value_bytes=9_999, keep_document=True)
-    document = b' {"id":"1","body":"b","n":1.0}\n'
-    for prefix in (b"", b"\xef\xbb\xbf", b"\0\0\0\0\x07"):
-        raw = RawRecord(Partition("t", 0), 0, None, prefix + document)
-        assert document == article_in(reader.read(raw)).document
-    deep = b'{"id":"1","body":"b","n":' + b"[" * 600 + b"]" * 600 + b"}"
-    with pytest.raises(InvalidArticle, match="more than 500 levels"):
-        reader.read(RawRecord(Partition("t", 0), 0, None, deep))
-    plain = ArticleReader(max_article_chars=99, max_value_bytes=9_999)
-    assert article_in(plain.read(RawRecord(Partition("t", 0), 0, None, deep))).document is None

@@ -82,19 +82,6 @@ def test_what_is_not_there_is_missing(pointer: str) -> None:
     assert MISSING is found(RFC_EXAMPLES, pointer)
 
 
-def test_null_is_there() -> None:
-    """Only the reader of a field decides what null means for it."""
-    assert None is found({"a": {"b": None}}, "/a/b")
-    assert MISSING is found({"a": None}, "/a/b")
-    assert MISSING is found({"a": {"b": None}}, "/a/b/c")
-
-
-def test_numbers_are_names_in_an_object_and_indexes_in_a_list() -> None:
-    """The document decides, not the pointer."""
-    assert ["x", "y", "x"] == [found({"a": each}, "/a/0") for each in ({"0": "x"}, ["y"], {"0": "x", "1": "z"})]
-    assert "x" == found({"a": [[], {"b": ["w", "x"]}]}, "/a/1/b/1")
-
-
 def _paths(value: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], object]]:
     """Every value inside, with its names."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -102,7 +102,7 @@ def test_the_settings_have_the_ranges_of_a_version() -> None:
 
 
 @pytest.mark.parametrize("output_format", ["json", "avro", "protobuf", "json-schema"])
-def test_records_and_tombstones_have_a_version_in_every_format_and_dead_letters_have_none(
+def test_records_and_tombstones_have_a_version_and_dead_letters_none(
     raw: RawRecord, record: EnrichedRecord, output_format: RecordFormat
 ) -> None:
     """The same number for both, so that a tombstone deletes what is older and nothing that is newer."""
@@ -113,9 +113,7 @@ def test_records_and_tombstones_have_a_version_in_every_format_and_dead_letters_
     assert "enricher.version" not in headers_of(raw, letter, versioning, output_format)
 
 
-def test_another_attempt_has_the_same_version_and_a_higher_generation_a_higher_one(
-    raw: RawRecord, record: EnrichedRecord
-) -> None:
+def test_only_a_generation_gives_another_attempt_a_higher_version(raw: RawRecord, record: EnrichedRecord) -> None:
     """Repeats change nothing in an index; a better model replaces its own article, and never a newer one."""
 
     def version(raw: RawRecord, versioning: Versioning) -> int:
@@ -151,7 +149,7 @@ def test_a_record_with_its_version_is_otherwise_the_same(version: int) -> None:
 
 @pytest.mark.parametrize("article", ["none", "metadata"])
 @pytest.mark.parametrize("by_language", [False, True])
-def test_the_reader_of_a_worker_notes_the_version_if_records_are_to_have_it(article: str, *, by_language: bool) -> None:
+def test_a_worker_notes_the_version_if_records_are_to_have_it(article: str, *, by_language: bool) -> None:
     """By the setting `output.version`, whatever else of the article is kept for its record or for the choice of tasks."""
     value = orjson.dumps({"id": "a-1", "body": "Oslo", "language": "nb"})
     raw = RawRecord(Partition("articles", 0), 1042, None, value)

@@ -456,16 +456,6 @@ def test_the_compiler_runs_nothing_from_the_working_folder(
     assert {} == compile_schema(proto("message A {}"))(b"\x00")
 
 
-def test_a_compiler_without_the_inner_function_is_called_by_its_public_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The inner one is imported sooner, and another version may lack it."""
-    (tmp_path / "grpc_tools").mkdir()
-    (tmp_path / "grpc_tools" / "protoc.py").write_text("def main(arguments): raise SystemExit(str(arguments))", "utf-8")
-    monkeypatch.setattr("enricher.worker.articles.formats.protobuf_schema._folder_of_compiler", lambda: str(tmp_path))
-    assert "cannot be used: ['protoc', '--proto_path=" in refusal(lambda: compile_schema(proto("message A {}")))
-
-
 def test_a_compiler_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is trouble of this machine, not of the schema, which is tried again."""
     monkeypatch.setattr("enricher.worker.articles.formats.protobuf_schema._TIMEOUT_S", 0.001)

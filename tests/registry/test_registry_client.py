@@ -1,4 +1,4 @@
-"""The client: what each answer of a registry means, within bounds on time and size, and without a word of a secret."""
+"""The client: settings checked at the start, what each answer of a registry means, bounds, and no word of a secret."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import trustme
-from support.schema_registry import Registry, babble, hang_up, registry_error, serving, silent, status
+from support.schema_registry import Behaviour, Registry, babble, hang_up, registry_error, serving, silent, status
 
+from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.registry.registry_client import (
     Property,
@@ -20,6 +21,76 @@ from enricher.worker.registry.registry_client import (
     UnknownToRegistry,
     UnusableSchema,
 )
+
+SECRET = "geheim"
+GOOD = "http://registry:8081"
+
+
+def refusal(url: str, properties: dict[str, str | int | float | bool]) -> str:
+    """The message of a configuration that is refused."""
+    with pytest.raises(SettingsError) as raised:
+        RegistryClient(url, properties, timeout_s=1.0, max_schema_bytes=1_000)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", " , ", "registry:8081", "ftp://registry", "http://", f"http://u:{SECRET}@", f"http://u:{SECRET}@host",
+        f"http://u:{SECRET}@host:port", f"http://u:{SECRET}@[::1", f"http://host/?token={SECRET}", f"http://host/#{SECRET}",
+        f"http://ho st/{SECRET}", f"http://hoßt/{SECRET}", f"{GOOD},mock://{SECRET}",
+    ],
+)  # fmt: skip
+def test_a_url_that_cannot_be_right_is_refused_without_repeating_it(url: str) -> None:
+    """It may contain a password."""
+    message = refusal(url, {})
+    assert "registry.url" in message
+    assert SECRET not in message
+
+
+def test_blanks_around_urls_are_nothing() -> None:
+    """And neither is a slash at the end."""
+    client = RegistryClient(f" {GOOD}/ , https://b ", {}, timeout_s=1.0, max_schema_bytes=1_000)
+    assert f"{GOOD}, https://b" == client.name
+
+
+@pytest.mark.parametrize(
+    ("properties", "about"),
+    [
+        ({"basic.auth.user": SECRET}, "basic.auth.user"),
+        ({f"user:{SECRET}": SECRET}, "a name"),
+        ({"basic.auth.user.info": SECRET}, "basic.auth.user.info"),
+        ({"basic.auth.user.info": f"u:{SECRET}", "bearer.auth.token": SECRET}, "either"),
+        ({"bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.secret": SECRET}, "bearer.auth"),
+        ({"timeout": 5}, "registry.timeout_s"),
+        ({"ssl.ca.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
+        ({"ssl.key.location": __file__}, "ssl.certificate.location"),
+        ({"ssl.key.password": SECRET}, "ssl.certificate.location"),
+    ],
+)
+def test_properties_that_cannot_be_right_are_refused(
+    properties: dict[str, str | int | float | bool], about: str
+) -> None:
+    """The message names the property, and no value."""
+    message = refusal(GOOD, properties)
+    assert about in message
+    assert SECRET not in message
+
+
+@pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location"])
+def test_a_file_that_is_no_certificate_is_refused_at_the_start(name: str, tmp_path: Path) -> None:
+    """Not with the first request."""
+    (tmp_path / "no.pem").write_text("nothing of the kind", "ascii")
+    assert "cannot be used" in refusal("https://registry", {name: str(tmp_path / "no.pem")})
+
+
+def test_a_proxy_of_the_environment_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the password that it may contain."""
+    monkeypatch.setenv("HTTPS_PROXY", f"http://u:{SECRET}@proxy:port")
+    message = refusal("https://registry", {})
+    assert "HTTPS_PROXY" in message
+    assert SECRET not in message
+
 
 SEVEN = SchemaRef("id", "7")
 TEXT = '"string"'
@@ -49,7 +120,7 @@ def test_a_schema_without_a_type_is_avro() -> None:
         assert Schema("JSON", "{}") == asks.schema(SchemaRef("guid", guid))
 
 
-def test_references_are_resolved_with_dependencies_first_and_each_asked_for_once() -> None:
+def test_references_come_dependencies_first_each_asked_for_once() -> None:
     """Also those of references; two ways to one schema are one request."""
     with serving(Registry({"7": referring(("b", "s/b", 1), ("a", "a", 2))})) as registry:
         registry.versions |= {("s/b", "1"): referring(("a", "a", 2), text="B"), ("a", "2"): referring(text="A")}
@@ -113,54 +184,31 @@ def test_only_a_registrys_own_404_means_unknown() -> None:
                 asks.schema(SEVEN)
 
 
-@pytest.mark.parametrize("number", [301, 302, 307, 400, 401, 403, 405, 409, 429, 500, 502, 503, 504])
-def test_every_other_answer_means_unavailable(number: int) -> None:
-    """Whatever its body is; a redirect is not followed."""
-    with serving() as registry:
-        registry.behaviour = status(number)
-        with pytest.raises(RegistryUnavailable, match=str(number)):
-            client(registry.url).schema(SEVEN)
-    assert 2 >= len(registry.requests), "one for the schema, one to hear whether it answers about others"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
+OTHER_STATUS = (301, 302, 307, 400, 401, 403, 405, 409, 429, 500, 502, 503, 504)
+NO_ANSWER = [
         b"", b"<html>sign in</html>", b"[" * 100_000, b"{}", b"[]", b"null", b"5", b'"x"', b'{"schema": 5}', b"\xff\xfe",
         b'{"schema": "x", "references": 5}', b'{"schema": "x", "references": [[]]}', b'{"schema": null, "id": []}',
         b'{"schema": "x", "schemaType": ["AVRO"]}', b'{"schema": "x", "metadata": 5}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "why"),
+    [
+        *((status(number), str(number)) for number in OTHER_STATUS),
+        *((status(200, body), r"is registry\.url right") for body in NO_ANSWER),
+        (babble, "cannot be asked"),
+        (hang_up, "cannot be asked"),
+        (silent, "ReadTimeout"),
     ],
-)  # fmt: skip
-def test_what_is_no_registrys_answer_means_unavailable(body: bytes) -> None:
-    """A page for signing in comes with 200, too."""
+)
+def test_what_is_no_registrys_answer_means_unavailable(behaviour: Behaviour, why: str) -> None:
+    """A redirect is not followed, a page for signing in comes with 200, and a broker's port talks garbage."""
     with serving() as registry:
-        registry.behaviour = status(200, body)
-        with pytest.raises(RegistryUnavailable, match=r"is registry\.url right"):
-            client(registry.url).schema(SEVEN)
-
-
-def test_garbage_instead_of_http_means_unavailable() -> None:
-    """A broker's port, for instance."""
-    with serving() as registry:
-        registry.behaviour = babble
-        with pytest.raises(RegistryUnavailable, match="cannot be asked"):
-            client(registry.url).schema(SEVEN)
-
-
-def test_nobody_there_means_unavailable() -> None:
-    """The connection is refused."""
-    with serving() as registry:
-        gone = registry.url
-    with pytest.raises(RegistryUnavailable, match="cannot be asked"):
-        client(gone).schema(SEVEN)
-
-
-def test_a_registry_that_says_nothing_is_unavailable_after_the_timeout() -> None:
-    """The thread goes on then."""
-    with serving() as registry:
-        registry.behaviour = silent
-        with pytest.raises(RegistryUnavailable, match="ReadTimeout"):
-            client(registry.url, timeout_s=0.3).schema(SEVEN)
+        registry.behaviour = behaviour
+        with pytest.raises(RegistryUnavailable, match=why):
+            client(registry.url, timeout_s=0.3 if behaviour is silent else 5.0).schema(SEVEN)
+    assert 2 >= len(registry.requests), "one for the schema, one to hear whether it answers about others"
 
 
 def test_a_schema_that_is_too_large_is_unusable_even_if_its_answer_is_not() -> None:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from base64 import b64decode
 from dataclasses import replace
-from io import BytesIO
-from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from fastavro import parse_schema, schemaless_reader
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
-from hypothesis import strategies as st
-from support.plain_records import plain_record
 from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
-from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
@@ -30,15 +20,12 @@ from enricher.worker.articles import (
     record_writer,
     serialise_findings,
 )
-from enricher.worker.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
+from enricher.worker.contracts import RecordFormat
 from enricher.worker.heads.embedding import write_embeddings
 from enricher.worker.records import (
-    Article,
-    Coverage,
     DeadLetter,
     Embedding,
     EnrichedRecord,
-    Entity,
     ModelCard,
     Partition,
     RawRecord,
@@ -46,7 +33,6 @@ from enricher.worker.records import (
     TaskReport,
     Ticket,
 )
-from tools.only_task import only_task
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
@@ -122,83 +108,6 @@ def test_model_is_that_of_the_entities_if_a_task_found_some(ran: tuple[bool, boo
         assert {"name": model.name, "digest": model.digest, "precision": model.precision} == orjson.loads(value)[
             "model"
         ]
-
-
-def before(record: EnrichedRecord, card: ModelCard) -> bytes:
-    """What the version before there were tasks wrote."""
-    article, coverage = record.article, record.coverage
-    fields: dict[str, Any] = {"schema_version": 1, "id": article.id, **article.metadata}
-    if article.further:
-        fields["metadata"] = orjson.loads(article.further)
-    if article.body_separator is not None:
-        fields["body_separator"] = article.body_separator
-    fields["entities"] = list(record.entities)
-    fields["model"] = {"name": card.name, "digest": card.digest, "precision": card.precision}
-    fields["coverage"] = {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
-    if article.document is not None:
-        fields["article"] = orjson.Fragment(article.document)
-    return orjson.dumps(fields)
-
-
-texts = any_text(max_size=9)
-
-
-@given(
-    metadata=st.dictionaries(st.sampled_from(["language", "url"]), texts),
-    further=st.none() | st.dictionaries(texts, st.integers(-9, 9) | texts, min_size=1).map(orjson.dumps),
-    separator=st.none() | texts,
-    document=st.none() | st.just(b'{"n": 1.50}'),
-    score=st.floats(0, 1),
-)
-def test_a_record_without_tasks_is_what_it_was(
-    metadata: dict[str, str],
-    further: bytes | None,
-    separator: str | None,
-    document: bytes | None,
-    score: float,
-) -> None:
-    """Byte by byte, in whichever form it is kept."""
-    article = Article("a", "", "Oslo", metadata, further, separator, document)
-    entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=score)
-    record = plain_record(article, [entity], Coverage(3, 1, truncated=False))
-    assert before(record, CARD) == encode_record(record) == encode_record(serialise_findings(record))
-
-
-# Of the version before there were tasks.
-PROTOBUF = "d8d4a81ad010e4421d9edbb6e2ccdc232cb181cd9356b27a8cc37045a95e19e3"
-
-
-def test_protobuf_without_tasks_is_what_it_was() -> None:
-    """Absent fields take no bytes there. In Avro each takes one, by the schema that the record names."""
-    record = replace(record_of_tasks(), findings={}, tasks=[TaskReport(only_task(CARD), SEEN)])
-    assert PROTOBUF == hashlib.sha256(written(record, "protobuf")).hexdigest()
-
-
-def without_tasks(schema: dict[str, Any]) -> dict[str, Any]:
-    """The Avro schema as it was before there were tasks: that of consumers who have not changed anything."""
-    fields = [field for field in schema["fields"] if field["name"] not in NEW]
-    entity = next(field for field in fields if field["name"] == "entities")["type"]["items"]
-    entity["fields"] = [field for field in entity["fields"] if field["name"] != "task"]
-    return schema | {"fields": fields}
-
-
-def test_consumers_with_the_schema_from_before_read_records_of_tasks() -> None:
-    """They find the fields that they know, in Avro and in Protobuf."""
-    record, writers = record_of_tasks(), orjson.loads(record_schema("AVRO"))
-    readers = without_tasks(orjson.loads(record_schema("AVRO")))
-    payload = BytesIO(written(record, "avro")[5:])
-    read: Any = schemaless_reader(payload, parse_schema(writers), parse_schema(readers))
-    assert list(record.entities) == read["entities"]
-    assert not read.keys() & {*NEW}
-
-    (file,) = FileDescriptorSet.FromString(record_descriptors()).file
-    known = [field for field in file.message_type[0].field if field.name not in NEW]
-    del file.message_type[0].field[:]
-    file.message_type[0].field.extend(known)
-    pool = DescriptorPool()
-    pool.Add(file)
-    message = GetMessageClass(pool.FindMessageTypeByName(RECORD_MESSAGE)).FromString(written(record, "protobuf")[6:])
-    assert ("a-1", "Oslo", 5) == (message.id, message.entities[0].text, message.coverage.tokens)
 
 
 @pytest.mark.parametrize(

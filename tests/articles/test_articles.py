@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 from unicodedata import category
 
 import pytest
@@ -28,15 +27,16 @@ def decode(value: bytes) -> Article:
 
 def article(**fields: object) -> bytes:
     """Write an article that is valid but for `fields`; those that are `...` are left out."""
-    document = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen.", **fields}
+    document = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen.", "other": CANARY, **fields}
     return json.dumps({name: value for name, value in document.items() if value is not ...}).encode()
 
 
 def refusal(value: bytes) -> str:
-    """Return the message with which `value` is refused."""
+    """Return the message with which `value` is refused. It reaches logs and headers, so it never has content."""
     with pytest.raises(InvalidArticle) as caught:
         decode(value)
     assert caught.value.stage == "decode"
+    assert CANARY not in str(caught.value)
     return str(caught.value)
 
 
@@ -60,19 +60,12 @@ def test_needed_field_must_be_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["id", "title", "body", *METADATA_FIELDS])
-@pytest.mark.parametrize("wrong", [1, 1.5, True, {}, [], ["text"], None])
+@pytest.mark.parametrize("wrong", [1, 1.5, True, {CANARY: 1}, [], ["text"], None])
 def test_field_must_be_a_string(name: str, wrong: object) -> None:
     """The message names it. A body may be an array, a time a number; null is absent in optional fields."""
     right: dict[str, list[object]] = {"id": [], "body": [[], ["text"]], "published_at": [1, None]}
     if wrong not in right.get(name, [None]) or isinstance(wrong, bool):
         assert refusal(article(**{name: wrong})).startswith(f"{name} is not a string")
-
-
-@pytest.mark.parametrize("wrong", [1, 1.5, True])
-def test_an_id_that_is_a_number_is_refused_with_the_setting_that_accepts_it(wrong: object) -> None:
-    """Many publishers number their articles."""
-    expected = "id is not a string: articles.scalar_ids=true accepts numbers and booleans"
-    assert expected == refusal(article(id=wrong))
 
 
 @pytest.mark.parametrize("wrong", [[1], ["text", None], [["text"]], [CANARY, {}]])
@@ -85,13 +78,9 @@ def test_paragraphs_are_joined_and_the_article_says_with_what() -> None:
     """Offsets count in the joined text, so consumers must be able to join theirs."""
     found = decode(article(body=["Rain in Bergen.", "", "Snow in Oslo."]))
     assert ("Rain in Bergen.\n\n\n\nSnow in Oslo.", "\n\n") == (found.body, found.body_separator)
+    for paragraphs, body in (([], ""), ([""], ""), (["Oslo"], "Oslo")):
+        assert (body, "\n\n") == ((found := decode(article(body=paragraphs))).body, found.body_separator)
     assert decode(article()).body_separator is None
-
-
-@pytest.mark.parametrize(("paragraphs", "body"), [([], ""), ([""], ""), (["Oslo"], "Oslo")])
-def test_an_array_of_less_than_two_paragraphs_is_a_body_too(paragraphs: list[str], body: str) -> None:
-    """A serialiser that writes arrays writes short ones, too."""
-    assert (body, "\n\n") == ((found := decode(article(body=paragraphs))).body, found.body_separator)
 
 
 def test_the_length_of_paragraphs_is_checked_before_they_are_joined() -> None:
@@ -112,7 +101,7 @@ def test_id_has_bounds() -> None:
     """An id has 1 to 512 characters; the message tells how many there were, not which."""
     assert len(decode(article(id="x" * MAX_ID_CHARS)).id) == MAX_ID_CHARS
     assert refusal(article(id="")) == "id is empty"
-    assert refusal(article(id="x" * (MAX_ID_CHARS + 1))) == "id has 513 characters, at most 512 are allowed"
+    assert refusal(article(id=CANARY.ljust(MAX_ID_CHARS + 1))) == "id has 513 characters, at most 512 are allowed"
 
 
 @pytest.mark.parametrize(("name", "most"), MAX_CHARS.items())
@@ -128,7 +117,7 @@ def test_optional_fields_have_bounds(name: str, most: int) -> None:
 def test_length_is_counted_in_code_points_of_title_and_body_together() -> None:
     """An emoji is one character, and the title counts."""
     assert decode(article(title="\U0001f68b" * 400, body="x" * 600))
-    message = refusal(article(title="\U0001f68b" * 400, body="x" * 601))
+    message = refusal(article(title="\U0001f68b" * 400, body=CANARY.ljust(601)))
     assert message == "title and body have 1001 characters, at most 1000 are allowed"
 
 
@@ -205,25 +194,18 @@ def test_what_may_stand_before_the_json_is_skipped(before: bytes) -> None:
     assert decode(article()) == decode(before + article())
 
 
-def test_last_of_two_equal_names_counts() -> None:
-    """JSON leaves this open; we take the last, as most parsers do."""
-    assert decode(b'{"id": "1", "body": "Oslo", "body": "Bergen"}').body == "Bergen"
-
-
-def test_escaped_surrogate_pair_is_one_character() -> None:
-    """Two escapes that form a pair are the emoji that they mean."""
-    assert decode(rb'{"id": "1", "body": "\ud83d\ude8b"}').body == "\U0001f68b"
-
-
-def test_unknown_fields_may_be_deep() -> None:
-    """Fields that we do not use may hold anything that is JSON, up to 1024 levels."""
-    assert decode(b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 1000 + b"]" * 1000 + b"}")
-
-
-@pytest.mark.parametrize("wrong", [{"id": [CANARY]}, {"title": {CANARY: 1}}, {"body": {CANARY: 1}}, {"url": [CANARY]}])
-def test_message_of_a_wrong_type_never_holds_content(wrong: dict[str, Any]) -> None:
-    """Messages reach logs and headers; the article's text must not."""
-    assert CANARY not in refusal(article(**{"other": CANARY, "language": CANARY, **wrong}))
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        (b'{"id": "1", "body": "Oslo", "body": "Bergen"}', "Bergen"),
+        (rb'{"id": "1", "body": "\ud83d\ude8b"}', "\U0001f68b"),
+        (b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 1000 + b"]" * 1000 + b"}", "Oslo"),
+    ],
+    ids=["the last of two equal names counts", "a pair of escapes", "what is not used may be deep"],
+)
+def test_what_json_leaves_open_is_as_most_parsers_have_it(value: bytes, body: str) -> None:
+    """Up to 1024 levels, and two escapes that form a pair are the emoji that they mean."""
+    assert body == decode(value).body
 
 
 @given(cut=st.integers(0, 200), junk=st.binary(max_size=3))
@@ -235,12 +217,6 @@ def test_message_of_broken_json_never_holds_content(cut: int, junk: bytes) -> No
         decode(broken)
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None, "orjson's error holds the whole document"
-
-
-@pytest.mark.parametrize("fields", [{"id": CANARY * 60}, {"body": CANARY * 200}])
-def test_message_of_a_bound_never_holds_content(fields: dict[str, str]) -> None:
-    """What is too long is counted, not shown."""
-    assert CANARY not in refusal(article(**fields))
 
 
 @given(

@@ -1,0 +1,217 @@
+"""What all formats share: the choice of a decoder, the extra with the libraries, JSON with a schema, and a new format."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import orjson
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from support.bounded import binary
+from support.plain_records import plain_record
+from support.reading_articles import article_in
+
+from enricher.errors import InvalidArticle, SettingsError
+from enricher.worker.articles import (
+    FORMATS,
+    ArticleReader,
+    encode_record,
+    formats,
+    record_as_json,
+    record_formats,
+    record_writer,
+)
+from enricher.worker.articles.envelope import read_frame
+from enricher.worker.articles.formats import SCHEMA_FORMATS, InputFormat, compile_schema
+from enricher.worker.articles.record_formats import Decode, Encode, WrittenFormat
+from enricher.worker.articles.schemas import Decoder, Schema
+from enricher.worker.contracts import RecordFormat, SchemaType
+from enricher.worker.records import Article, Coverage, Partition, RawRecord
+
+
+def test_an_unknown_type_of_schema_is_refused() -> None:
+    """A registry may have others than ours."""
+    unknown: Any = "XML"
+    with pytest.raises(InvalidArticle, match="only AVRO, PROTOBUF and JSON"):
+        formats.compile_schema(Schema(unknown, "<x/>"))
+
+
+def test_the_libraries_of_the_extra_are_there() -> None:
+    """Guards the test below."""
+    formats.require_formats()
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a package that is missing as a whole, too."""
+    toy = formats.InputFormat(formats.compile_schema, ("json", "no_such_library", "no_such.library"))
+    monkeypatch.setitem(formats.SCHEMA_FORMATS, "JSON", toy)
+    with pytest.raises(
+        SettingsError, match=r"no_such_library, no_such\.library: .*pip install 'kafka-enricher\[registry\]'"
+    ):
+        formats.require_formats()
+
+
+def test_no_library_is_imported_before_a_schema_needs_it() -> None:
+    """A worker that reads JSON does not wait for them, and need not have them."""
+    program = (
+        "import sys; from enricher.worker.articles import formats; from enricher.worker.articles.schemas import Schema;"
+        "formats.require_formats(); formats.compile_schema(Schema('JSON', '{}'));"
+        "print(sorted({'fastavro', 'google.protobuf.message', 'grpc_tools'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert "[]" == done.stdout.strip()
+
+
+_KEPT = """
+import gc, pickle, resource, sys
+from enricher.worker.articles.formats import compile_schema
+
+def resident_bytes():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+kept = []
+for schema in pickle.load(sys.stdin.buffer):
+    before_bytes = resident_bytes()
+    decode = compile_schema(schema)
+    kept.append((decode, decode(b"\\0")))
+    print(resident_bytes() - before_bytes)
+"""
+
+
+def _large_schemas() -> Iterator[Schema]:
+    """Schemas with as many declarations as fit; small ones come first, so that the libraries are imported."""
+    yield Schema("AVRO", '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
+    yield Schema("PROTOBUF", _described(FileDescriptorProto(), 1))
+    fixed = [{"type": "fixed", "name": f"F{number}", "size": 0} for number in range(20_000)]
+    yield Schema("AVRO", json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": fixed}]}))
+    yield Schema("PROTOBUF", _described(FileDescriptorProto(), 5_000))
+    values = FileDescriptorProto(package="p" * 490)
+    enum = values.enum_type.add(name="E")
+    for number in range(49_000):
+        enum.value.add(name=f"V{number}", number=number)
+    yield Schema("PROTOBUF", _described(values, 1))
+
+
+def _described(file: FileDescriptorProto, messages: int) -> str:
+    for number in range(messages):
+        file.message_type.add(name=f"M{number}")
+    file.syntax = "proto3"
+    return b64encode(file.SerializeToString()).decode()
+
+
+@pytest.mark.slow
+def test_a_decoder_takes_no_more_memory_than_its_schema_says() -> None:
+    """By that the decoders that a worker keeps are bounded."""
+    schemas = list(_large_schemas())
+    done = subprocess.run([sys.executable, "-c", _KEPT], input=pickle.dumps(schemas), capture_output=True, check=True)
+    kept_bytes = [int(line) for line in done.stdout.splitlines()]
+    assert len(schemas) == len(kept_bytes)
+    assert [True] * 3 == [
+        0.2 * schema.decoder_bytes < each_bytes < schema.decoder_bytes + (2 << 20)
+        for schema, each_bytes in list(zip(schemas, kept_bytes, strict=True))[2:]
+    ], kept_bytes
+
+
+ARTICLE = {"id": "a-1", "title": "Zoë", "tags": ["x"], "n": 1.5, "none": None}
+SCHEMA = '{"title": "Article", "type": "object", "properties": {"id": {"type": "string", "pattern": "(a+)+$"}}}'
+DECODE = compile_schema(Schema("JSON", SCHEMA))
+
+
+@pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])
+def test_what_confluents_serializer_writes_is_read(
+    mock_registry: SchemaRegistryClient, conf: dict[str, object]
+) -> None:
+    """With its prefix and with its header."""
+    headers: list[tuple[str, str | bytes | None]] = []
+    serializer = JSONSerializer('{"title": "Article", "type": "object"}', mock_registry, conf=conf)
+    value = serializer(ARTICLE, SerializationContext("articles", MessageField.VALUE, headers))
+    frame = read_frame(value, binary(headers), max_payload_bytes=10_000)
+    assert frame is not None
+    assert ("guid" if conf else "id") == frame.reference.kind
+    assert ARTICLE == DECODE(frame.payload)
+
+
+def test_a_byte_order_mark_is_skipped() -> None:
+    """As of JSON without a schema."""
+    assert {"id": "a"} == DECODE(b'\xef\xbb\xbf{"id": "a"}')
+
+
+def test_documents_are_not_validated() -> None:
+    """So a schema's regular expressions never run: this one would take hours."""
+    assert {"id": "a" * 5_000 + "!"} == DECODE(b'{"id": "' + b"a" * 5_000 + b'!"}')
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"{} x", b"[]", b'"text"', b"null", b"NaN", b"\xff", b"[" * 1_000_000, b'{"a":' * 1_000_000]
+)
+def test_what_is_no_object_is_refused(payload: bytes) -> None:
+    """Trailing bytes and a million levels too."""
+    with pytest.raises(InvalidArticle, match=r"^value "):
+        DECODE(payload)
+
+
+def test_the_schema_itself_is_not_looked_at() -> None:
+    """However hostile it is."""
+    assert {} == compile_schema(Schema("JSON", "[" * 1_000_000))(b"{}")
+
+
+TOY = cast("RecordFormat", "toy")
+TOY_SCHEMA = cast("SchemaType", "TOY")
+RECORD = plain_record(Article("a-1", "", "Oslo"), [], Coverage(1, 1, truncated=False))
+
+
+def codec() -> tuple[Encode, Decode]:
+    """Turns the JSON of records around, and back."""
+    return lambda record: encode_record(record)[::-1], lambda payload: payload[::-1]
+
+
+def compiled(schema: Schema, *, glue: bool) -> Decoder:
+    """Reads articles that are turned around."""
+    assert (TOY_SCHEMA, False) == (schema.type, glue)
+    return lambda payload: cast("dict[str, Any]", orjson.loads(payload[::-1]))
+
+
+def test_records_of_a_new_format_are_written_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its media type, behind the prefix with the number of its schema."""
+    monkeypatch.setitem(FORMATS, TOY, WrittenFormat(b"application/toy", TOY_SCHEMA, codec, b"\7"))
+    monkeypatch.setattr(record_formats, "record_schema", lambda schema_type: f"the schema of {schema_type}")
+    writer = record_writer(TOY)
+    assert (b"application/toy", Schema(TOY_SCHEMA, "the schema of TOY")) == (writer.content_type, writer.schema)
+    writer.begin_with(5)
+    value = writer.write(RECORD)
+    assert value.startswith(b"\0\0\0\0\5\7}")
+    assert encode_record(RECORD) == record_as_json(value, b"application/toy")
+
+
+def test_articles_of_a_new_format_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its compiler is asked for the decoder of a schema."""
+    monkeypatch.setitem(SCHEMA_FORMATS, TOY_SCHEMA, InputFormat(compiled))
+    assert {"id": "a-1"} == compile_schema(Schema(TOY_SCHEMA, "any"))(b'}"1-a":"di"{')
+
+
+def turned_around(value: bytes, max_value_bytes: int) -> dict[str, Any]:
+    """Reads articles that are turned around and name no schema; a dot becomes a lone surrogate, which no JSON has."""
+    assert len(value) <= max_value_bytes
+    document = cast("dict[str, str]", orjson.loads(value[::-1]))
+    return {name: text.replace(".", chr(0xD800)) for name, text in document.items()}
+
+
+def test_articles_of_a_new_format_without_a_schema_are_read() -> None:
+    """The rules for fields, texts and the whole document are those of every format."""
+    reader = ArticleReader(max_article_chars=99, max_value_bytes=99, read_plain=turned_around, keep_document=True)
+    record = RawRecord(Partition("articles", 0), 0, None, b'{"id": "a-1", "body": "Oslo"}'[::-1])
+    article = article_in(reader.read(record))
+    assert ("a-1", "Oslo", b'{"id":"a-1","body":"Oslo"}') == (article.id, article.body, article.document)
+    with pytest.raises(InvalidArticle, match="body has a lone surrogate"):
+        reader.read(replace(record, value=b'{"id": "a-1", "body": "Oslo."}'[::-1]))
