@@ -15,12 +15,12 @@ from typing import Any, Self
 from enricher.answers import Record, Refusal
 from enricher.worker.articles.documents import Document, json_bytes
 from enricher.worker.articles.record_values import encode_record
-from enricher.worker.build.answer_run import Run
-from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.files.exchange import Answer
 from enricher.worker.records import DeadLetter
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, given_settings
+from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
+from enricher.worker.wiring.memory_runs import Run
 
 _Run = Run[Document, bytes]
 

@@ -14,10 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from enricher.errors import SettingsError
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.one_input import with_one_input
 from enricher.worker.kafka.properties import KafkaConfig, check_properties
 from enricher.worker.settings import Settings, load_settings, variable_name
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 SECRET = "hunter2-correct-horse"
 _LIBRARIES = sorted((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*.so*"))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.loaded_tasks import load_tasks, plan_tasks, with_windows
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.settings import BatchingSettings, Settings, TaskSettings, load_settings
+from enricher.worker.wiring.loaded_tasks import load_tasks, plan_tasks, with_windows
 from tools.head_references import REFERENCE, HeadName, write_folder
 
 

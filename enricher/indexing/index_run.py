@@ -20,7 +20,6 @@ from enricher.indexing.indexer import Indexer
 from enricher.indexing.open_index import open_index
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.health import serve_health
@@ -33,6 +32,7 @@ from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.telemetry.otlp import export_metrics
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 log = logging.getLogger("enricher.index")
 

@@ -22,7 +22,6 @@ from rich.table import Column, Table
 from enricher.errors import SettingsError
 from enricher.operate.inspect.follow import FirstRecords
 from enricher.operate.inspect.inspector import Inspector
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.kafka.errors import Complaint
 from enricher.worker.kafka.properties import KafkaConfig
@@ -30,6 +29,7 @@ from enricher.worker.records import RawRecord
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 BEHIND = 9
 """The exit code if the group is further behind than allowed."""

@@ -28,7 +28,6 @@ from confluent_kafka import TopicPartition
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.bounds import FORMS, Bound, range_name, ranges_between, require_forward
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.progress import repeating
@@ -46,6 +45,7 @@ from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,6 @@ from rich.markup import escape
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.build.record_writer import subject_of
-from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.contracts import SCHEMA_TYPES, SchemaFormat, record_schema
 from enricher.worker.registry.record_schema import Level, describe_level, recommended_level
@@ -26,6 +24,7 @@ from enricher.worker.registry.registry_client import (
     UnusableSchema,
 )
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.formats import registry_client, subject_of
 
 INCOMPATIBLE = 11
 """The exit code if the registry says that the schema is not compatible."""

@@ -14,11 +14,11 @@ import typer
 
 from enricher.operate.inspect.follow import TopicReader
 from enricher.worker.articles import record_as_json
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console, printable, remark_console, write_line
 from enricher.worker.heads import KINDS
 from enricher.worker.records import RawRecord
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _POLL_S = 0.2
 _SILENT_S = 2.0

@@ -19,13 +19,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.table import Table
 
 from enricher.errors import BrokerError
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import data_console
 from enricher.worker.kafka.errors import DENIED, Complaint, broker_errors, new_client
 from enricher.worker.kafka.metadata import settings_of
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 DEFAULT_PARTITIONS = 8
 MAX_DEFAULT_REPLICAS = 3

@@ -16,7 +16,6 @@ from rich.markup import escape
 
 from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader
-from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.files import Line, read_lines
 from enricher.worker.inference.device.cores import available_cores
@@ -25,6 +24,7 @@ from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.formats import line_reader
 from enricher.workshop.gate.overlap import sentences_of, shares_sentence
 from enricher.workshop.quantisation.calibrate import (
     DEFAULT_TARGET,

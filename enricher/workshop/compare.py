@@ -13,13 +13,13 @@ import typer
 from rich.markup import escape
 
 from enricher.errors import SettingsError
-from enricher.worker.build.article_readers import line_reader
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
+from enricher.worker.wiring.formats import line_reader
+from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.workshop.arguments import JsonOption, ModelArgument
 from enricher.workshop.comparison.figures import COLUMNS, compare, judge
 from enricher.workshop.comparison.model_answers import run_model
@@ -30,8 +30,8 @@ from enricher.workshop.tables import text_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.build.workers import ReaderOf
     from enricher.worker.settings import Settings
+    from enricher.worker.wiring.formats import ReaderOf
     from enricher.workshop.comparison.figures import Comparison, Verdict
     from enricher.workshop.comparison.sampling import Sample
 

@@ -8,12 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.errors import ModelError
-from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.run.selection import choose
 from enricher.worker.settings import Settings, TaskSettings
+from enricher.worker.wiring.loaded_tasks import plan_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

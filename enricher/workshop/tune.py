@@ -14,7 +14,6 @@ import orjson
 import typer
 from rich.table import Table
 
-from enricher.worker.build.loaded_model import default_batch_tokens
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.inference.device.cores import default_concurrency
 from enricher.worker.inference.device.processor import processor_name
@@ -25,6 +24,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import Article, TokenizedArticle
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from enricher.workshop.arguments import DeviceOption, FolderArgument, JsonOption
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.sweep import Cell, Sweep

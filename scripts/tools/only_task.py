@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.heads import NER, EntityHead
 from enricher.worker.records import TaskCard
+from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
 
 if TYPE_CHECKING:
-    from enricher.worker.build.loaded_model import Model
     from enricher.worker.records import ModelCard
     from enricher.worker.settings import Settings
+    from enricher.worker.wiring.loaded_tasks import Model
 
 
 def only_task(model: ModelCard) -> TaskCard:

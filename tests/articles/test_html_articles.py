@@ -15,7 +15,6 @@ from support.reading_articles import article_in
 
 from enricher.errors import InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader, encode_record, write_entities
-from enricher.worker.build.article_readers import article_reader, line_reader
 from enricher.worker.heads import EntityHead
 from enricher.worker.loop.waiting import beyond_the_record
 from enricher.worker.records import (
@@ -30,6 +29,7 @@ from enricher.worker.records import (
     TokenizedField,
 )
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.formats import article_reader, line_reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from enricher.worker.articles import (
     FieldMapping,
 )
 from enricher.worker.articles.mapping import FIELDS, MAX_CHARS, MAX_NAME_CHARS, OPTIONAL_FIELDS, optional_text
-from enricher.worker.build.article_readers import line_reader
 from enricher.worker.commands.progress import describe
 from enricher.worker.records import Article, Headers, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.wiring.formats import line_reader
 
 LIMIT_CHARS = 1000
 CANARY = "xyzzycanary"

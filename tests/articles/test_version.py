@@ -15,8 +15,6 @@ from support.reading_articles import article_in
 
 from enricher.errors import FatalError
 from enricher.worker.articles import Encoder, encode_record, record_writer
-from enricher.worker.build.article_readers import line_reader
-from enricher.worker.build.workers import read_function
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,
@@ -32,6 +30,7 @@ from enricher.worker.records import (
 )
 from enricher.worker.records.version import MAX_EPOCH, MAX_GENERATION, MAX_OFFSET, record_version
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.formats import line_reader, read_function
 
 epochs, offsets, generations = (st.integers(0, most) for most in (MAX_EPOCH, MAX_OFFSET, MAX_GENERATION))
 parts = st.tuples(epochs, offsets, generations)

@@ -29,8 +29,8 @@ from enricher.operate.doctor.articles import article_findings
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.operate.topics import Admin, ClusterView
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.kafka import Cluster
 from tools.waiting import wait_until
 

@@ -11,8 +11,8 @@ from support.schema_registry import Behaviour, Registry, hang_up, serving, statu
 from enricher.operate.doctor import registry as checks
 from enricher.operate.doctor.findings import Finding, exit_code
 from enricher.worker.articles import record_writer
-from enricher.worker.build.record_writer import subject_of
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.formats import subject_of
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from support.patience import PATIENCE_S, wait_until
 from support.stub_worker import STUB_WORKER
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
-from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.loaded_tasks import load_tasks
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 

@@ -12,12 +12,12 @@ import pytest
 from commands.model_app import run_model, tiny_model
 
 from enricher.errors import SettingsError
-from enricher.worker.build.loaded_model import default_batch_tokens
 from enricher.worker.inference.graph.packed_cuda import PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from enricher.workshop.sweep import Cell, Row, Sweep, batch_of
 from enricher.workshop.tune import best_row, compare_default
 

@@ -16,8 +16,8 @@ from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsErr
 from enricher.operate.publish.command import _Sending
 from enricher.operate.publish.lines import key_of, lines_in
 from enricher.worker.articles import DeleteEvents, FieldMapping
-from enricher.worker.build.article_readers import line_mapping
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.formats import line_mapping
 
 if TYPE_CHECKING:
     from support.topics import Topics

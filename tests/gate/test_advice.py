@@ -9,11 +9,10 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.build.loaded_model import window_cutter
-from enricher.worker.build.loaded_tasks import load_tasks
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for, measured_languages
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import load_tasks, window_cutter
 from tools.only_task import load_model
 
 

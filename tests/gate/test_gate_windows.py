@@ -9,12 +9,12 @@ import pytest
 from commands.model_app import tiny_model
 
 from enricher.errors import SettingsError
-from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import window_cutter
 from enricher.workshop.gate.gold import join_texts
 from enricher.workshop.gate.runs import tokenize_texts
 from tools.only_task import load_model

@@ -17,9 +17,9 @@ from enricher.errors import BrokerError, RecoveryExhausted
 from enricher.indexing.index_verification import VerifiedTopics, verify_index
 from enricher.indexing.open_index import open_index
 from enricher.indexing.version_comparison import Kind
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.kafka.ranges import Progress
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.kafka import Cluster
 from tools.topics import make_topics as create
 

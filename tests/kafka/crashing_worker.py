@@ -19,12 +19,12 @@ from confluent_kafka import Producer
 from support import stub_worker
 
 from enricher import cli
-from enricher.worker.build import pools, workers
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.pool import Item, Result, WorkerPool
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Partition, RawRecord
+from enricher.worker.wiring import workers
 
 POINTS = (
     "polled",  # records were read, no ticket was made yet
@@ -71,7 +71,7 @@ def arm(point: CrashPoint) -> None:
     sink = partial(TransactionalSink, producer_class=dying_producer(point))
     for module, name, made in (
         (workers, "KafkaSource", _dying_source(point)),
-        (pools, "WorkerPool", _dying_pool(point)),
+        (workers, "WorkerPool", _dying_pool(point)),
         (workers, "TransactionalSink", sink),
     ):
         assert hasattr(module, name), "the worker is made of other classes now"

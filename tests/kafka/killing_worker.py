@@ -16,8 +16,8 @@ from support import stub_worker
 from enricher import cli
 from enricher.worker.articles import ArticleReader, Encoder
 from enricher.worker.articles.encoder import Outgoing
-from enricher.worker.build import workers
 from enricher.worker.records import Article, Batch, BatchResult, DeadLetter, RawRecord, Ticket, Tombstone
+from enricher.worker.wiring import workers
 from tools.chaos.stub import StubEngine
 
 KILLING_WORD = "abracadabra"

@@ -17,8 +17,8 @@ from support.reading import commit_of, committed_and_ends, read_all
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
-from enricher.worker.build import workers
 from enricher.worker.kafka.transaction import Transaction
+from enricher.worker.wiring import workers
 from tools.chaos.stub import StubEngine, stub_model
 
 QUICK = {

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from enricher.worker.build.loaded_model import Model
-from enricher.worker.build.workers import file_worker
 from enricher.worker.files import LineSink, LineSource
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import BatchingSettings, Settings
+from enricher.worker.wiring.loaded_tasks import Model
+from enricher.worker.wiring.workers import file_worker
 from tools.only_task import load_model, tasks_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"

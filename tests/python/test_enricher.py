@@ -23,10 +23,10 @@ from enricher.answers import Record, Refusal, Regression
 from enricher.errors import ModelError, SettingsError, Stalled
 from enricher.interface import Enricher
 from enricher.worker.articles.record_values import encode_record, serialise_findings
-from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.records import Batch, BatchResult, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings
+from enricher.worker.wiring.memory_runs import recompute
 from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
 from tools.only_task import tasks_of
 

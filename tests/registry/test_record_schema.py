@@ -11,12 +11,12 @@ from support.schema_registry import Registry, serving, status
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
-from enricher.worker.build.record_writer import check_record_schema, writer_of
 from enricher.worker.contracts import record_schema
 from enricher.worker.registry.record_schema import RecordSchema
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import SchemaStore
 from enricher.worker.settings import OutputSettings, RegistrySettings, Settings
+from enricher.worker.wiring.formats import check_record_schema, writer_of
 
 SCHEMA = Schema("AVRO", '"ours"')
 
@@ -86,7 +86,7 @@ def register(registry: Registry, subject: str) -> None:
 
 def test_plain_json_asks_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """And does not even load what would."""
-    monkeypatch.setitem(sys.modules, "enricher.worker.build.schema_registry", None)
+    monkeypatch.setitem(sys.modules, "enricher.worker.wiring.formats", None)
     writer, prepare = writer_of(Settings())
     prepare()
     assert (True, None) == (writer.ready, writer.schema)

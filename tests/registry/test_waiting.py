@@ -16,7 +16,6 @@ from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import InvalidArticle, SchemaPending, SettingsError
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
-from enricher.worker.build.schema_registry import check_formats, registry_decoders
 from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.pool import WorkerPool
@@ -27,6 +26,7 @@ from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.runtime.wakeup import Wakeup
 from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
+from enricher.worker.wiring.formats import check_formats, registry_decoders
 
 LONG_S = 60.0
 TEXT: dict[str, object] = {"schema": '"string"'}

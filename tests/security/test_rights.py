@@ -20,10 +20,10 @@ from support.patience import PATIENCE_S, wait_until
 
 from enricher.errors import BrokerError
 from enricher.operate.doctor.promises import PROMISES
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.kafka.precheck import check_start
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LABELS = ["input", "group", "output", "dead letters", "transactional id"]

@@ -9,8 +9,8 @@ import pytest
 from commands.cli_runner import run
 
 from enricher.errors import SettingsError
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 CANARY = "canary-of-a-file-77b2"
 

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, publish, short_articles
 
 from enricher.operate.verify import verify
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
 from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from support.patience import PATIENCE_S

@@ -16,10 +16,10 @@ from unittest.mock import patch
 from confluent_kafka import KafkaException, Producer
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.build import kafka_clients, workers
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.wiring import kafka_clients, workers
 from tools.chaos import worker as chaos_worker
 
 SAME_PRODUCER = "same-producer"

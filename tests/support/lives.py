@@ -14,9 +14,9 @@ from confluent_kafka import KafkaException
 from kafka.harness import as_sent, publish, short_articles
 
 from enricher.operate.verify import verify
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.progress import repeating
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends

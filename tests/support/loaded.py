@@ -11,9 +11,9 @@ from support.topics import QUICK_TO_START
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.worker.build.loaded_model import Model
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.settings import Settings
+    from enricher.worker.wiring.loaded_tasks import Model
 
 _DECIDING: dict[str, set[str] | bool] = {
     "model": True,
@@ -28,7 +28,7 @@ class _Models:
 
     def __init__(self) -> None:
         # Not above: many test files need no model.
-        from enricher.worker.build.loaded_model import load_model  # noqa: PLC0415
+        from enricher.worker.wiring.loaded_tasks import load_model  # noqa: PLC0415
 
         self._load = load_model
         self._loaded: dict[tuple[str, ...], Model] = {}
@@ -52,4 +52,4 @@ def shared_models(_models: _Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process load a model once for all tests, with a short warm-up."""
     for name, value in QUICK_TO_START.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("enricher.worker.build.loaded_tasks.load_model", _models.load)
+    monkeypatch.setattr("enricher.worker.wiring.loaded_tasks.load_model", _models.load)

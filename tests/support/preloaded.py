@@ -8,7 +8,7 @@ import importlib
 
 for name in (
     "transformers.tokenization_utils_tokenizers",
-    "enricher.worker.build.workers",
+    "enricher.worker.wiring.workers",
     "enricher.worker.commands.enrich",
     "enricher.worker.commands.run.command",
     "enricher.operate.replay",

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.commands import enrich
 from enricher.worker.commands.run import parent, work
 from enricher.worker.commands.run.share import Share
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
 

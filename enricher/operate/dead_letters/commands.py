@@ -23,7 +23,6 @@ from enricher.errors import FatalError, SettingsError
 from enricher.operate.dead_letters.letters import letter_of
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, printable, remark_console, write_line
 from enricher.worker.kafka.errors import Complaint
 from enricher.worker.kafka.partition_reader import commit_as_outsider
@@ -32,6 +31,7 @@ from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Partition, RawRecord, ReachedLimit
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _MOST_VALUES = 10_000
 """Different values of one kind that are counted apart: whoever writes to the topic chooses them."""

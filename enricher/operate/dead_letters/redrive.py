@@ -19,7 +19,6 @@ from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.commands.times import TIME_FORMS, time_option
@@ -28,6 +27,7 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _ENDINGS: dict[Ending, str] = {
     "sent_before": "sent by an earlier run",

@@ -14,15 +14,14 @@ from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.inspect.follow import TopicReader
 from enricher.operate.inspect.key_partitions import ADVICE, ONE_TOPIC, KeyPartitions, topics_by_key
 from enricher.worker.articles.html_rule import looks_like_html
-from enricher.worker.build.article_readers import article_reader
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.schema_registry import waiting_decoders
 from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Tombstone
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings
 from enricher.worker.settings.connections import IndexSettings
+from enricher.worker.wiring.formats import article_reader, waiting_decoders
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _NEWEST = 200
 """Records per partition: enough that a wrong partitioner shows, few to fetch."""

@@ -18,10 +18,10 @@ from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.registry import registry_findings
 from enricher.operate.doctor.transactions import tried_promises
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.schema_registry import check_formats
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.settings import Settings, load_settings, settings_files
+from enricher.worker.wiring.formats import check_formats
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _report = Reporter("settings")
 _PARTS = ("settings", "broker", "registry", "model")

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.worker.build.loaded_model import Model, window_cutter
-from enricher.worker.build.loaded_tasks import Tasks, load_tasks
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
 from enricher.worker.inference.run.advice import read_advice
@@ -21,6 +19,7 @@ from enricher.worker.inference.run.selection import lost_without_report, missing
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import Model, Tasks, load_tasks, window_cutter
 
 _SENTENCE = "Angela Merkel spoke to the United Nations in Berlin."
 _GPU = Path("/dev/nvidia0")

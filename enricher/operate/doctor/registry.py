@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.worker.articles import record_writer
-from enricher.worker.build.record_writer import subject_of
-from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.registry.registry_client import RefusedByRegistry, RegistryUnavailable
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.formats import registry_client, subject_of
 
 _ADVICE = (
     "Are registry.url, with its path, and output.subject right, and is the registry up? Credentials are in "

@@ -22,7 +22,6 @@ from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, SettingsError
 from enricher.operate.inspect.inspector import Inspector
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console, write_line
 from enricher.worker.kafka.errors import Complaint
 from enricher.worker.kafka.metadata import headers_of
@@ -33,6 +32,7 @@ from enricher.worker.records import Headers, Mark
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _OPEN_S = 30.0
 """How much longer than its timeout a transaction of a killed worker may stay open: brokers look every 10 s."""

@@ -17,9 +17,6 @@ from confluent_kafka import KafkaError
 
 from enricher.errors import FatalError, NoAnswer
 from enricher.operate.inspect.inspector import Inspector
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.record_writer import writer_of
-from enricher.worker.build.workers import encoder_of
 from enricher.worker.commands.console import write_line
 from enricher.worker.kafka.errors import UNREADABLE, Complaint, broker_errors, without_recovery
 from enricher.worker.kafka.partition_reader import NO_END, lone_reader, may_pass
@@ -33,6 +30,8 @@ from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.wiring.formats import encoder_of, writer_of
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 _PER_TRANSACTION = 500
 _POLL_S = 0.1

@@ -15,13 +15,13 @@ from enricher.operate.publish.publisher import Publisher
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.articles.mapping import HEADER
-from enricher.worker.build.article_readers import delete_events, line_mapping
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.commands.one_input import InputOption, with_one_input
 from enricher.worker.files import Line
 from enricher.worker.kafka.properties import transactional_id
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.formats import delete_events, line_mapping
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""

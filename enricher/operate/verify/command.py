@@ -16,12 +16,12 @@ from rich.table import Table
 from enricher.operate.inspect.key_partitions import ONE_TOPIC, topics_by_key
 from enricher.operate.verify import EARLIER, Check, DeleteEvents, LeastScore, Recompute, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.loaded_tasks import Tasks, load_tasks
-from enricher.worker.build.recomputation import recompute
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.kafka_clients import kafka_config
+from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
+from enricher.worker.wiring.memory_runs import recompute
 
 BROKEN = 8
 """The exit code if a check failed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeGuard
 
@@ -14,17 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
-from enricher.worker.build.archives import archive_output, archive_sink, article_source, check_archive
-from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.build.workers import file_worker
+from enricher.worker.articles.record_values import record_values
 from enricher.worker.commands.progress import describe, progress_lines, repeating
 from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
+from enricher.worker.files.exchange import AnswerSink
+from enricher.worker.files.line_source import PARQUET_SUFFIX, is_parquet, require_parquet
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.wiring.loaded_tasks import load_tasks
+from enricher.worker.wiring.workers import file_worker
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ def enrich(
     settings = load_settings()
     _require_different(file, output, dead_letters)
     _require_readable(file)
-    archive = check_archive(settings, file, output)
+    archive = _is_archive(settings, file, output)
     if archive and dead_letters:
         raise SettingsError("--dead-letters: what cannot be enriched is a row of the Parquet output, with the reason")
     counters = _run(context, settings, file, output, dead_letters, archive=archive)
@@ -90,11 +92,14 @@ def _run(
     """Enrich the file. The outputs are opened before the model is loaded, which takes longer."""
     guarding = Watchdog(timer=context.find_object(ProcessTimer))
     with stopped_by_signals(interrupt_code) as signals, ExitStack() as files, guarding as watchdog:
-        source = article_source(settings, file)
+        source = _source(settings, file)
         records = _open(files, output, sys.stdout.buffer)
         sink: Sink
         if archive:
-            sink = archive_sink(files.enter_context(archive_output(records)), source)
+            from enricher.worker.files.parquet import ParquetOutput  # noqa: PLC0415  of an extra
+
+            rows = files.enter_context(closing(ParquetOutput(records)))
+            sink = AnswerSink(record_values, rows.write, committed=source.note_committed)
         else:
             letters = _open(files, dead_letters, sys.stderr.buffer)
             # Standard error is a log, which holds no lines.
@@ -108,6 +113,35 @@ def _run(
         if signals.received and not source.caught_up():
             raise typer.Exit(interrupt_code(signals.received))
     return worker.counters
+
+
+def _is_archive(settings: Settings, file: Path, output: Path | None) -> bool:
+    """Whether the output will be Parquet. Raises SettingsError, before any work, for files that cannot be used."""
+    archive = output is not None and output.suffix == PARQUET_SUFFIX
+    if archive and not is_parquet(file):
+        raise SettingsError(f"{output}: only articles in Parquet are written as Parquet, and {file} is something else")
+    if output and output.is_dir():
+        raise SettingsError(f"{output} is a folder: name a file for the output")
+    _source(settings, file)
+    return archive
+
+
+def _source(settings: Settings, file: Path) -> LineSource:
+    """The articles of a file, lines or Parquet. Raises SettingsError, FatalError."""
+    if not is_parquet(file):
+        return LineSource(file)
+    require_parquet(file)
+    from enricher.worker.files.parquet import ParquetSource, Wanted  # noqa: PLC0415  of an extra
+
+    articles, deleted = settings.articles, settings.articles.deleted
+    wanted = Wanted(
+        articles.fields,
+        articles.metadata,
+        scalar_ids=articles.scalar_ids,
+        whole=settings.output.article == "whole",
+        deleted=[deleted.field, *([deleted.id] if deleted.id else [])] if deleted else (),
+    )
+    return ParquetSource(file, wanted)
 
 
 def _require_readable(file: Path) -> None:

@@ -11,5 +11,5 @@
     pool.py          threads that run the model and the tokenizer (`WorkerPool`)
     snapshot.py      reads the worker's state for telemetry and health
 
-Nothing here imports a Kafka client or a model runtime; `worker/build/` connects them.
+Nothing here imports a Kafka client or a model runtime; `worker/wiring/` connects them.
 """

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 class Worker:
     """Reads articles, enriches them, and publishes the records in offset order.
 
-    Closes the source, the sink, the intake and the engine. `worker/build/` makes all parts, and decides nothing here.
+    Closes the source, the sink, the intake and the engine. `worker/wiring/` makes all parts, and decides nothing here.
     """
 
     source: Source

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.build.recomputation import recompute
 from enricher.worker.heads import KINDS
 from enricher.worker.settings import TaskSettings
+from enricher.worker.wiring.loaded_tasks import load_tasks
+from enricher.worker.wiring.memory_runs import recompute
 from enricher.workshop.gate.scoring import EntitySpan
 from enricher.workshop.scores import labels_of_findings
 
 if TYPE_CHECKING:
-    from enricher.worker.build.workers import ReaderOf
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.records import RawRecord
     from enricher.worker.settings import Settings
+    from enricher.worker.wiring.formats import ReaderOf
 
 _TASK = "compared"
 Answer = Mapping[EntitySpan, str]

@@ -11,9 +11,9 @@ from functools import cached_property
 import orjson
 from confluent_kafka import Producer
 
-from enricher.worker.build.loaded_model import Model
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.loaded_tasks import Model
 from tools.bench.machine import LoadMeter
 from tools.bench.repeating import Run, interleave
 from tools.changed_settings import change

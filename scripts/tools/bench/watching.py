@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from enricher.worker.build.loaded_model import Model
-from enricher.worker.build.loaded_tasks import Tasks
-from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.wiring.loaded_tasks import Model, Tasks
+from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.machine import Load, cpu_s

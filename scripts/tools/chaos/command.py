@@ -11,8 +11,8 @@ from tools.chaos.stub import StubEngine, stub_model
 from tools.only_task import tasks_of
 
 if TYPE_CHECKING:
-    from enricher.worker.build.loaded_tasks import Tasks
     from enricher.worker.settings import Settings
+    from enricher.worker.wiring.loaded_tasks import Tasks
 
 
 def _load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.operate.verify import watching
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.crew import environment_of_workers

@@ -15,7 +15,6 @@ from zlib import crc32
 
 import numpy as np
 
-from enricher.worker.build.loaded_model import Model
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.records import (
@@ -27,6 +26,7 @@ from enricher.worker.records import (
     TokenLabels,
     WindowFailure,
 )
+from enricher.worker.wiring.loaded_tasks import Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ class StubDevice:
 
 
 def stub_model(engine: StubEngine) -> Model:
-    """A model for `enricher.worker.build.kafka_worker`."""
+    """A model for `enricher.worker.wiring.kafka_worker`."""
     advice = Advice(max_window_tokens=WINDOW_TOKENS, overlap_tokens=OVERLAP_TOKENS)
     return Model(
         cast("PreparedModel", StubDevice()),

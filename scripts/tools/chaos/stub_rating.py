@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.worker.build.loaded_tasks import Tasks
 from enricher.worker.heads import ClassHead, EntityHead
 from enricher.worker.records import BatchResult, ModelCard, TaskCard, WindowFailure, WindowRows
+from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import CARD, LABELS, StubEngine, stub_model
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from unittest.mock import patch
 import orjson
 
 from enricher.errors import FatalError
-from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.signals import stopped_by_signals
 from enricher.worker.processes import end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.workers import kafka_worker
 from tools.chaos.stub import StubEngine, stub_model
 from tools.chaos.stub_rating import RatingEngine, two_tasks
 from tools.only_task import tasks_of

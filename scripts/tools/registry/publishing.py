@@ -23,11 +23,10 @@ from enricher.operate.publish.publisher import Publisher
 from enricher.worker.articles.envelope import FIRST_MESSAGE, id_prefix
 from enricher.worker.articles.formats.protobuf_schema import load_files
 from enricher.worker.articles.schemas import Schema, SchemaRef
-from enricher.worker.build.article_readers import line_mapping
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.registry.registry_client import RegistryError, UnknownToRegistry
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.formats import line_mapping, registry_client
+from enricher.worker.wiring.kafka_clients import kafka_config
 
 if TYPE_CHECKING:
     from enricher.worker.contracts import SchemaType

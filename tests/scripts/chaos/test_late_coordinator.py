@@ -17,8 +17,9 @@ pytestmark = pytest.mark.broker
 
 START = """
 import time
-from enricher.worker.build.kafka_clients import kafka_config
+from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.kafka.precheck import check_start
+from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 check_start(kafka_config(load_settings()))
 print("checked", flush=True)

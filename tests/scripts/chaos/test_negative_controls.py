@@ -22,9 +22,9 @@ from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
 from enricher.operate.verify import Check, Report, verify, watching
-from enricher.worker.build.kafka_clients import kafka_config
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.chaos.crew import Crew
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load_file, save_file
 
-from enricher.worker.build.loaded_tasks import plan_tasks
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.loaded_tasks import plan_tasks
 from tools.demo.checkpoints import HEAD_FILE, UnfitHead, join
 from tools.demo.outcome import Outcome
 from tools.demo.tasks import GENRE, show_tasks, tasks_settings, vector_of

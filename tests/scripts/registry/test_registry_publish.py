@@ -17,9 +17,9 @@ from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsErr
 from enricher.worker.articles.envelope import read_frame
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.schemas import SchemaRef
-from enricher.worker.build.schema_registry import registry_client
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring.formats import registry_client
 from tools.registry.__main__ import app
 from tools.registry.publishing import publish_lines, registered_encoder
 

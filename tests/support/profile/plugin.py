@@ -67,12 +67,12 @@ class _Profile:
 
     def pytest_sessionstart(self) -> None:
         """Watch processes, Java and the loading of models."""
-        from enricher.worker.build import loaded_model  # noqa: PLC0415 - only where a run is profiled
+        from enricher.worker.wiring import loaded_tasks  # noqa: PLC0415 - only where a run is profiled
 
         self._children.start()
         for kind in (Cluster, Node, Registry, OpenSearch):
             kind.start = self._then_java_answers(kind.start)  # type: ignore[method-assign]
-        loaded_model.load_model = self._timed("models", loaded_model.load_model)
+        loaded_tasks.load_model = self._timed("models", loaded_tasks.load_model)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:

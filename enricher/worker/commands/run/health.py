@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from enricher.worker.build.observation import worker_facts
 from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.share import Share
 from enricher.worker.health.routes import Route, common_probes, page_routes, probe_routes
@@ -19,6 +18,7 @@ from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings
 from enricher.worker.telemetry.observed import Observed
+from enricher.worker.wiring.workers import worker_facts
 
 log = logging.getLogger("enricher.worker.commands.run")
 

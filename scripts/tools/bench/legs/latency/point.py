@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from enricher.worker.build.workers import kafka_worker
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.stats.counters import Counters
+from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.legs.peers import order

@@ -1,22 +1,14 @@
-"""Settings and a model -> a worker that is ready to run."""
+"""Settings and a model -> a worker that is ready to run, and what telemetry and health read of it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from enricher.distribution import installed_version
-from enricher.worker.articles import ArticleReader, Encoder, EventHeaders, RecordWriter, default_source, without_repeats
-from enricher.worker.articles.schemas import Decoders
-from enricher.worker.build.article_readers import article_reader, line_reader
-from enricher.worker.build.kafka_clients import kafka_config
-from enricher.worker.build.loaded_model import batch_rules, window_cutter
-from enricher.worker.build.loaded_tasks import Tasks
-from enricher.worker.build.pools import engine_pool, tokenizer_pool
-from enricher.worker.build.record_writer import writer_of
-from enricher.worker.build.schema_registry import registry_decoders
+from enricher.worker.inference.device import driver
+from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.budget import Budget
@@ -24,10 +16,11 @@ from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.pacing import LoopLimits, Pacing
-from enricher.worker.loop.ports import Sink, Source, Tracing
+from enricher.worker.loop.pool import WorkerPool
+from enricher.worker.loop.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Article, RawRecord, Tombstone, Versioning
+from enricher.worker.records import Batch, BatchResult, Ticket
 from enricher.worker.rules.batch_rules import BatchRules
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
@@ -37,9 +30,20 @@ from enricher.worker.runtime.wakeup import Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters
+from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts, gpu_meter
 from enricher.worker.telemetry.tracing import ContextPropagation
+from enricher.worker.wiring.formats import (
+    ReaderOf,
+    article_reader,
+    encoder_of,
+    line_reader,
+    read_function,
+    registry_decoders,
+    writer_of,
+)
+from enricher.worker.wiring.kafka_clients import kafka_config
+from enricher.worker.wiring.loaded_tasks import Model, Tasks, batch_rules, window_cutter
 
-Read = Callable[[RawRecord], Article | Tombstone]
 MAX_DEATHS_AT_OFFSET = 3
 """Processes that may end at one committed offset before the next one takes one article at a time: rollouts and evictions end
 one or two there without a fault of an article."""
@@ -49,8 +53,6 @@ _BACKLOG_BATCHES = 32
 """Full batches whose tokens may wait for the model, so that there are enough windows of similar length."""
 CHARS_PER_TOKENIZER_CALL = 32_768
 """Text of one call of the tokenizer; a longer article has a call for itself."""
-ReaderOf = Callable[[Decoders | None], ArticleReader]
-"""The reader of articles, given the decoders of values that name a schema."""
 
 
 def kafka_worker(
@@ -123,21 +125,6 @@ class _Ends:
     tracing: Tracing = field(default_factory=ContextPropagation)
 
 
-def encoder_of(settings: Settings, writer: RecordWriter) -> Encoder:
-    """The maker of the bytes of outputs and dead letters. Raises SettingsError."""
-    output = settings.output
-    source = output.cloudevents_source or default_source(settings.kafka.group_id)
-    return Encoder(
-        version=installed_version(),
-        max_record_bytes=settings.articles.max_record_bytes,
-        max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
-        clock=time.time,
-        writer=writer,
-        versioning=versioning_of(settings),
-        events=EventHeaders(source) if output.cloudevents else None,
-    )
-
-
 def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
@@ -181,33 +168,6 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     )
 
 
-def read_function(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Read:
-    """The function that reads articles, without the parts that records do not repeat.
-
-    `by_language`: it also sets the language of each article, as `Tasks.by_language` asks.
-    """
-    output, versioning = settings.output, versioning_of(settings)
-    if output.article != "none" and not output.version and not by_language:
-        return reader.read
-
-    def read(raw: RawRecord) -> Article | Tombstone:
-        article = reader.read(raw)
-        if isinstance(article, Tombstone):
-            return article
-        if by_language:
-            article = replace(article, language=article.metadata.get("language"))
-        if output.version:
-            article = replace(article, version=versioning.version_of(raw))
-        return without_repeats(article) if output.article == "none" else article
-
-    return read
-
-
-def versioning_of(settings: Settings) -> Versioning:
-    """The versioning of outputs, by the numbers in the settings."""
-    return Versioning(settings.kafka.epoch, settings.model.generation)
-
-
 def _loop_limits(settings: Settings, rules: BatchRules) -> LoopLimits:
     worker = settings.worker
     return LoopLimits(
@@ -236,3 +196,56 @@ def _recovery(settings: Settings, ends: _Ends) -> Recovery:
         missing_topic_s=settings.kafka.request_timeout_s,
     )
     return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=ends.guard)
+
+
+def engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
+    """The threads that run batches on the model.
+
+    One batch waits for each thread, so that every thread has a next one while the loop is in a transaction.
+    """
+    return WorkerPool(
+        model.engine.run,
+        threads=model.concurrency,
+        waiting=model.concurrency,
+        wake=wakeup.set,
+        name="engine",
+        begin=model.engine.open_thread,
+    )
+
+
+def tokenizer_pool(settings: Settings, model: Model, wakeup: Wakeup) -> WorkerPool[list[Ticket], Tokenized]:
+    """The threads that tokenise the articles of tickets."""
+
+    def tokenize(tickets: list[Ticket]) -> Tokenized:
+        articles = [ticket.article for ticket in tickets if ticket.article is not None]
+        return [*zip(tickets, model.tokenizer.tokenize(articles), strict=True)]
+
+    threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
+    return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
+
+
+def worker_facts(settings: Settings) -> WorkerFacts:
+    """Which worker these settings describe."""
+    kafka = settings.kafka
+    return WorkerFacts(
+        instance=kafka.instance,
+        group=kafka.group_id,
+        input_topic=", ".join(kafka.inputs),
+        output_topic=kafka.output_topic,
+        dead_letter_topic=kafka.dead_letter_topic,
+        version=installed_version(),
+    )
+
+
+def observe(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
+    """The parts of a worker between two Kafka topics that telemetry and health read."""
+    model, card = tasks.model, tasks.card
+    device = model.prepared.device
+    gpu = driver.gpu(model.prepared.device_id) if device == "cuda" else None
+    return Observed(
+        worker=worker_facts(settings),
+        model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
+        counters=worker.counters,
+        snapshot=worker.snapshots.read,
+        gpus=gpu_meter(gpu.pci_bus_id, gpu.uuid) if gpu else tuple,
+    )
