@@ -1,7 +1,7 @@
 """Applies the rule of `rules/attempts.py`: count attempts, and take records one at a time if one may kill the process.
 
-To get a record alone with the device, forget what is in flight and rewind, as after any trouble; from then on
-`pacing.capacity` is one record, and only while no other is processed. Records that wait for a schema are not processed, and
+To get a record alone with the device, the loop forgets what is in flight and reads it again; from then on `pacing.capacity`
+is one record, and only while no other is processed. Records that wait for a schema are not processed, and
 those behind them in their partition wait too: nothing can be counted there before the first is committed. When the schema is
 here, they are read again, one at a time.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from enricher.errors import TransactionTrouble
 from enricher.worker.loop.pacing import Pacing
 from enricher.worker.loop.ports import Sink, Source
 from enricher.worker.records import DeadLetter, Partition, RawRecord, Release
@@ -31,14 +30,15 @@ class Isolation:
         self._counters = counters
         self.attempts: Attempts = pacing.attempts
 
-    def examine(self, records: Sequence[RawRecord]) -> None:
-        """Examine the records of one poll before they are tracked, or those whose schemas arrived before they are read.
+    def may_process(self, records: Sequence[RawRecord]) -> bool:
+        """Count an attempt at the records of one poll before they are tracked, or at those whose schemas arrived.
 
-        May publish marks: blocks for one transaction. Raises TransactionTrouble if a partition is suspect and there is more
-        than one record to process: after the rewind they are read one at a time.
+        False if a partition is suspect and there is more than one record to process: the loop must read everything in
+        flight again, and gets one record at a time then. May publish marks: blocks for one transaction, and raises what
+        that raises.
         """
         if self.attempts.quiet:
-            return
+            return True
         firsts: dict[Partition, int] = {}
         for record in records:
             firsts.setdefault(record.partition, record.offset)
@@ -46,11 +46,11 @@ class Isolation:
         self._clear(firsts)
         if self.attempts.suspects:
             if len(records) > self._pacing.capacity:
-                message = "a record may have killed processes: reading what is in flight again, one record at a time"
-                raise TransactionTrouble(message)
+                return False
             waiting = self._pacing.waiting_tickets()
             firsts = {partition: first for partition, first in firsts.items() if partition not in waiting}
         self._publish(self.attempts.count_attempts(firsts))
+        return True
 
     def verdict_on(self, raw: RawRecord) -> DeadLetter | None:
         """The dead letter of a record that has killed processes, made without looking at its content; else None."""

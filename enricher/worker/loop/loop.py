@@ -13,8 +13,8 @@ set; otherwise it waits in the source's poll, until the next deadline at most.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from enricher.errors import (
@@ -140,7 +140,9 @@ class Worker:
         else:
             records = self.source.poll(max(capacity, 1), 0.0)
         self.dead_letters.check_starts(self.source.start_of)
-        self.isolation.examine(records)
+        if not self.isolation.may_process(records):
+            self._read_one_by_one()
+            return True
         arrived_s = self.clock()
         self.pacing.note_read(len(records), arrived_s)
         tickets = [Ticket(raw, arrived_s) for raw in records]
@@ -154,8 +156,10 @@ class Worker:
         return bool(tickets)
 
     def _prepare(self) -> bool:
-        if again := self.intake.resume_answered():
-            self.isolation.examine([ticket.raw for ticket in again])
+        again = [ticket.raw for ticket in self.intake.resume_answered()]
+        if again and not self.isolation.may_process(again):
+            self._read_one_by_one()
+            return True
         moved = self.intake.advance(self.clock(), self.pacing.may_decode)
         self.tracker.count_unpacked(self.intake.take_unpacked_bytes())
         return moved
@@ -262,17 +266,29 @@ class Worker:
     # ---- trouble, and the end
 
     def _recover(self, trouble: TransactionTrouble) -> None:
-        """Forget everything in flight, end the transaction, and read again from the committed offsets."""
+        """End the transaction, and read again from the committed offsets."""
         self.counters.recoveries += 1
         began_s = self.clock()
+        with self._reading_again():
+            self._can_publish = self.recovery.run(trouble, self._stopping)
+        self.counters.recovery_s.add(self.clock() - began_s)
+
+    def _read_one_by_one(self) -> None:
+        """Read again from the committed offsets, one record at a time: one of them may kill the process."""
+        log.info("reading again what is in flight, one record at a time")
+        with self._reading_again():
+            self.recovery.rewind()
+
+    @contextmanager
+    def _reading_again(self) -> Iterator[None]:
+        """Forget everything in flight before the body goes back to the committed offsets."""
         with self.snapshots.recovering():
             self.counters.forgotten += self.tracker.forget()
             self.intake.drop_forgotten()
-            self._can_publish = self.recovery.run(trouble, self._stopping)
+            yield
             self.pacing.attempts.expect(self.tracker.partitions)
             self.dead_letters.expect(self.tracker.partitions)
         self.pacing.skip_load()
-        self.counters.recovery_s.add(self.clock() - began_s)
 
     def _is_finished(self) -> bool:
         return self.tracker.in_flight == 0 and self.source.caught_up()

@@ -136,6 +136,14 @@ class Recovery:
             log.info("recovered: reading on from the committed offsets")
         return recovered
 
+    def rewind(self) -> None:
+        """Go back to the committed offsets without any trouble. Blocks within the bound of an attempt.
+
+        Raises TransactionTrouble, which `run` recovers from.
+        """
+        with self._guard("rewinding", self._limits.attempt_timeout_s):
+            self._source.rewind()
+
     def run_once(self) -> None:
         """Recover once more before the process ends. Blocks within the bound of an attempt. Raises what `run` raises."""
         with self._guard("recovering", self._limits.attempt_timeout_s):
