@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from enricher.errors import SettingsError
-from enricher.worker.commands.one_input import with_one_input
+from enricher.worker.commands.topic_options import with_one_input
 from enricher.worker.kafka.properties import KafkaConfig, check_properties
 from enricher.worker.settings import Settings, load_settings, variable_name
 from enricher.worker.wiring.kafka_clients import kafka_config

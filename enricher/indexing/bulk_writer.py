@@ -19,7 +19,7 @@ from enricher.indexing.index_counts import IndexCounts
 from enricher.indexing.index_documents import Document
 from enricher.indexing.search_index import Reply, SearchIndex, raise_failure
 from enricher.indexing.transports import REQUEST_TIMEOUT_S
-from enricher.worker.rules.pauses import doubling_pause_s
+from enricher.worker.runtime.deadlines import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import IndexSettings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from enricher.worker.records import Partition
-from enricher.worker.stats.histogram import LATENCIES_S, SECONDS, Histogram
+from enricher.worker.stats.counters import LATENCIES_S, SECONDS, Histogram
 from enricher.worker.stats.snapshot import WorkerState
 
 INDEX_OUTCOMES = ("written", "deleted", "older", "dead_letter")

@@ -20,7 +20,7 @@ from enricher.indexing.entity_names import name_of
 from enricher.worker.articles.pointers import MISSING, body_finder, parse_pointer
 from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.records import RawRecord
-from enricher.worker.records.version import epoch_of
+from enricher.worker.records.outcomes import epoch_of
 
 MAX_ID_BYTES = 512
 """The limit of OpenSearch and Elasticsearch."""

@@ -21,8 +21,7 @@ from enricher.indexing.refused_records import RefusedRecords
 from enricher.indexing.search_index import SearchIndex
 from enricher.indexing.transports import REQUEST_TIMEOUT_S
 from enricher.worker.records import RawRecord
-from enricher.worker.runtime.deadlines import Deadline
-from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.runtime.deadlines import Deadline, StopEvent
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
 from enricher.worker.stats.snapshot import WorkerState

@@ -28,13 +28,19 @@ from confluent_kafka import TopicPartition
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE
-from enricher.worker.commands.bounds import FORMS, Bound, range_name, ranges_between, require_forward
-from enricher.worker.commands.one_input import InputOption, with_one_input
-from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
-from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
+from enricher.worker.commands.running import interrupt_code, repeating, stopped_by_signals
+from enricher.worker.commands.topic_options import (
+    FORMS,
+    Bound,
+    InputOption,
+    range_name,
+    ranges_between,
+    require_forward,
+    with_one_input,
+)
 from enricher.worker.kafka.errors import Complaint, mapping_errors, without_recovery
 from enricher.worker.kafka.partition_reader import Ranges, lone_consumer
 from enricher.worker.kafka.precheck import check_start

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from enricher.errors import SettingsError
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.commands.one_input import InputOption, with_one_input
+from enricher.worker.commands.topic_options import InputOption, with_one_input
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls

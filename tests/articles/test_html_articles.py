@@ -16,7 +16,7 @@ from support.reading_articles import article_in
 from enricher.errors import InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader, encode_record, write_entities
 from enricher.worker.heads import EntityHead
-from enricher.worker.loop.waiting import beyond_the_record
+from enricher.worker.loop.queues import beyond_the_record
 from enricher.worker.records import (
     Article,
     Coverage,

@@ -21,7 +21,7 @@ from enricher.worker.articles import (
     FieldMapping,
 )
 from enricher.worker.articles.mapping import FIELDS, MAX_CHARS, MAX_NAME_CHARS, OPTIONAL_FIELDS, optional_text
-from enricher.worker.commands.progress import describe
+from enricher.worker.commands.running import describe
 from enricher.worker.records import Article, Headers, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings
 from enricher.worker.stats.counters import Counters

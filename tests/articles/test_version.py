@@ -28,7 +28,7 @@ from enricher.worker.records import (
     Tombstone,
     Versioning,
 )
-from enricher.worker.records.version import MAX_EPOCH, MAX_GENERATION, MAX_OFFSET, record_version
+from enricher.worker.records.outcomes import MAX_EPOCH, MAX_GENERATION, MAX_OFFSET, record_version
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.formats import line_reader, read_function
 

@@ -10,7 +10,7 @@ import pytest
 
 from enricher.errors import FatalError
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
-from enricher.worker.rules.filling import by_length
+from enricher.worker.rules.batching import by_length
 from enricher.workshop.gate.batches import COMPOSITIONS, mix_lengths
 from enricher.workshop.gate.gold import (
     DEFAULT_GOLD,

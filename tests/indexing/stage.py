@@ -22,7 +22,7 @@ from support.reading import committed_and_ends
 from support.search_server import Handler, SearchServer
 from support.topics import Topics, make_topics
 
-from enricher.worker.records.version import record_version
+from enricher.worker.records.outcomes import record_version
 from enricher.worker.settings import IndexSettings
 from tools import topics as topic_tools
 

@@ -23,7 +23,7 @@ from support.topics import Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
-from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.runtime.deadlines import StopEvent
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Generic, TypeVar, cast
 
 from enricher.worker.loop.pool import WorkerPool
-from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.runtime.deadlines import Wakeup
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

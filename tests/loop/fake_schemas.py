@@ -12,7 +12,7 @@ from loop.fake_model import read
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.records import Article, RawRecord
-from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.runtime.deadlines import Wakeup
 from enricher.worker.stats.snapshot import SchemaState
 
 UNKNOWN = "schema:unknown"

@@ -15,7 +15,7 @@ from loop.faults import Fault, no_fault
 from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Start
-from enricher.worker.rules.priority import Priority
+from enricher.worker.rules.read_limits import Priority
 from enricher.worker.stats.snapshot import Connection
 
 

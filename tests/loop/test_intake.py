@@ -19,6 +19,7 @@ from enricher.worker.heads.languages import Languages
 from enricher.worker.loop import intake as intake_module
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.ports import Tokenized
+from enricher.worker.loop.queues import LONG_BYTES
 from enricher.worker.records import (
     Article,
     DeadLetter,
@@ -31,7 +32,6 @@ from enricher.worker.records import (
     Tombstone,
 )
 from enricher.worker.rules.batching import LengthBucketScheduler
-from enricher.worker.rules.long_articles import LONG_BYTES
 from enricher.worker.rules.windowing import WindowCutter
 
 PER_CALL, EACH = 1_000, 64

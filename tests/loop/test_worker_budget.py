@@ -7,10 +7,9 @@ import logging
 import pytest
 from rules.building import window_of
 
-from enricher.worker.loop.budget import Budget
+from enricher.worker.loop.pacing import Budget
 from enricher.worker.records import Batch, BatchResult
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
 
 CONFIGURED = 8192
@@ -46,7 +45,7 @@ def result(*lengths: int, fits_tokens: int | None = None) -> BatchResult:
 def test_it_falls_to_what_fitted_and_stays_there(caplog: pytest.LogCaptureFixture) -> None:
     """Also if a neighbour has given the memory back: a restart begins with the configured one. The fall is logged."""
     device = Device(room_tokens=5_000)
-    with caplog.at_level(logging.WARNING, logger="enricher.worker.loop.budget"):
+    with caplog.at_level(logging.WARNING, logger="enricher.worker.loop.pacing"):
         assert device.run()
     assert "at most 4096 from now on" in caplog.text
     device.room_tokens = CONFIGURED

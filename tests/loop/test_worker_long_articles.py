@@ -6,15 +6,15 @@ import pytest
 from loop.fake_model import article_value
 from loop.world import SHORT, World
 
-from enricher.worker.rules import long_articles
+from enricher.worker.loop import queues
 
 DENSE = article_value("title", "word " * 1_500)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_articles, "LONG_BYTES", 1_000)
-    monkeypatch.setattr(long_articles, "IN_PROGRESS_BYTES", 20_000)
+    monkeypatch.setattr(queues, "LONG_BYTES", 1_000)
+    monkeypatch.setattr(queues, "IN_PROGRESS_BYTES", 20_000)
 
 
 @pytest.mark.parametrize("seed", range(3))

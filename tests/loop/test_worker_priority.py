@@ -9,7 +9,7 @@ from loop.test_worker_simulation import Simulation
 from loop.world import LIMITS, SHORT, Process, World
 from support.seeds import seeds
 
-from enricher.worker.rules import priority
+from enricher.worker.rules import read_limits
 
 NOW, LATER = TOPICS = ("articles.now", "articles")
 
@@ -67,7 +67,7 @@ def test_partitions_of_another_member_hold_nothing() -> None:
 
 def test_a_backlog_without_end_leaves_the_second_topic_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now and then it is read, so that nothing waits for ever."""
-    monkeypatch.setattr(priority, "LONGEST_S", 2.0)
+    monkeypatch.setattr(read_limits, "LONGEST_S", 2.0)
     world = World(topics=TOPICS)
     process = working(world)
     world.put(*[SHORT] * 3_000, topic=NOW)

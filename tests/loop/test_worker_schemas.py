@@ -12,9 +12,9 @@ from loop.fake_sink import DEAD_LETTERS
 from loop.world import INPUT, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import Stalled
+from enricher.worker.loop import queues
 from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.records import Mark, Partition
-from enricher.worker.rules import long_articles
 
 NEEDY = with_schema("a", SHORT)
 FIRST = Partition(INPUT, 0)
@@ -231,7 +231,7 @@ def test_an_unknown_schema_is_a_dead_letter_and_the_next_article_goes_on() -> No
 
 def test_a_long_article_that_waits_holds_back_no_other_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is first again when its schema is here, in its own queue."""
-    monkeypatch.setattr(long_articles, "LONG_BYTES", 1_000)
+    monkeypatch.setattr(queues, "LONG_BYTES", 1_000)
     dense = article_value("title", "word " * 500)
     world = World()
     world.put(with_schema("a", dense), partition=0)

@@ -13,7 +13,7 @@ from loop.world import SHORT, World, unguarded
 from enricher.errors import BrokerError, EnricherError, MissingTopic, RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
-from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.runtime.deadlines import StopEvent
 
 LIMITS = RecoveryLimits(timeout_s=100.0, attempt_timeout_s=30.0, max_in_a_row=5, missing_topic_s=10.0)
 AWAY = TransactionTrouble("nobody answers")

@@ -13,7 +13,7 @@ from loop.world import INPUT, INVALID, LONG, SHORT, World
 from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.recovery import RecoveryLimits
 from enricher.worker.records import LetterForm, Partition, RawRecord
-from enricher.worker.runtime.wakeup import StopEvent
+from enricher.worker.runtime.deadlines import StopEvent
 
 STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
 

@@ -18,17 +18,15 @@ from loop.fake_tasks import ONE_TASK, Setup
 from loop.faults import Fault, no_fault
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.pacing import Budget, LoopLimits, Pacing
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Partition, Ticket
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.stats.counters import Counters

@@ -24,7 +24,7 @@ from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, Waiting
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.rules.batching import LengthBucketScheduler
 from enricher.worker.rules.windowing import WindowCutter
-from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.runtime.deadlines import Wakeup
 from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
 from enricher.worker.wiring.formats import check_formats, registry_decoders
 

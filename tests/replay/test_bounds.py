@@ -18,7 +18,7 @@ from support.topics import Topics
 from enricher.errors import SettingsError
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.replay import ranges_of
-from enricher.worker.commands.bounds import Bound, range_name
+from enricher.worker.commands.topic_options import Bound, range_name
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

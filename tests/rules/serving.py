@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from enricher.worker.records import Batch, Window
-from enricher.worker.rules.batch_rules import EARLY_POWER, BatchRules
+from enricher.worker.rules.batching import EARLY_POWER, BatchRules
 from enricher.worker.rules.load import share_at_load
 
 TICK_S = 1 / 1024

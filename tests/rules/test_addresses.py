@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.worker.rules.addresses import Addresses
+from enricher.worker.rules.borders import Addresses
 
 
 def inside(text: str) -> bool:

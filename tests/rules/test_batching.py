@@ -8,8 +8,7 @@ import pytest
 from rules.building import window_of
 
 from enricher.worker.records import Batch, Window
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 

@@ -14,8 +14,7 @@ from rules.serving import TICK_S, Scheduler, Start, WorkerPool, check, check_not
 from support.examples import examples
 
 from enricher.worker.records import Batch, Ticket, Window
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 from enricher.worker.rules.packing import ArrivalScheduler
 
 RULES = BatchRules(

@@ -13,8 +13,7 @@ from rules.serving import TICK_S, Start, WorkerPool, check, serve
 from support.examples import examples
 
 from enricher.worker.records import Batch, Ticket, Window
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 
 Articles = list[list[Window]]
 

@@ -11,8 +11,7 @@ from rules.building import raw, window_of
 from support.examples import examples
 
 from enricher.worker.records import Batch, Ticket, Window
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 

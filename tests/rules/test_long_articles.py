@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from enricher.worker.loop import queues
+from enricher.worker.loop.queues import LongArticles
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone, Window
-from enricher.worker.rules import long_articles
-from enricher.worker.rules.long_articles import LongArticles
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_articles, "LONG_BYTES", 10)
-    monkeypatch.setattr(long_articles, "IN_PROGRESS_BYTES", 100)
+    monkeypatch.setattr(queues, "LONG_BYTES", 10)
+    monkeypatch.setattr(queues, "IN_PROGRESS_BYTES", 100)
 
 
 def ticket_of(value_bytes: int) -> Ticket:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rules.building import window_of
 
 from enricher.worker.records import Batch, Window
-from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import BatchRules
 from enricher.worker.rules.packing import ArrivalScheduler
 
 RULES = BatchRules(bucket_edges=(64,), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.worker.rules.pauses import doubling_pause_s
+from enricher.worker.runtime.deadlines import doubling_pause_s
 
 
 def test_pauses_double_up_to_the_longest() -> None:

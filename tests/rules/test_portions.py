@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enricher.worker.records import OmittedHeaders, Partition, RawRecord
-from enricher.worker.rules.portions import Portions
+from enricher.worker.rules.read_limits import Portions
 
 
 def record(value_bytes: int, headers: int = 0) -> RawRecord:

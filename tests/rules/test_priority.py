@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.worker.rules.priority import BACKLOG_S, LONGEST_S, SHORTEST_S, Priority
+from enricher.worker.rules.read_limits import BACKLOG_S, LONGEST_S, SHORTEST_S, Priority
 
 
 def held(priority: Priority, behind: str, now_s: float) -> str:

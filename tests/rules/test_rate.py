@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.rules.rate import RateLimit
+from enricher.worker.rules.read_limits import RateLimit
 
 
 def test_without_a_limit_the_room_decides() -> None:

@@ -9,11 +9,11 @@ import threading
 import pytest
 from support.patience import PATIENCE_S
 
-from enricher.worker.runtime.wakeup import StopEvent, Wakeup
+from enricher.worker.runtime.deadlines import StopEvent, Wakeup
 
 HAMMERED = """
 import signal
-from enricher.worker.runtime.wakeup import Wakeup, StopEvent
+from enricher.worker.runtime.deadlines import Wakeup, StopEvent
 
 wakeup, event, handled = Wakeup(), StopEvent(), 0
 

@@ -20,8 +20,7 @@ from enricher.worker.records import (
     Tombstone,
     Window,
 )
-from enricher.worker.stats.counters import Counters, TaskCounts
-from enricher.worker.stats.histogram import Histogram
+from enricher.worker.stats.counters import Counters, Histogram, TaskCounts
 
 
 def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.worker.stats.histogram import Histogram
+from enricher.worker.stats.counters import Histogram
 
 BOUNDS = (0.1, 1.0, 10.0)
 VALUES = st.lists(st.floats(0, 100, allow_nan=False), max_size=50)

@@ -13,8 +13,7 @@ from telemetry.building import observed, observed_indexer
 from deploy.monitoring.generator.exported import EVERY_INSTRUMENT
 from deploy.monitoring.generator.tables import metrics, spans
 from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
-from enricher.worker.stats.counters import MOST_LABELS, Counters
-from enricher.worker.stats.histogram import Histogram
+from enricher.worker.stats.counters import MOST_LABELS, Counters, Histogram
 from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind, Numbers, labels
 from enricher.worker.telemetry.tracing import SPANS
 

@@ -20,8 +20,7 @@ from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
 from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
-from enricher.worker.commands.one_input import InputOption, with_one_input
-from enricher.worker.commands.times import TIME_FORMS, time_option
+from enricher.worker.commands.topic_options import TIME_FORMS, InputOption, time_option, with_one_input
 from enricher.worker.kafka.errors import without_recovery
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import RangeReader

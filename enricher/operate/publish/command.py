@@ -16,7 +16,7 @@ from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
 from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.articles.mapping import HEADER
 from enricher.worker.commands.console import Ticker, remark_console
-from enricher.worker.commands.one_input import InputOption, with_one_input
+from enricher.worker.commands.topic_options import InputOption, with_one_input
 from enricher.worker.files import Line
 from enricher.worker.kafka.properties import transactional_id
 from enricher.worker.settings import Settings, load_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from enricher.worker.rules.rate import RateLimit
+from enricher.worker.rules.read_limits import RateLimit
 
 MAX_RATE = 1_000_000.0
 """The highest `rate_per_s`: more than there will be, and no infinity."""

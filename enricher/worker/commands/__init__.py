@@ -1,1 +1,1 @@
-"""The commands of the worker itself, and what all commands share: `console`, `signals`, `progress`."""
+"""The commands of the worker itself, and what all commands share: `console`, `running`, `topic_options`."""

@@ -15,8 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.articles.record_values import record_values
-from enricher.worker.commands.progress import describe, progress_lines, repeating
-from enricher.worker.commands.signals import interrupt_code, stopped_by_signals
+from enricher.worker.commands.running import describe, interrupt_code, progress_lines, repeating, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.worker.files.exchange import AnswerSink
 from enricher.worker.files.line_source import PARQUET_SUFFIX, is_parquet, require_parquet

@@ -1,6 +1,6 @@
 """Label ids -> entity spans in characters.
 
-Words are those of the text (rules/words.py), and rules/deciding.py says which token decides a word's label; label_scheme.py
+Words are those of the text (rules/words.py), which also says which token decides a word's label; label_scheme.py
 says which labels open and close an entity. A word continues the entity of its own type on the word just before, unless one
 of the two labels or a border (rules/borders.py) forbids it. No entity begins or ends with punctuation that is a word of its
 own; each has a letter or digit. Tokens without a label are skipped as whole arrays: words and characters are looked up only
@@ -26,9 +26,8 @@ from enricher.worker.records import (
     TokenizedArticle,
     TokenSpans,
 )
-from enricher.worker.rules.addresses import Addresses
-from enricher.worker.rules.borders import joins
-from enricher.worker.rules.deciding import decided_words
+from enricher.worker.rules.borders import Addresses, joins
+from enricher.worker.rules.words import decided_words
 
 SCORE_STEPS = 10_000
 """Scores are rounded to four decimals; beyond that, precisions and devices differ."""

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.worker.stats.counters import Counters
-from enricher.worker.stats.histogram import LATENCIES_S, Histogram
+from enricher.worker.stats.counters import LATENCIES_S, Counters, Histogram
 from enricher.worker.stats.snapshot import Snapshot
 
 EVERY_S = 2.0

@@ -25,8 +25,7 @@ from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Release, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of
-from enricher.worker.rules.portions import Portions
-from enricher.worker.rules.priority import Priority
+from enricher.worker.rules.read_limits import Portions, Priority
 from enricher.worker.stats.snapshot import Connection
 
 log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ class KafkaSource:
     def hold(self, partitions: Collection[Partition]) -> None:
         """Deliver nothing of these partitions, and what was not delivered of those that were held before.
 
-        With several input topics also nothing of those after one that has a backlog (`rules/priority.py`).
+        With several input topics also nothing of those after one that has a backlog (`rules/read_limits.py`).
         """
         now_s = time.monotonic()
         if self._config.other_inputs:

@@ -13,14 +13,11 @@ from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import letter_for, serialise_findings
 from enricher.worker.heads import Head, is_for, is_unmeasured
 from enricher.worker.heads.languages import loggable_tag
-from enricher.worker.loop.pending import Pending
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
-from enricher.worker.loop.refusals import check_headers
-from enricher.worker.loop.waiting import Waiting, beyond_the_record, text_chars, value_bytes
+from enricher.worker.loop.queues import LongArticles, Pending, Waiting, beyond_the_record, text_chars, value_bytes
 from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.rules.assembly import finish_enriched
-from enricher.worker.rules.long_articles import LongArticles
 from enricher.worker.rules.windowing import WindowCutter
 
 log = logging.getLogger(__name__)
@@ -247,8 +244,11 @@ class Intake:
         log.warning(message, tag, what_to_do)
 
     def _decode(self, ticket: Ticket) -> bool:
+        if omitted := ticket.raw.omitted_headers:
+            message = f"{omitted.count} headers are more than articles.max_headers allows; none of them is kept"
+            ticket.finish(letter_for(InvalidArticle(message)))
+            return False
         try:
-            check_headers(ticket.raw)
             found = self.read(ticket.raw)
             if isinstance(found, Tombstone):
                 ticket.finish(found)

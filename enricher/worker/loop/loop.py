@@ -30,10 +30,9 @@ from enricher.errors import (
 )
 from enricher.worker.articles import serialise_findings
 from enricher.worker.heads import Head
-from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
-from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.pacing import Budget, LoopLimits, Pacing
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery
@@ -42,7 +41,7 @@ from enricher.worker.records import Batch, BatchResult, Partition, Release, Tick
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.rules.offsets import OffsetTracker, names_of
-from enricher.worker.runtime.wakeup import StopEvent, Wakeup
+from enricher.worker.runtime.deadlines import StopEvent, Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.stats.counters import Counters
 

@@ -1,10 +1,12 @@
 """How many records the loop may read, when it may publish, how long it may wait, and whether work still makes progress.
 
-Reads the queues of other parts and changes nothing but pausing and resuming the source.
+Reads the queues of other parts; it changes nothing but pausing and resuming the source, and the size of batches after one
+did not fit into the device's memory.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +20,9 @@ from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.attempts import Attempts
 from enricher.worker.rules.load import Cadence, Load
 from enricher.worker.rules.offsets import OffsetTracker
-from enricher.worker.rules.rate import RateLimit
+from enricher.worker.rules.read_limits import RateLimit
 
+log = logging.getLogger(__name__)
 _SHORTEST_POLL = 1 / 4
 """The poll interval at low load, as a share of the setting."""
 
@@ -236,3 +239,39 @@ class Pacing:
         if self.tracker.count_unfinished() > self.intake.waiting_articles:
             message = "an article is in flight, but waits neither for a schema nor the tokenizer nor the engine"
             raise Stalled(message)
+
+
+class Budget:
+    """Lowers the budget of batches in `scheduler` after one did not fit into the device's memory.
+
+    Such a batch costs no window: the engine ran it in parts before it came here. The budget never rises again: a restart
+    begins with the configured one, and the metric of the budget shows that it is lower.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def note(self, done: BatchResult) -> bool:
+        """Lower the budget to what fitted, but by half at most; returns whether the batch was run in parts.
+
+        A neighbour that took the memory for a moment must not leave tiny batches until a restart; what is still too large
+        comes back and is halved again.
+        """
+        fits_tokens = done.fits_tokens
+        # A single window has no smaller part, and no budget makes such a batch fit.
+        if fits_tokens is None or len(done.batch.windows) == 1:
+            return False
+        queue = self._scheduler
+        tokens = queue.tokens_of(done.batch)
+        # Batches of an older, larger budget may still be under way, and they say nothing about the present one. Nor does a
+        # batch with a window that fails even alone, or a few such articles would make all batches small.
+        if fits_tokens < queue.max_batch_tokens and tokens <= queue.max_batch_tokens and not done.failures:
+            fits_tokens = max(fits_tokens, queue.max_batch_tokens // 2)
+            queue.limit_budget(fits_tokens)
+            log.warning(
+                "out of memory with a batch of %d tokens: batches have at most %d from now on (batching.max_batch_tokens), "
+                "until a restart",
+                tokens,
+                fits_tokens,
+            )
+        return True

@@ -21,9 +21,8 @@ from enricher.errors import (
 )
 from enricher.worker.loop.ports import PartitionListener, Sink, Source
 from enricher.worker.records import DeadLetter, Outcome, Partition, RawRecord
-from enricher.worker.rules.pauses import doubling_pause_s
+from enricher.worker.runtime.deadlines import StopEvent, doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
-from enricher.worker.runtime.wakeup import StopEvent
 from enricher.worker.runtime.watchdog import Guard
 
 log = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ from enricher.worker.records.input_records import (
     OmittedHeaders,
     Partition,
     RawRecord,
+    SourceMap,
     TokenizedArticle,
     TokenizedField,
     TokenSpans,
@@ -50,9 +51,9 @@ from enricher.worker.records.outcomes import (
     TaskKind,
     TaskReport,
     Tombstone,
+    Versioning,
+    record_version,
 )
-from enricher.worker.records.source_map import SourceMap
-from enricher.worker.records.version import Versioning, record_version
 
 __all__ = [
     "HEADER_BYTES",

@@ -28,7 +28,7 @@ from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Compile, Decoder, SchemaRef
 from enricher.worker.registry.registry_client import RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.worker.registry.store import FindSchema
-from enricher.worker.rules.pauses import doubling_pause_s
+from enricher.worker.runtime.deadlines import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.stats.snapshot import SchemaState
 

@@ -1,8 +1,8 @@
 """ArrivalScheduler: batches for graph variants that do not pad, so that windows of any lengths go together at no cost.
 
 Windows go in the order of arrival, as many as fit. A batch is ready when it is full, or when the oldest window has waited
-`max_wait_s` since its own arrival; for an idle thread, early, by the rule in batch_rules.py; batching.py has the scheduler
-for graph variants that pad.
+`max_wait_s` since its own arrival; for an idle thread, early, by `BatchRules`; batching.py has the scheduler for graph
+variants that pad.
 
 Nothing here runs a model or reads a clock.
 """
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from enricher.worker.records import Batch, Window
-from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import BatchRules
 
 
 class ArrivalScheduler:

@@ -1,1 +1,1 @@
-"""Plumbing: the watchdog, the wakeup and stop events of the loop, deadlines, repeated log lines, and device names."""
+"""Plumbing: the watchdog, deadlines and events that end waits, repeated log lines, and device names."""

@@ -25,7 +25,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import ModelCard, TaskCard
-from enricher.worker.rules.batch_rules import BatchRules
+from enricher.worker.rules.batching import BatchRules
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.settings import Settings, TaskSettings
 

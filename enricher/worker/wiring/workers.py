@@ -11,22 +11,20 @@ from enricher.worker.inference.device import driver
 from enricher.worker.inference.device.cores import available_cores
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
-from enricher.worker.loop.budget import Budget
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.loop import Worker
-from enricher.worker.loop.pacing import LoopLimits, Pacing
+from enricher.worker.loop.pacing import Budget, LoopLimits, Pacing
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.loop.snapshot import SnapshotReader
 from enricher.worker.records import Batch, BatchResult, Ticket
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
 from enricher.worker.rules.packing import ArrivalScheduler
-from enricher.worker.runtime.wakeup import Wakeup
+from enricher.worker.runtime.deadlines import Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
 from enricher.worker.stats.counters import Counters

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from enricher.worker.records import Window
-from enricher.worker.rules.filling import by_length, in_order
+from enricher.worker.rules.batching import by_length, in_order
 
 Batches = list[list[Window]]
 Batching = Callable[[Sequence[Window]], Batches]

@@ -19,7 +19,7 @@ from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.rules.filling import by_length
+from enricher.worker.rules.batching import by_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,7 +23,7 @@ import orjson
 from enricher.errors import FatalError
 from enricher.worker.commands.run import parent
 from enricher.worker.commands.run.share import Share
-from enricher.worker.commands.signals import stopped_by_signals
+from enricher.worker.commands.running import stopped_by_signals
 from enricher.worker.processes import end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings

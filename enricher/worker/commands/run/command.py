@@ -15,7 +15,7 @@ from enricher.worker.commands.run.health import parent_health
 from enricher.worker.commands.run.parent import RunOptions, worker_processes
 from enricher.worker.commands.run.share import Share
 from enricher.worker.commands.run.work import work
-from enricher.worker.commands.signals import stopped_by_signals
+from enricher.worker.commands.running import stopped_by_signals
 from enricher.worker.processes import end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, log_settings_files, variable_name

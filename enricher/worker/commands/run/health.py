@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from enricher.worker.commands.progress import repeating
 from enricher.worker.commands.run.share import Share
+from enricher.worker.commands.running import repeating
 from enricher.worker.health.routes import Route, common_probes, page_routes, probe_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.server import HealthServer, connectable

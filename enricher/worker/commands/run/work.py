@@ -9,10 +9,9 @@ from pathlib import Path
 
 import orjson
 
-from enricher.worker.commands.progress import describe, progress_lines
 from enricher.worker.commands.run.health import view_of, worker_health
 from enricher.worker.commands.run.parent import RunOptions
-from enricher.worker.commands.signals import Signals
+from enricher.worker.commands.running import Signals, describe, progress_lines
 from enricher.worker.health.worker_health import LOADING
 from enricher.worker.kafka.precheck import check_start
 from enricher.worker.runtime.watchdog import Watchdog

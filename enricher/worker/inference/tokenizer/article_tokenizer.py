@@ -17,8 +17,7 @@ from enricher.worker.inference.tokenizer.loading import load_tokenizer, pad_id_o
 from enricher.worker.inference.tokenizer.probe import SPACES, require_characters
 from enricher.worker.inference.tokenizer.special_tokens import text_only
 from enricher.worker.records import Article, TokenizedArticle, TokenizedField
-from enricher.worker.rules.deciding import anchor
-from enricher.worker.rules.words import Words
+from enricher.worker.rules.words import Words, anchor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

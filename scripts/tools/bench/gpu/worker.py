@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from enricher.worker.commands.progress import repeating
+from enricher.worker.commands.running import repeating
 from tools.bench.gpu.bench import ask_gpu
 from tools.bench.gpu.engine import run_command
 from tools.bench.load import articles

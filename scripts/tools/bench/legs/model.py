@@ -27,8 +27,7 @@ from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.inference.run.selection import problem_of, recipe_problem
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Window
-from enricher.worker.rules.batch_rules import BatchRules
-from enricher.worker.rules.batching import LengthBucketScheduler
+from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 from enricher.worker.wiring.loaded_tasks import DEFAULT_BUCKET_EDGES
 from tools import ARTICLES
 from tools.bench.bench import Bench
