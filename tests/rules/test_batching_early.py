@@ -124,7 +124,7 @@ def test_near_capacity_batches_are_as_without_early_ones(make: Make, seed: int, 
 @given(seed=st.integers(0, 10_000), gap=st.integers(1, 80), load=st.floats(0, 1))
 @examples(60)
 def test_packed_batches_keep_the_bound_at_any_load(seed: int, gap: int, load: float) -> None:
-    """As test_batching_engine.py shows for those that pad; here windows go by arrival, and real tokens count."""
+    """As test_batching_traffic.py shows for those that pad; here windows go by arrival, and real tokens count."""
     articles = articles_of(seed, gap)
     starts = serve(ArrivalScheduler(RULES), articles, POOL, lambda _: load)
     windows = [window for article in articles for window in article]

@@ -1,11 +1,17 @@
-"""Offsets, one small case each. `test_offsets_any_order.py` has all orders at once."""
+"""Offsets, one small case each. Below, all orders at once."""
 
 from __future__ import annotations
 
-import pytest
-from rules.building import P0, raw
+from collections.abc import Callable, Mapping
 
-from enricher.worker.records import HEADER_BYTES, RawRecord, Ticket, Tombstone
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from rules.building import P0, P1, P2, raw
+from support.examples import examples
+
+from enricher.worker.records import HEADER_BYTES, Partition, RawRecord, Release, Ticket, Tombstone
 from enricher.worker.rules.offsets import OffsetTracker
 
 
@@ -96,3 +102,211 @@ def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
     ticket.finish(Tombstone())
     tracker.release({})
     assert tracker.in_flight_bytes == 0
+
+
+PARTITIONS = (P0, P1, P2)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A consumer over three partitions, articles that finish in any order, and a broker that notes what is published.
+
+    The model knows nothing of tickets: for each partition, the offsets that exist, which of them carry a record, what was
+    published and what was committed.
+
+    Hypothesis leaves out some rules of most runs, so what has to come together for a bug is done by as few as possible.
+    """
+
+    make_tracker: Callable[[], OffsetTracker] = OffsetTracker
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tracker = type(self).make_tracker()
+        self.records: dict[Partition, list[int]] = {partition: [] for partition in PARTITIONS}
+        self.ends = dict.fromkeys(PARTITIONS, 0)
+        self.positions: dict[Partition, int] = {}
+        self.known: set[Partition] = set()
+        """Partitions that delivered something since their assignment or rewind: then the client knows its position."""
+        self.committed = dict.fromkeys(PARTITIONS, 0)
+        self.published: dict[Partition, list[int]] = {partition: [] for partition in PARTITIONS}
+        self.in_flight: list[Ticket] = []
+
+    @initialize()
+    def begin(self) -> None:
+        """All partitions are ours at first."""
+        for partition in PARTITIONS:
+            self.assign(partition)
+
+    @rule(
+        partition=st.sampled_from(PARTITIONS),
+        gaps=st.lists(st.integers(0, 2), min_size=1, max_size=5),
+        marker=st.booleans(),
+        count=st.integers(0, 5),
+    )
+    def append(self, partition: Partition, gaps: list[int], count: int, *, marker: bool) -> None:
+        """The log grows: records with gaps between them, perhaps a marker behind them. The consumer may read on."""
+        for gap in gaps:
+            self.records[partition].append(self.ends[partition] + gap)
+            self.ends[partition] += gap + 1
+        self.ends[partition] += marker
+        if count:
+            self.deliver(count, partition)
+
+    @rule(partition=st.sampled_from(PARTITIONS), goes=st.booleans(), comes=st.just(value=True) | st.booleans())
+    def rebalance(self, partition: Partition, *, goes: bool, comes: bool) -> None:
+        """A partition goes, or comes, or both, or was lost and comes back unnoticed."""
+        if goes:
+            lost = [ticket for ticket in self.in_flight if ticket.raw.partition == partition]
+            assert len(lost) == self.tracker.unassign([partition])
+            self.start_over(partition)
+            self.positions.pop(partition, None)
+        if comes:
+            self.assign(partition)
+
+    def assign(self, partition: Partition) -> None:
+        """A partition is ours now."""
+        self.tracker.assign([partition])
+        self.start_over(partition)
+
+    @rule(count=st.integers(1, 5), partition=st.sampled_from(PARTITIONS))
+    def poll(self, count: int, partition: Partition) -> None:
+        """The consumer reads on."""
+        self.deliver(count, partition)
+
+    def deliver(self, count: int, partition: Partition) -> None:
+        """Records are delivered in order; the position skips markers where no record is left."""
+        if partition not in self.positions:
+            return
+        position = self.positions[partition]
+        for offset in [offset for offset in self.records[partition] if offset >= position][:count]:
+            ticket = Ticket(raw(offset, partition), 0.0)
+            self.tracker.track(ticket)
+            self.in_flight.append(ticket)
+            self.positions[partition] = offset + 1
+            self.known.add(partition)
+        if not any(offset >= self.positions[partition] for offset in self.records[partition]):
+            self.known.update([partition] * (self.ends[partition] > self.positions[partition]))
+            self.positions[partition] = self.ends[partition]
+
+    @rule(picks=st.lists(st.integers(0, 11), max_size=8), works=st.integers(0, 4).map(bool))
+    def publish(self, picks: list[int], *, works: bool) -> None:
+        """Any articles get their outcomes, then a transaction has a release. If it fails all is forgotten and read again."""
+        for pick in picks:
+            if pick < len(self.in_flight) and self.in_flight[pick].outcome is None:
+                self.in_flight[pick].finish(Tombstone())
+        asked = self.tracker.idle()
+        release = self.tracker.release({p: self.positions[p] for p in asked if p in self.known})
+        if works:
+            self.commit(release)
+        else:
+            self.go_back()
+
+    def commit(self, release: Release) -> None:
+        """Note what a transaction makes visible."""
+        for ticket in release.tickets:
+            self.published[ticket.raw.partition].append(ticket.raw.offset)
+        self.in_flight = [ticket for ticket in self.in_flight if ticket not in release.tickets]
+        for partition, offset in release.committable.items():
+            assert offset > self.committed[partition], "it only grows"
+            self.committed[partition] = offset
+
+    @rule()
+    def forget(self) -> None:
+        """Trouble: all is forgotten, the consumer goes back to the committed offsets."""
+        self.go_back()
+
+    def go_back(self) -> None:
+        """Forget and rewind."""
+        self.tracker.forget()
+        for partition in list(self.positions):
+            self.start_over(partition)
+        assert self.in_flight == []
+
+    @invariant()
+    def a_restart_now_would_lose_and_repeat_nothing(self) -> None:
+        """What is published is exactly what stands below the committed offsets, once, in the order of the offsets."""
+        for partition in PARTITIONS:
+            below = [offset for offset in self.records[partition] if offset < self.committed[partition]]
+            assert below == self.published[partition], "lost or repeated"
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        """In flight is what was delivered and neither published nor forgotten."""
+        assert len(self.in_flight) == self.tracker.in_flight
+        assert sum(ticket.raw.size_bytes for ticket in self.in_flight) == self.tracker.in_flight_bytes
+        assert sum(ticket.outcome is None for ticket in self.in_flight) == self.tracker.count_unfinished()
+
+    def teardown(self) -> None:
+        """In the end everything finishes, and everything is committed up to the end."""
+        for partition in self.positions:
+            self.deliver(1_000_000, partition)
+        for ticket in self.in_flight:
+            if ticket.outcome is None:
+                ticket.finish(Tombstone())
+        for _ in range(2):
+            known = {partition: at for partition, at in self.positions.items() if partition in self.known}
+            self.commit(self.tracker.release({p: at for p, at in known.items() if p in self.tracker.idle()}))
+        self.a_restart_now_would_lose_and_repeat_nothing()
+        assert (self.tracker.in_flight, self.tracker.in_flight_bytes) == (0, 0)
+        assert all(self.committed[partition] == self.ends[partition] for partition in self.known)
+
+    def start_over(self, partition: Partition) -> None:
+        """The consumer stands at the committed offset, and what it had is forgotten."""
+        gone = [ticket for ticket in self.in_flight if ticket.raw.partition == partition]
+        assert not any(ticket.live for ticket in gone)
+        self.in_flight = [ticket for ticket in self.in_flight if ticket.raw.partition != partition]
+        self.positions[partition] = self.committed[partition]
+        self.known.discard(partition)
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = examples(100, stateful_step_count=40)
+
+
+class Naive(OffsetTracker):
+    """The bug that hold-back is there for: publishes whatever is finished, commits what is contiguous."""
+
+    def release(self, positions: Mapping[Partition, int]) -> Release:
+        """Everything finished, at the head or not."""
+        early = []
+        for queue in self._queues.values():
+            for ticket in [ticket for ticket in list(queue.tickets)[1:] if ticket.outcome is not None]:
+                queue.tickets.remove(ticket)
+                self._remove_from_flight(ticket)
+                early.append(ticket)
+        release = super().release(positions)
+        return Release([*release.tickets, *early], release.committable)
+
+
+class PositionCommitter(OffsetTracker):
+    """The other one: commits the consumer's position, finished or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[Partition, int] = {}
+
+    def idle(self) -> list[Partition]:
+        """All partitions."""
+        return list(self.partitions)
+
+    def release(self, positions: Mapping[Partition, int]) -> Release:
+        """What is finished, and the positions where they are new."""
+        new = {partition: at for partition, at in positions.items() if self.sent.get(partition) != at}
+        self.sent |= new
+        return Release(super().release({}).tickets, new)
+
+
+@pytest.mark.parametrize("bug", [Naive, PositionCommitter])
+def test_the_checker_catches_trackers_that_are_wrong(bug: Callable[[], OffsetTracker]) -> None:
+    """The negative control: the same machine fails for a tracker that publishes early, and for one that commits early."""
+    machine = type("Wrong", (AnyOrder,), {"make_tracker": bug})
+    quick = settings(
+        max_examples=300,
+        stateful_step_count=40,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        phases=[Phase.generate],
+    )
+    with pytest.raises(AssertionError, match="lost or repeated"):
+        run_state_machine_as_test(machine, settings=quick)

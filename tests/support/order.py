@@ -71,7 +71,6 @@ SLOW = (
     "commands/test_doctor.py",
     "commands/test_doctor_tasks.py",
     "commands/test_enrich.py",
-    "commands/test_enrich_parquet.py",
     "commands/test_home.py",
     "commands/test_model_check.py",
     "commands/test_model_compare.py",
