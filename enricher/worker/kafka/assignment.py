@@ -23,6 +23,7 @@ from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of
 
 log = logging.getLogger(__name__)
+
 _ENDS_PER_TIMEOUT = 16
 """How often the end of a silent partition is requested within the timeout."""
 _GATHER_S = 1.0

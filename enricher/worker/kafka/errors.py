@@ -29,6 +29,8 @@ from enricher.errors import (
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.repeats import Repeats
 
+log = logging.getLogger("librdkafka")
+
 _MISSING: Final[Mapping[int, str]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on a topic to read it, WRITE to write to it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the consumer group",
@@ -38,8 +40,8 @@ _MISSING: Final[Mapping[int, str]] = {
 """The right behind each refusal, for a client without a worker's configuration."""
 DENIED: Final = frozenset(_MISSING)
 """The broker's errors for a missing right."""
+# Either side refuses the other's credentials or certificate: trying again changes nothing.
 _CREDENTIALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})  # noqa: SLF001  the client's name
-log = logging.getLogger("librdkafka")
 REPEAT_S = 60.0
 """Seconds until an error is logged again: 60 lines for an outage of an hour. librdkafka alone writes two a second."""
 # The parts that differ between two lines about the same problem: how long the attempt took and how many lines were
@@ -50,7 +52,6 @@ _OFFSETS_GONE = "offset reset"
 # the old one says this. If it was in use, the process ends and says so.
 _FENCED_LINE = "fenced by a newer instance"
 _REFUSED_TOPIC = re.compile(r'partition "([^"]+)" .*Topic authorization failed')
-# Either side refuses the other's credentials or certificate: trying again changes nothing.
 _REFUSED_TLS = re.compile(r"\balert\b|certificate could not be verified|certificate verify failed")
 # Causes that the client does not name in words that a person can act on.
 _HINTS = {
@@ -71,6 +72,7 @@ _FILES = {
 _Client = TypeVar("_Client")
 Polled = Consumer | Producer | AdminClient
 """A client that runs its callbacks when it is polled."""
+
 UNREADABLE = KafkaError._BAD_COMPRESSION  # noqa: SLF001  the client's name
 """The client cannot decompress a batch. Its checksum was valid, since `check.crcs` cannot be switched off, so another fetch
 has the same result."""

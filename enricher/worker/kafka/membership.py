@@ -39,12 +39,13 @@ from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of
 from enricher.worker.runtime.deadlines import Deadline
 
+log = logging.getLogger(__name__)
+
 _MAGIC = b"CGMDv2:"
 """librdkafka's private format: magic, int32 generation (little endian), group, NUL, member id, NUL, ..."""
 _ANSWER_S = 0.5
 """How long the answer with the new generation may take. Usually it is there before the refusal; a recovery takes as long."""
 _ASK_S = 0.002
-log = logging.getLogger(__name__)
 _QUIET_S = 2.0
 """Without a rebalance for this long, the next one is taken for the first of two, which are at most a second apart."""
 _PER_WINDOW, _WINDOW_S = 3, 30.0

@@ -30,6 +30,7 @@ from enricher.worker.records import Headers, OmittedHeaders, Partition, RawRecor
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
+
 _ASK_AGAIN_S = 0.1
 # Temporary states of a broker that the client does not mark as retriable: during an election a partition has no leader.
 _TEMPORARY = {

@@ -19,6 +19,7 @@ from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.records import Partition, Start
 
 log = logging.getLogger(__name__)
+
 TURN_S = 10.0
 """How long an overdue partition may deliver nothing while the others are held. A client waits at a broker for 0.5 s at most
 before it fetches again, and a broker that throttles clients makes them wait for one or two seconds more."""

@@ -20,8 +20,10 @@ from enricher.worker.runtime.deadlines import Deadline
 
 Ranges = Mapping[int, tuple[int, int]]
 """Per partition the half-open range of offsets to read."""
+
 Judge = Callable[[KafkaError], bool]
 """Called with each error among the messages. True: the caller takes it. False: it passes by itself. May raise."""
+
 NO_END: Final = 2**63 - 1
 """The end of a range that is to be read for ever: more than any topic holds."""
 END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name

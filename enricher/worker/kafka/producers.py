@@ -19,9 +19,10 @@ from confluent_kafka import KafkaException, Producer
 from enricher.errors import ProducerFenced
 from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_client
 
+log = logging.getLogger(__name__)
+
 CLOSE_WAIT_S = 5.0
 """How long a caller waits; a producer that is not closed by then ends with the process."""
-log = logging.getLogger(__name__)
 
 
 def opened_producer(

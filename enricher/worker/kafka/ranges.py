@@ -34,15 +34,18 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import DeadLetter, Partition, RawRecord, Ticket, Unreadable
 from enricher.worker.runtime.deadlines import Deadline
 
+log = logging.getLogger(__name__)
+
 Progress = Callable[[str, int, int], None]
 """Called with the current step, the number of offsets done, and their total."""
+
 Unread = Callable[[int, range], None]
 """Called with a partition and its offsets that are in a batch which the client cannot unpack."""
+
 _SILENCE_S = 15.0
 _CLIENTS = 4
 """Together they wait longer than a cluster takes to elect leaders. One client that has lost the leader of a partition, for
 example while its broker restarted, may never find it again (librdkafka 4898), so another one goes on."""
-log = logging.getLogger(__name__)
 _ZSTD = "(codec 0x4)"
 """In the client's message. Only format 2 has this codec."""
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001

@@ -29,6 +29,7 @@ from enricher.worker.rules.read_limits import Portions, Priority
 from enricher.worker.stats.snapshot import Connection
 
 log = logging.getLogger(__name__)
+
 _GATHER_S = 0.02
 """How long one poll waits for the first records of new partitions; the first fetch takes a few milliseconds."""
 
