@@ -51,10 +51,14 @@ def assignment(quiet: Quiet) -> Assignment:
     return Assignment(quiet.consumer, CONFIG, quiet.watch, CLIENT_ERRORS)
 
 
-def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> None:
-    """After the pause, a client that delivers nothing of the partition has lost it."""
+def test_one_that_comes_in_a_pause_is_expected_from_its_end_on(assignment: Assignment) -> None:
+    """A long pause is no trouble; after it, a client that delivers nothing of the partition has lost it."""
     assignment.fetching.pause()
     assignment.add([TopicPartition(*PLACE)])
+    silent_for(assignment, 200)
+    assignment.rewind()
+    silent_for(assignment, 200)
+    assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
     assignment.fetching.resume()
     with pytest.raises(Stalled, match="it has more records"):
         silent_for(assignment, 200)

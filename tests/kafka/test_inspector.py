@@ -1,22 +1,22 @@
-"""A fake admin client, for answers that a real cluster gives only at the wrong moment."""
+"""What only some brokers answer, or only at the wrong moment: no leader, so no offset, and no topic id."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from types import SimpleNamespace
-from confluent_kafka import TopicCollection, TopicPartition, Uuid
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
+
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from kafka.clients import config_for
-from support.administrator import Administrator
 from support.topics import Topics
+
 from enricher.errors import BrokerError
 from enricher.operate.inspect.inspector import Inspector
+
 
 class Administrator:
     """Answers like the client: for a partition without a leader it returns an invalid offset, and no error."""

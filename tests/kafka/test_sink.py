@@ -207,6 +207,7 @@ def test_what_was_published_counts_though_no_new_producer_follows(
         sink.publish(release_of([second]))
     sink.recover()
     sink.publish(release_of([second]))
+    assert counters.producers_renewed == 2
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
 
 

@@ -31,7 +31,7 @@ from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends
 from support.topics import Topics
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.operate.lag import BacklogReader
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord, Release
@@ -161,6 +161,20 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
     publish(topics.bootstrap_servers, topics.input, [Sent(b"later", b"v")])
     poll_until(source, source.caught_up)
     assert committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[0] == (4, 4)
+
+
+def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
+    """Nothing to read is nothing to wait for."""
+    source, _ = opened(config_for(topics), until_caught_up=True)
+    poll_until(source, source.caught_up)
+
+
+def test_a_missing_topic_is_named(topics: Topics) -> None:
+    """The message says which topic and how to create it."""
+    source = KafkaSource(config_for(topics, input_topic="no-such-topic"))
+    with pytest.raises(MissingTopic, match=r"'no-such-topic'.*topics create"):
+        source.open(Diary())
+    source.close()
 
 
 def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
