@@ -109,7 +109,7 @@ SLOW = (
     "scripts/environment/test_set_up.py",
     "scripts/demo/test_demo_tasks.py",
     "scripts/registry/test_fault_proxy.py",
-    "scripts/release/test_release.py",
+    "scripts/test_release.py",
     "telemetry/test_otlp.py",
     "loop/test_worker_long_articles.py",
 )

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.release.artifacts import installed_in_images
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 NEW = "7.8.9"
 MOST_WHEEL_BYTES = 100_000_000
 """What the package index takes without asking."""
@@ -86,11 +84,11 @@ def repository(committed: Repository, tmp_path: Path) -> Repository:
 
 
 def test_a_release_is_written_everywhere(repository: Repository) -> None:
-    """The version in every file that names the old one, the heading, the schemas; and the next steps are said."""
+    """The version in every file that names the old one, the heading, and the schemas."""
     (old,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
     ended = repository.release(NEW)
     assert ended.returncode == 0, ended.stderr
-    assert f"git tag -s v{NEW}" in ended.stdout
+    assert "How to release" in ended.stdout
     left = [
         path
         for path in [repository.root / "pyproject.toml", *repository.root.glob("deploy/**/*")]
@@ -100,7 +98,7 @@ def test_a_release_is_written_everywhere(repository: Repository) -> None:
     assert left == []
     assert re.search(rf"^## Unreleased\n\n## {NEW} - \d{{4}}-\d\d-\d\d\n\n###", changelog(repository), re.MULTILINE)
     kept = {path.name for path in (repository.root / "schemas" / "released" / NEW).iterdir()}
-    assert kept == {path.name for path in (ROOT / "schemas").iterdir() if path.is_file()} - {"README.md"}
+    assert kept == {path.name for path in (ROOT / "schemas").iterdir() if path.is_file() and path.suffix != ".md"}
 
 
 def changelog(repository: Repository) -> str:
@@ -109,12 +107,10 @@ def changelog(repository: Repository) -> str:
 
 
 def test_a_tree_that_is_not_ready_is_refused_before_anything_is_written(repository: Repository) -> None:
-    """A name that is no version, versions that are out, changes that nobody committed, and nothing to tell users."""
+    """A name that is no version, a version that is out, changes that nobody committed, and nothing to tell users."""
     assert "three numbers" in repository.refusal("v7.8")
     repository.git("tag", f"v{NEW}")
-    repository.git("tag", "v7.8.10")
-    assert "7.8.10 is released already" in repository.refusal()
-    assert "7.8.10 is released already" in repository.refusal("7.8.10")
+    assert f"{NEW} is no new version" in repository.refusal()
     (repository.root / "new.txt").touch()
     assert "?? new.txt" in repository.refusal("8.0.0")
     (repository.root / "CHANGELOG.md").write_text("## Unreleased\n\n## 7.8.10 - 2026-01-01\n\n- All.\n", "utf-8")
@@ -122,21 +118,10 @@ def test_a_tree_that_is_not_ready_is_refused_before_anything_is_written(reposito
     assert "what do users get?" in repository.refusal("8.0.0")
 
 
-def test_the_sbom_of_an_image_has_what_its_lock_installs_there() -> None:
-    """Nothing for other systems or versions of Python, and one ONNX Runtime."""
-    for kind, runtime in (("cpu", "onnxruntime"), ("cuda", "onnxruntime-gpu")):
-        lock = (ROOT / "scripts" / "locked" / f"runtime-{kind}.txt").read_text("utf-8")
-        names = re.findall(r"^([a-z][\w.-]*)==", installed_in_images(lock), re.MULTILINE)
-        assert {runtime, "openvino", "numpy"} <= set(names)
-        assert len(names) == len(set(names))
-        assert [name for name in names if name.startswith("onnxruntime")] == [runtime]
-        assert "colorama" not in names
-
-
 def packages(repository: Repository, out: Path, umask: int, zone: str) -> dict[str, bytes]:
     """Sdist and wheel by name, built by a process with that umask and time zone."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts"), "TZ": zone}
-    program = "import sys; from pathlib import Path; from tools.release.artifacts import build_packages as build; "
+    program = "import sys; from pathlib import Path; from tools.release import build_packages as build; "
     command = [sys.executable, "-c", program + "build(Path(sys.argv[1]))", str(out)]
     subprocess.run(command, cwd=repository.root, env=environment, umask=umask, check=True)
     return {path.name: path.read_bytes() for path in out.iterdir()}

@@ -1,1 +1,0 @@
-"""`scripts/release`: prepares a release, and builds what is released."""
