@@ -22,9 +22,7 @@ from support.circles import Import, circles, imports_when_loaded, when_loaded
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SHARING, SLOW
 
-from tools.structure.ceilings import ceilings, code_tokens, tokens_by_part
-from tools.structure.report import accepted, offenders
-from tools.structure.smells import statements
+from tools.structure import accepted, ceilings, code_tokens, offenders, statements, tokens_by_part
 
 TESTS = Path(__file__).parent
 PACKAGE = Path(__file__).parent.parent / "enricher"
