@@ -16,7 +16,7 @@ TESTS = Path(__file__).parent
 FAILS = """
 import os, pytest, time
 from support.logs import new_log
-from tools.kafka.kept_folder import KeptFolder
+from tools.kafka.keeper import KeptFolder
 
 @pytest.fixture(scope="session")
 def ended_before(): # as a worker of another test

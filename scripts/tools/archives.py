@@ -1,6 +1,6 @@
 """Servers that Maven repositories have as one archive: reads their locks, keeps verified copies in the user's cache.
 
-With the copy in place, the network is not used. `archive_locks.py` writes a lock.
+With the copy in place, the network is not used. `tools.locks` writes a lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from platformdirs import user_cache_path
 
-from tools.kafka.meter import Meter
+from tools.kafka.versions import Meter
 
 _CENTRAL = "https://repo.maven.apache.org/maven2/"
 _HTTP_TIMEOUT_S = 60

@@ -23,7 +23,7 @@ from tools.bench.drawing import save_png
 from tools.bench.load import articles, endless_load
 from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series, write_figures
-from tools.kafka.reader import Reader
+from tools.reading import Reader
 from tools.topics import Topics
 from tools.waiting import wait_until
 

@@ -1,14 +1,31 @@
-"""Waiting with a deadline, also for a process to end."""
+"""Waiting with a deadline, for conditions and for processes; freezing a process; context managers that close themselves."""
 
 from __future__ import annotations
 
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class Closing(ABC):
+    """Is closed at the end of a `with` block, however that ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what was begun at construction."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.1) -> bool:
@@ -40,3 +57,13 @@ def stop(process: subprocess.Popen[bytes], timeout_s: float = 20.0) -> None:
         process.wait(timeout_s)
     process.kill()
     process.wait()
+
+
+_TIMEOUT_S = 60.0
+
+
+def suspend(process: psutil.Process) -> None:
+    """Send SIGSTOP and wait until it has effect: on a busy machine the threads run on for a while. Raises TimeoutError."""
+    process.suspend()
+    if not wait_until(lambda: process.status() == psutil.STATUS_STOPPED, _TIMEOUT_S, 0.01):
+        raise TimeoutError(f"process {process.pid} still runs {_TIMEOUT_S:g} s after SIGSTOP")

@@ -14,7 +14,7 @@ from support.texts import any_text
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS
 from enricher.worker.records import Article
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article
 
 LIMIT_CHARS = 1000
 CANARY = "xyzzycanary"

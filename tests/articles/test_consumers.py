@@ -33,7 +33,7 @@ from support.task_records import record_of_tasks
 from enricher.worker.articles import encode_record, record_headers, record_writer
 from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
-from tools.kafka.jars import Jar, JarLock, class_path, default_folder
+from tools.kafka.versions import Jar, JarLock, class_path, default_folder
 
 if TYPE_CHECKING:
     from support.topics import Topics

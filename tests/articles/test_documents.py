@@ -18,7 +18,7 @@ from support.texts import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.documents import json_bytes
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article
 
 CANARY = "xyzzycanary"
 Word = Enum("Word", {"ID": "id"}, type=str)

@@ -28,7 +28,7 @@ from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
 from enricher.workshop.comparison import model_answers
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from tools.chaos.stub import StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -12,7 +12,7 @@ from enricher.operate.verify.command import recompute_with
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.settings import Settings
 from tools.chaos.stub import StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 
 def raw(document: object, **fields: Any) -> RawRecord:  # noqa: ANN401  what a record has

@@ -35,7 +35,7 @@ from enricher.worker.records import (
     Ticket,
     Tombstone,
 )
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article
 
 CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)

@@ -12,7 +12,7 @@ from support.examples import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.records import Article
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article
 
 LIMIT_CHARS = 100_000
 CANARY = "xylophonist"

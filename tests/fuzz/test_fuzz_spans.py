@@ -40,8 +40,7 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
-from tools.decoding import decode_article
-from tools.only_task import only_task
+from tools.worker_parts import decode_article, only_task
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")

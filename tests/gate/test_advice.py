@@ -13,7 +13,7 @@ from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import load_tasks, window_cutter
-from tools.only_task import load_model
+from tools.worker_parts import load_model
 
 
 def write(folder: Path, **values: object) -> Path:

@@ -17,7 +17,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import window_cutter
 from enricher.workshop.gate.gold import join_texts
 from enricher.workshop.gate.runs import tokenize_texts
-from tools.only_task import load_model
+from tools.worker_parts import load_model
 
 if TYPE_CHECKING:
     from pathlib import Path

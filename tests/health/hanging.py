@@ -23,7 +23,7 @@ from enricher.worker.records import Batch, BatchResult
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 
 def main(folder: Path) -> None:

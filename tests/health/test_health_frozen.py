@@ -15,7 +15,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.ports import free_row
-from tools.suspending import suspend
+from tools.waiting import suspend
 
 pytestmark = pytest.mark.broker
 

@@ -24,9 +24,9 @@ from enricher.worker.commands import enrich
 from enricher.worker.records import Partition, RawRecord
 from tools import ARTICLES, ROOT
 from tools.chaos.stub import StubEngine, stub_model
-from tools.demo.search.query import Search
+from tools.demo.search.page import Search
 from tools.demo.search.server import SearchPage, ask
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 pytestmark = pytest.mark.broker
 

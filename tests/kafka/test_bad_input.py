@@ -21,7 +21,7 @@ from enricher.worker.stats.counters import Counters
 from enricher.worker.wiring.loaded_tasks import Model
 from enricher.worker.wiring.workers import kafka_worker
 from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 pytestmark = pytest.mark.broker
 

@@ -14,7 +14,7 @@ from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import BatchingSettings, Settings
 from enricher.worker.wiring.loaded_tasks import Model
 from enricher.worker.wiring.workers import file_worker
-from tools.only_task import load_model, tasks_of
+from tools.worker_parts import load_model, tasks_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 ARTICLES, BODY_CHARS = 12, 800  # two or three windows per article

@@ -28,7 +28,7 @@ from enricher.worker.records import Batch, BatchResult, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings
 from enricher.worker.wiring.memory_runs import recompute
 from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 IN_FLIGHT = 100
 MOST_AHEAD = 2 * 256 + 2 * IN_FLIGHT

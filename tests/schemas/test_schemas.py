@@ -45,7 +45,7 @@ from enricher.worker.records import (
     TaskReport,
     Ticket,
 )
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 HEADERS = ("enriched-record-headers.v1", "enriched-record-headers.v2", "dead-letter-headers.v1")

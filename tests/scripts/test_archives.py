@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tools import archives, opensearch, registry
-from tools.archive_locks import CHOSEN
 from tools.archives import ArchiveError, ArchiveLock, ArchiveMissing, content_digest, unpack, unpacked
+from tools.locks import CHOSEN
 
 
 def packed(files: dict[str, bytes]) -> bytes:

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools.closing import Closing
-from tools.waiting import wait_until
+from tools.waiting import Closing, wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WAIT_S = 60.0

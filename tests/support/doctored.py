@@ -14,7 +14,7 @@ from tools.chaos.check import Findings, check
 from tools.chaos.incarnations import Incarnation
 from tools.chaos.reference import expected
 from tools.chaos.topics import Names
-from tools.outputs import InputId
+from tools.reading import InputId
 
 COUNT = 120
 Headers = list[tuple[str, str | bytes | None]]

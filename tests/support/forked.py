@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from support.logs import new_log
-from tools.suspending import suspend
+from tools.waiting import suspend
 
 _PRELOADED = ("pytest", "support.preloaded")
 _LOCK = threading.RLock()

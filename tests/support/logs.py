@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.kafka.kept_folder import LOGS
+from tools.kafka.keeper import LOGS
 
 LINES, LINE_CHARS, TAIL_BYTES = 30, 400, 64 * 2**10
 MOST_LOGS = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, TaskReport
-from tools.only_task import only_task
+from tools.worker_parts import only_task
 
 MODEL = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 

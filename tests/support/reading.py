@@ -7,7 +7,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from support.patience import PATIENCE_S
-from tools.kafka.reader import Reader
+from tools.reading import Reader
 
 Positions = dict[int, tuple[int, int]]
 

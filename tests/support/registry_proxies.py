@@ -10,8 +10,7 @@ import json
 import uuid
 
 from tools.registry import Fault, FaultProxy
-from tools.registry.faults import ANSWERS, Answer
-from tools.registry.handler import Handler
+from tools.registry.proxy import ANSWERS, Answer, Handler
 
 AUTHORIZATION = "Basic dXNlcjpwYXNz"
 """The header of `user` with the password `pass`."""

@@ -19,7 +19,7 @@ from enricher.worker.commands.run.share import Share
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 STUB_WORKER = str(Path(__file__))
 

@@ -17,7 +17,7 @@ from enricher.operate.verify import Check, Place, Report, command
 from enricher.operate.verify.command import show
 from enricher.worker.kafka.properties import KafkaConfig
 from tools.chaos.stub import StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 
 @pytest.mark.broker

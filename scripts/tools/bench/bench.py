@@ -16,10 +16,9 @@ from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.loaded_tasks import Model
 from tools.bench.machine import LoadMeter
 from tools.bench.repeating import Run, interleave
-from tools.changed_settings import change
 from tools.kafka import Cluster
-from tools.only_task import load_model
 from tools.topics import Topics, publish
+from tools.worker_parts import change, load_model
 
 PARTITIONS = 8
 

@@ -19,10 +19,9 @@ import orjson
 from confluent_kafka import Message, Producer
 
 from tools.bench.child import tell
-from tools.closing import Closing
-from tools.following import Follower
+from tools.reading import Follower
 from tools.topics import Topics
-from tools.waiting import wait_until
+from tools.waiting import Closing, wait_until
 
 _MARK = "open-loop-"
 """Prefix of this process's keys; the topics may hold other records too."""

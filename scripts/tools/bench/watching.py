@@ -26,7 +26,7 @@ from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.machine import Load, cpu_s
 from tools.bench.repeating import Run
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 Seen = TypeVar("Seen")
 

@@ -14,8 +14,7 @@ from tools.archives import ArchiveError
 from tools.chaos.faults import KINDS
 from tools.chaos.report import write_report
 from tools.chaos.run import Plan, play
-from tools.kafka.errors import ClusterError
-from tools.kafka.versions import DEFAULT, VERSIONS, find
+from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, find
 from tools.registry import RegistryError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from tools.chaos.history import OFFSETS_TOPIC, commits_of, falls
 from tools.chaos.incarnations import Incarnation, Ledger, digest, topic_id_of
-from tools.kafka.reader import Reader
-from tools.outputs import OMITTED, STAGE, headers_of, source_of
+from tools.reading import OMITTED, STAGE, Reader, headers_of, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from tools.chaos.incarnations import Wanted
     from tools.chaos.topics import Names
-    from tools.outputs import InputId
+    from tools.reading import InputId
 
 _SHOWN = 5
 _SHOWN_BYTES = 300

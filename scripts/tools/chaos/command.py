@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from enricher import cli
 from enricher.worker.commands.run import work
 from tools.chaos.stub import StubEngine, stub_model
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 if TYPE_CHECKING:
     from enricher.worker.settings import Settings

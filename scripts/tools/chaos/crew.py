@@ -17,7 +17,7 @@ import orjson
 import psutil
 
 from tools import python_path
-from tools.closing import Closing
+from tools.waiting import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

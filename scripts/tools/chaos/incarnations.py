@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from tools.outputs import InputId
+    from tools.reading import InputId
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MOST_TIMES = 255

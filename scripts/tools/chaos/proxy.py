@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tools.chaos.wire import Wire
-from tools.closing import Closing
+from tools.waiting import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

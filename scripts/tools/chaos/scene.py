@@ -19,9 +19,8 @@ from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
 from tools.chaos.worker import TWO_TASKS
 from tools.chaos.workload import Workload
-from tools.closing import Closing
-from tools.kafka.reader import Reader
-from tools.waiting import wait_until
+from tools.reading import Reader
+from tools.waiting import Closing, wait_until
 
 if TYPE_CHECKING:
     import subprocess

@@ -12,8 +12,8 @@ from http.client import HTTPConnection
 from itertools import count
 from urllib.parse import urlsplit
 
-from tools.closing import Closing
 from tools.registry import FaultProxy, Registry, RegistryError
+from tools.waiting import Closing
 
 UNKNOWN_IDS = range(2**30, 2**31)
 """Schema ids that the registry has never given."""

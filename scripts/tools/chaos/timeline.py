@@ -6,16 +6,15 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tools.closing import Closing
-from tools.following import Follower
-from tools.outputs import source_of
+from tools.reading import Follower, source_of
+from tools.waiting import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from confluent_kafka import Message
 
-    from tools.outputs import InputId
+    from tools.reading import InputId
 
 _LOOK_FOR_PARTITIONS_S = 3.0
 

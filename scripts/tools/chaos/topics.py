@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from enricher.worker.kafka.metadata import COORDINATOR_LIMIT_S
 from tools.chaos.incarnations import Incarnation, topic_id_of
-from tools.kafka.reader import Reader
+from tools.reading import Reader
 from tools.topics import Topics, make_topics
 from tools.waiting import wait_until
 
@@ -111,18 +111,7 @@ class TopicKeeper:
         return True
 
     def _grow(self, topic: str, partitions: int) -> None:
-        def grown() -> bool:
-            try:
-                self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ASK_S)
-            except KafkaException as exception:
-                if (
-                    exception.args[0].code() != KafkaError.NOT_CONTROLLER
-                ):  # with ZooKeeper the controller may have just moved
-                    raise
-                return False
-            return True
-
-        assert wait_until(grown, _ASK_S, 0.5), "no controller added the partitions in time"
+        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ASK_S)
 
     def _make(self, *topics: str) -> None:
         make_topics(self._servers, topics, self.partitions, replicas=self._replicas)

@@ -30,7 +30,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.wiring.workers import kafka_worker
 from tools.chaos.stub import StubEngine, stub_model
 from tools.chaos.stub_rating import RatingEngine, two_tasks
-from tools.only_task import tasks_of
+from tools.worker_parts import tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from tools.chaos.articles import Articles
-from tools.closing import Closing
 from tools.topics import publish
+from tools.waiting import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

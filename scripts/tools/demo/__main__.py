@@ -14,12 +14,8 @@ from rich.console import Console
 
 from tools import ARTICLES
 from tools.archives import ArchiveError
-from tools.demo.commands import Failed, enricher
-from tools.demo.indexing import INDEX, SETTINGS, index_and_search
-from tools.demo.outcome import Watcher
-from tools.demo.report import show
-from tools.demo.tasks import TASKS, show_tasks, tasks_settings
-from tools.demo.topics import own_topics
+from tools.demo.commands import INDEX, SETTINGS, Failed, enricher, index_and_search, own_topics
+from tools.demo.report import TASKS, Watcher, show, show_tasks, tasks_settings
 from tools.kafka import Cluster, ClusterError
 from tools.opensearch import OpenSearchError
 

@@ -9,8 +9,8 @@ This package knows Kafka's server and nothing of `enricher`; `enricher` never im
 """
 
 from tools.kafka.cluster import Cluster
-from tools.kafka.errors import ClusterError
 from tools.kafka.node import Node
 from tools.kafka.properties import Listener
+from tools.kafka.versions import ClusterError
 
 __all__ = ["Cluster", "ClusterError", "Listener", "Node"]

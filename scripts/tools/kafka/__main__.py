@@ -9,13 +9,11 @@ from typing import Annotated
 import typer
 
 from tools.command_line import NOT_RUNNING, remark, run
-from tools.kafka.errors import ClusterError
-from tools.kafka.jars import JarLock, class_path
-from tools.kafka.jars import default_folder as jar_folder
-from tools.kafka.recording import record as record_classes
+from tools.kafka.cluster import record_classes
+from tools.kafka.java import MAIN_CLASSES, run_tool
 from tools.kafka.service import Running, Service, default_folder
-from tools.kafka.tools import MAIN_CLASSES, run_tool
-from tools.kafka.versions import DEFAULT, VERSIONS, find
+from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, JarLock, class_path, find
+from tools.kafka.versions import default_folder as jar_folder
 
 app = typer.Typer(
     add_completion=False,

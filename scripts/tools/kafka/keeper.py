@@ -1,29 +1,29 @@
-"""Ends a cluster's nodes when the process that started them has ended, be it by SIGTERM, SIGKILL or a crash.
+"""The folder of servers, and the process that ends them when the one that started them has ended, however it ended.
 
-Runs as a separate process that waits for the end of its standard input: the operating system closes that pipe when the
-parent dies. The file needs only psutil, so that it starts at once and stays small.
+The keeper runs as a separate process that waits for the end of its standard input: the operating system closes that pipe
+when the parent dies. The file needs only psutil, so that it starts at once and stays small.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
 SERVER_PROPERTIES = "server.properties"
-ZOOKEEPER = "zookeeper"
-"""The folder of a cluster's ZooKeeper, if it has one."""
 KILL_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _DISMISSED = b"dismissed"
@@ -37,20 +37,13 @@ def processes_of(folder: Path) -> Iterator[psutil.Process]:
             yield process
 
 
-def brokers_of(folder: Path) -> Iterator[psutil.Process]:
-    """Find the same without a ZooKeeper, which must not end before the brokers."""
-    return (process for process in processes_of(folder) if Path(process.info["cmdline"][-1]).parent.name != ZOOKEEPER)
-
-
-def wait_until_gone(
-    folder: Path, timeout_s: float, find: Callable[[Path], Iterator[psutil.Process]] = processes_of
-) -> bool:
-    """Wait until `find` finds no process; returns False on timeout.
+def wait_until_gone(folder: Path, timeout_s: float) -> bool:
+    """Wait until no process is found; returns False on timeout.
 
     A zombie counts as gone: it has no command line, and in a container possibly nothing ever reaps it.
     """
     deadline_s = time.monotonic() + timeout_s  # not `tools.waiting`: this file runs by itself
-    while any(find(folder)):
+    while any(processes_of(folder)):
         if time.monotonic() > deadline_s:
             return False
         time.sleep(_POLL_S)
@@ -99,3 +92,52 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+LOGS = "SERVER_LOGS"
+"""The environment variable that names a folder for the logs of servers whose own folder is removed at the end."""
+
+
+class KeptFolder:
+    """`data`: a folder that stays; without it a temporary one, whose name begins with `prefix`, removed at the end.
+
+    `logs`: where its servers write their logs, once it is open.
+
+    A keeper ends the servers in it when this process has ended, however it ends, unless `detach` is called.
+    """
+
+    def __init__(self, data: Path | None, prefix: str) -> None:
+        self._data = data
+        self._prefix = prefix
+        self._keeper: Keeper | None = None
+        self._cleanup = ExitStack()
+        self.logs = data or Path()
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it is removed at the end."""
+        return self._data is None
+
+    def open(self) -> Path:
+        """Create it, with a keeper that watches it before the first server starts."""
+        folder = Path(tempfile.mkdtemp(prefix=self._prefix)) if self._data is None else self._data
+        self.logs = folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.temporary:
+            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            self.logs = Path(os.environ.get(LOGS, folder.parent)) / folder.name
+            self.logs.mkdir(parents=True, exist_ok=True)
+        self._keeper = Keeper(folder, remove=self.temporary)
+        self._cleanup.callback(self._keeper.release)
+        return folder
+
+    def close(self) -> None:
+        """Let the keeper clean up and end; may be called twice."""
+        self._cleanup.close()
+
+    def detach(self) -> None:
+        """Let the servers outlive this process; the caller must end them. Only with `data`."""
+        assert self._keeper is not None, "detach before start"
+        assert self._data is not None, "a temporary folder would never be removed"
+        self._cleanup.pop_all()
+        self._keeper.dismiss()

@@ -1,10 +1,17 @@
-"""One Kafka process: formats its storage, starts it, tells when it answers, and ends it in every way that tests need.
+"""The storage of a fresh node as Kafka's own tool formats it, in a folder beside the jars.
 
-A node knows only its own folder and port; `cluster` makes several nodes a cluster.
+The tool runs once for each version, in 3 s; later nodes get what it has written, with ids of their own.
 """
 
 from __future__ import annotations
 
+import base64
+import re
+import shutil
+import tempfile
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,19 +19,52 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tools.kafka.errors import ClusterError
-from tools.kafka.java import log_tail
+from tools.kafka.java import BROKER, log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.properties import HOST, render
-from tools.kafka.storage import META
-from tools.suspending import suspend
-from tools.waiting import wait_until
+from tools.kafka.versions import ClusterError
+from tools.waiting import suspend, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tools.kafka.java import Java
-    from tools.kafka.storage import FormattedStorage
+
+META = "meta.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedStorage:
+    """A copy in the folder `kept`, which may not be there yet."""
+
+    kept: Path
+
+    def copy_to(self, log_folder: Path, cluster_id: str, node_id: int) -> bool:
+        """Make `log_folder` the storage of a fresh node; returns whether there was something to copy."""
+        if not self.kept.is_dir():
+            return False
+        shutil.copytree(self.kept, log_folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(META))
+        text = (self.kept / META).read_text(encoding="utf-8")
+        for name, value in (("cluster.id", cluster_id), ("node.id", str(node_id)), ("directory.id", new_id())):
+            text = re.sub(rf"(?m)^{re.escape(name)}=.*$", f"{name}={value}", text)
+        (log_folder / META).write_text(text, encoding="utf-8")  # last: a folder that has it is complete
+        return True
+
+    def keep(self, log_folder: Path) -> None:
+        """Keep a copy of what the tool has just written, unless another process was quicker."""
+        scratch = Path(tempfile.mkdtemp(prefix="formatted-", dir=self.kept.parent))
+        try:
+            shutil.copytree(log_folder, scratch, dirs_exist_ok=True)
+            with suppress(OSError):
+                scratch.rename(self.kept)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def new_id() -> str:
+    """A UUID as Kafka writes it, 22 characters of base64, without dashes, since `-t` takes a leading one for an option."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+
 
 START_TIMEOUT_S = 180.0  # 3 s is usual; a busy machine may take many times that
 STOP_TIMEOUT_S = (
@@ -32,7 +72,6 @@ STOP_TIMEOUT_S = (
 )
 _ASK_TIMEOUT_S = 3.0
 _GONE_TIMEOUT_S = 60.0  # after SIGKILL: a busy machine takes a while to free the memory
-_STILL_REGISTERED = "KeeperErrorCode = NodeExists"
 
 
 class Node:
@@ -50,7 +89,7 @@ class Node:
         storage: FormattedStorage,
         log_path: Path,
     ) -> None:
-        self.node_id = int(properties["node.id"] if "node.id" in properties else properties["broker.id"])
+        self.node_id = int(properties["node.id"])
         self.port = port
         self.address = f"{HOST}:{port}"
         self.folder = folder
@@ -76,7 +115,7 @@ class Node:
         if self.running:
             raise ClusterError(f"node {self.node_id} runs already")
         self._prepare()
-        self._process = self._spawn("kafka.Kafka", str(self._properties_path))
+        self._process = self._spawn(BROKER, str(self._properties_path))
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until this node answers; raises `ClusterError` with the end of its log if it does not."""
@@ -84,13 +123,9 @@ class Node:
         wait_until_ready([self], timeout_s)
 
     def sees(self, node_ids: set[int]) -> bool:
-        """Whether this node answers within three seconds and knows all of `node_ids`; raises `ClusterError` if it ended.
-
-        A killed broker stays registered in ZooKeeper until its session times out; one that starts earlier ends itself and is
-        started again here, as a supervisor would do.
-        """
+        """Whether this node answers within three seconds and knows all of `node_ids`; raises `ClusterError` if it ended."""
         if not self.running:
-            self._try_again()
+            raise ClusterError(f"Kafka's node {self.node_id} ended while starting. {log_tail(self.log_path)}")
         try:
             return node_ids <= set(quiet_admin(self.address).list_topics(timeout=_ASK_TIMEOUT_S).brokers)
         except KafkaException:
@@ -133,7 +168,7 @@ class Node:
         self._properties_path.write_text(render(self._properties), encoding="utf-8")
         self.log_path.write_bytes(b"")
         log_folder = Path(self._properties["log.dirs"])
-        if "process.roles" in self._properties and not (log_folder / META).exists():
+        if not (log_folder / META).exists():
             self._format(log_folder)
 
     def _format(self, log_folder: Path) -> None:
@@ -148,11 +183,6 @@ class Node:
 
     def _spawn(self, *arguments: str) -> psutil.Popen:
         return self._java.start(self.folder, self.log_path, *arguments)
-
-    def _try_again(self) -> None:
-        if _STILL_REGISTERED not in self.log_path.read_text(encoding="utf-8", errors="replace"):
-            raise ClusterError(f"Kafka's node {self.node_id} ended while starting. {log_tail(self.log_path)}")
-        self.launch()
 
 
 def quiet_admin(addresses: str) -> AdminClient:

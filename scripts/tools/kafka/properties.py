@@ -18,12 +18,10 @@ _CONTROLLER = "CONTROLLER"
 _SYNCED_REPLICAS = 2  # of three: one node may die and acks=all still answers
 
 # For tests that kill nodes: a dead node is noticed after 3 s instead of 9, and may return as early. Not for daily use on a
-# busy laptop, where a node that is starved for 3 s would be taken for dead. The third property is for brokers with
-# ZooKeeper. A version logs and ignores properties that it does not know.
+# busy laptop, where a node that is starved for 3 s would be taken for dead.
 QUICK_TO_NOTICE = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    "zookeeper.session.timeout.ms": "3000",
 }
 
 
@@ -56,35 +54,6 @@ def server_properties(
         "controller.listener.names": _CONTROLLER,
         **_replication_properties(len(controller_ports)),
         **_LAPTOP,
-    }
-
-
-def zookeeper_broker_properties(
-    broker_id: int, controller_ports: Mapping[int, int], listeners: Sequence[Listener], log_folder: Path
-) -> dict[str, str]:
-    """The same for a broker with its metadata in ZooKeeper, which listens on the first of `controller_ports`."""
-    return {
-        "broker.id": str(broker_id),
-        "zookeeper.connect": f"{HOST}:{controller_ports[1]}",
-        "zookeeper.connection.timeout.ms": "30000",  # else the session's, which is too short for a busy machine
-        "zookeeper.session.timeout.ms": "9000",  # as KRaft's brokers have it; 18 s by default
-        "log.dirs": log_folder.as_posix(),
-        **_listener_properties(listeners, listeners),
-        **_replication_properties(len(controller_ports)),
-        **_LAPTOP,
-    }
-
-
-def zookeeper_properties(port: int, data_folder: Path) -> dict[str, str]:
-    """The properties of a single ZooKeeper."""
-    return {
-        "dataDir": data_folder.as_posix(),
-        "clientPort": str(port),
-        "clientPortAddress": HOST,
-        "maxClientCnxns": "0",  # 60 from one address by default
-        "tickTime": "500",  # sessions may be as short as two ticks, and are noticed to be over a tick later
-        "maxSessionTimeout": "60000",  # twenty ticks by default
-        "admin.enableServer": "false",
     }
 
 

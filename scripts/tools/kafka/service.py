@@ -17,10 +17,9 @@ from confluent_kafka import KafkaException
 from platformdirs import user_state_path
 
 from tools.kafka.cluster import Cluster
-from tools.kafka.errors import ClusterError
-from tools.kafka.keeper import brokers_of, end, processes_of, wait_until_gone
+from tools.kafka.keeper import end, processes_of, wait_until_gone
 from tools.kafka.node import STOP_TIMEOUT_S, quiet_admin
-from tools.kafka.versions import DEFAULT, VERSIONS
+from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError
 from tools.ports import is_free
 
 if TYPE_CHECKING:
@@ -79,13 +78,13 @@ class Service:
         return running
 
     def stop(self) -> int:
-        """SIGTERM to all nodes, then SIGKILL to what remains, ZooKeeper included; returns the number of processes."""
+        """SIGTERM to all nodes, then SIGKILL to what remains; returns the number of processes."""
         count = len(self.processes())
-        for process in brokers_of(self.folder):
+        for process in processes_of(self.folder):
             with suppress(psutil.NoSuchProcess):
                 process.resume()  # a suspended one would not see SIGTERM
                 process.terminate()
-        wait_until_gone(self.folder, STOP_TIMEOUT_S, brokers_of)
+        wait_until_gone(self.folder, STOP_TIMEOUT_S)
         end(self.folder)
         self._note.unlink(missing_ok=True)
         return count

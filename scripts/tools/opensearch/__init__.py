@@ -8,7 +8,6 @@
 This package knows the server and nothing of `enricher`; `enricher` never imports it.
 """
 
-from tools.opensearch.errors import OpenSearchError
-from tools.opensearch.server import LOCK_PATH, OpenSearch
+from tools.opensearch.server import LOCK_PATH, OpenSearch, OpenSearchError
 
 __all__ = ["LOCK_PATH", "OpenSearch", "OpenSearchError"]

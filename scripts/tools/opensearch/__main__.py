@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tools.archives import ArchiveError
 from tools.command_line import run
-from tools.java_commands import commands_of
-from tools.opensearch.errors import OpenSearchError
-from tools.opensearch.server import LOCK_PATH, OpenSearch
+from tools.java_server import commands_of
+from tools.opensearch.server import LOCK_PATH, OpenSearch, OpenSearchError
 
 app = commands_of(
     OpenSearch,

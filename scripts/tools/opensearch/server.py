@@ -1,4 +1,4 @@
-"""Runs one node of OpenSearch on loopback."""
+"""The errors that this package raises."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from tools.archives import ArchiveLock, unpacked
 from tools.java_server import HOST, JavaServer, status_of
 from tools.kafka.java import LOG4J_2
 from tools.kafka.keeper import SERVER_PROPERTIES
-from tools.opensearch.errors import OpenSearchError
 from tools.ports import free_ports
+
+
+class OpenSearchError(Exception):
+    """The local OpenSearch cannot be set up, started or reached; the message says why and what to do."""
+
 
 LOCK_PATH = Path(__file__).with_name("opensearch.lock.toml")
 _NO_NATIVE_CODE = ("-Djna.nounpack=true", "-Djna.nosys=true", "-Djna.boot.library.path=")

@@ -8,9 +8,7 @@
 This package knows the server and nothing of `enricher`; `enricher` never imports it.
 """
 
-from tools.registry.errors import RegistryError
-from tools.registry.faults import Fault
-from tools.registry.proxy import FaultProxy
-from tools.registry.server import LOCK_PATH, Registry
+from tools.registry.proxy import Fault, FaultProxy
+from tools.registry.server import LOCK_PATH, Registry, RegistryError
 
 __all__ = ["LOCK_PATH", "Fault", "FaultProxy", "Registry", "RegistryError"]

@@ -12,10 +12,9 @@ import typer
 
 from tools.archives import ArchiveError
 from tools.command_line import remark, run
-from tools.java_commands import commands_of
-from tools.kafka.errors import ClusterError
-from tools.registry.errors import RegistryError
-from tools.registry.server import LOCK_PATH, Registry
+from tools.java_server import commands_of
+from tools.kafka.versions import ClusterError
+from tools.registry.server import LOCK_PATH, Registry, RegistryError
 
 app = commands_of(
     Registry,

@@ -1,4 +1,4 @@
-"""Runs the registry's server on loopback."""
+"""The schema registry: Apicurio on loopback, from a locked archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from pathlib import Path
 from tools.archives import ArchiveLock, unpacked
 from tools.java_server import HOST, JavaServer, status_of
 from tools.kafka.keeper import SERVER_PROPERTIES
-from tools.registry.errors import RegistryError
+
+
+class RegistryError(Exception):
+    """The local registry cannot be set up, started or reached; the message says why and what to do."""
+
 
 LOCK_PATH = Path(__file__).with_name("registry.lock.toml")
 _API = "/apis/ccompat/v7"

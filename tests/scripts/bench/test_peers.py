@@ -43,7 +43,7 @@ from tools.bench.peers.processes import PeerFailed, PeerProcess
 from tools.bench.peers.records import Found, Span, encode, text_of
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.peers.window_model import Windows
-from tools.kafka.errors import ClusterError
+from tools.kafka.versions import ClusterError
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
 CARD = {"name": "m", "digest": "d", "precision": "fp32"}

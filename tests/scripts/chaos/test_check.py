@@ -12,7 +12,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
-from tools.outputs import OMITTED, InputId
+from tools.reading import OMITTED, InputId
 
 pytestmark = pytest.mark.broker
 

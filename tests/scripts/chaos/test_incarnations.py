@@ -14,7 +14,7 @@ from tools.chaos.incarnations import topic_id_of
 from tools.chaos.proxy import Proxy
 from tools.chaos.topics import TopicKeeper
 from tools.kafka import Cluster
-from tools.outputs import InputId
+from tools.reading import InputId
 
 pytestmark = pytest.mark.broker
 

@@ -18,8 +18,7 @@ from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.loaded_tasks import plan_tasks
 from tools.demo.checkpoints import HEAD_FILE, UnfitHead, join
-from tools.demo.outcome import Outcome
-from tools.demo.tasks import GENRE, show_tasks, tasks_settings, vector_of
+from tools.demo.report import GENRE, Outcome, show_tasks, tasks_settings, vector_of
 
 
 def test_the_three_tasks_share_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

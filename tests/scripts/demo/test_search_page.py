@@ -15,8 +15,7 @@ from support.search_server import SearchServer, serving
 from support.texts import any_text
 
 from enricher.indexing.entity_names import name_of
-from tools.demo.search.page import excerpt, mark_entities, page
-from tools.demo.search.query import FACETS, Found, Search
+from tools.demo.search.page import FACETS, Found, Search, excerpt, mark_entities, page
 from tools.demo.search.server import SearchPage
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"

@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from support.patience import PATIENCE_S
 
 from tools.kafka import Cluster, ClusterError
+from tools.kafka.java import BROKER, ClassArchive
 from tools.kafka.keeper import processes_of
 from tools.kafka.node import quiet_admin
 from tools.kafka.properties import MAX_MESSAGE_BYTES, QUICK_TO_NOTICE
@@ -157,22 +159,25 @@ def test_three_nodes_go_on_without_one(version: str) -> None:
         assert read(cluster, topic, 2) == [b"three", b"two"]
 
 
-def test_a_killed_broker_comes_back_though_zookeeper_has_it_registered_and_a_failure_leaves_nothing() -> None:
-    """ZooKeeper forgets a broker when its session ends; an exception in the context ends both and removes the folder."""
-    cluster = Cluster(version=OLDEST, properties=QUICK_TO_NOTICE)
+def test_a_class_archive_is_taken_where_it_is_and_only_a_broker_writes_it(tmp_path: Path) -> None:
+    """Other programs of the same jars use it too."""
+    assert () == ClassArchive(tmp_path).options(BROKER)
+    assert () == ClassArchive(tmp_path, records=True).options("kafka.tools.StorageTool")
+    [option] = ClassArchive(tmp_path, records=True).options(BROKER)
+    assert option.startswith("-XX:AOTCacheOutput=")
+    ClassArchive(tmp_path).path.touch()
+    assert f"-XX:AOTCache={ClassArchive(tmp_path).path}" in ClassArchive(tmp_path).options("kafka.tools.StorageTool")
 
-    def kill_and_fail() -> None:
-        with cluster:
-            topic = make_topic(cluster.bootstrap_servers)
-            write(cluster, topic, b"kept")
-            cluster.nodes[0].kill()
-            cluster.nodes[0].start()
-            assert read(cluster, topic, 1) == [b"kept"]
-            assert len(list(processes_of(cluster.nodes[0].folder.parent))) == 2
-            raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        kill_and_fail()
-    folder = cluster.nodes[0].folder.parent
-    assert list(processes_of(folder)) == []
-    assert not folder.exists()
+@pytest.mark.long
+def test_a_broker_records_its_classes_and_others_start_with_them(tmp_path: Path) -> None:
+    """The next one uses them; an archive that is damaged costs only the time that it would have saved."""
+    with Cluster(archive=ClassArchive(tmp_path, records=True)) as cluster:
+        cluster.nodes[0].stop(300)
+    archive = ClassArchive(tmp_path)
+    assert archive.path.stat().st_size > 10_000_000
+    with Cluster(archive=archive) as cluster:
+        assert f"-XX:AOTCache={archive.path}" in psutil.Process(cluster.nodes[0].pid).cmdline()
+    archive.path.write_bytes(archive.path.read_bytes()[:1_000_000])
+    with Cluster(archive=archive) as cluster:
+        cluster.warm_up()

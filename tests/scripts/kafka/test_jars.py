@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.kafka import ClusterError, jars
-from tools.kafka.jars import Jar, JarLock, class_path, lock_path
-from tools.kafka.lock import requested
-from tools.kafka.versions import DEFAULT, VERSIONS
+from tools.kafka import ClusterError, versions
+from tools.kafka.versions import DEFAULT, VERSIONS, Jar, JarLock, class_path, lock_path
+from tools.locks import requested
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +27,14 @@ def no_download(coordinates: str, scratch: Path) -> Path:
 
 def test_complete_cache_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every jar in place, the class path is made without a download."""
-    monkeypatch.setattr(jars, "download", no_download)
+    monkeypatch.setattr(versions, "download", no_download)
     (tmp_path / "artifact-1.0.jar").write_bytes(CONTENT)
     assert str(tmp_path / "artifact-1.0.jar") == class_path(LOCK, tmp_path)
 
 
 def test_damaged_jar_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed byte in the cache stops the start, and the message names the file to remove."""
-    monkeypatch.setattr(jars, "download", no_download)
+    monkeypatch.setattr(versions, "download", no_download)
     (tmp_path / "artifact-1.0.jar").write_bytes(b"a jaR")
     with pytest.raises(ClusterError, match=r"artifact-1\.0\.jar is not the file that the lock names"):
         class_path(LOCK, tmp_path)
@@ -49,7 +48,7 @@ def test_false_download_never_reaches_the_cache(tmp_path: Path, monkeypatch: pyt
         path.write_bytes(b"something else")
         return path
 
-    monkeypatch.setattr(jars, "download", false_download)
+    monkeypatch.setattr(versions, "download", false_download)
     with pytest.raises(ClusterError, match="expected " + JAR.sha256):
         class_path(LOCK, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -63,9 +62,9 @@ def test_missing_jar_is_fetched_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
         path.write_bytes(CONTENT)
         return path
 
-    monkeypatch.setattr(jars, "download", true_download)
+    monkeypatch.setattr(versions, "download", true_download)
     first = class_path(LOCK, tmp_path)
-    monkeypatch.setattr(jars, "download", no_download)
+    monkeypatch.setattr(versions, "download", no_download)
     assert first == class_path(LOCK, tmp_path)
 
 
@@ -90,7 +89,7 @@ def test_there_is_a_lock_for_every_version_and_no_other() -> None:
 def test_real_jar_with_one_changed_byte_is_detected(tmp_path: Path) -> None:
     """A copy of the real cache with one flipped bit is refused."""
     lock = JarLock.read()
-    folder = jars.default_folder(lock)
+    folder = versions.default_folder(lock)
     class_path(lock, folder)
     jar = next(jar for jar in lock.jars if "kafka-clients" in jar.coordinates)
     content = bytearray((folder / jar.file_name).read_bytes())
@@ -98,4 +97,4 @@ def test_real_jar_with_one_changed_byte_is_detected(tmp_path: Path) -> None:
     copy = tmp_path / jar.file_name
     copy.write_bytes(content)
     with pytest.raises(ClusterError, match="kafka-clients"):
-        jars.verify(jar, copy)
+        versions.verify(jar, copy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.kafka.properties import Listener, render, server_properties, zookeeper_broker_properties
+from tools.kafka.properties import Listener, render, server_properties
 
 LOG = Path("/data/log")
 
@@ -25,15 +25,6 @@ def test_listener_speaks_its_own_protocol() -> None:
     protocols = properties["listener.security.protocol.map"].split(",")
     assert {"PLAINTEXT:PLAINTEXT", "TLS:SSL", "CONTROLLER:PLAINTEXT"} == set(protocols)
     assert "PLAINTEXT" == properties["inter.broker.listener.name"]
-
-
-def test_broker_with_zookeeper_has_no_controller() -> None:
-    """A ZooKeeper broker opens its clients' ports only, since a broker is the controller."""
-    properties = zookeeper_broker_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)
-    assert properties["zookeeper.connect"] == "127.0.0.1:20000"
-    assert "PLAINTEXT://127.0.0.1:20003" == properties["listeners"] == properties["advertised.listeners"]
-    assert "2" == properties["broker.id"]
-    assert "3" == properties["default.replication.factor"]
 
 
 def test_three_nodes_keep_three_copies_and_need_two() -> None:

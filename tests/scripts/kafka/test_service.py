@@ -13,10 +13,10 @@ from support.patience import PATIENCE_S
 from support.scripted import Script
 
 from tools.kafka.__main__ import main
-from tools.kafka.keeper import brokers_of, end, processes_of
+from tools.kafka.keeper import end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.ports import free_ports
-from tools.suspending import suspend
+from tools.waiting import suspend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_a_day_with_kafka(kafka: Script, tmp_path: Path, version: str) -> None:
     again = kafka(*start)
     assert (0, first.out) == (again.code, again.out)
     assert "is already running" in again.err
-    assert len(list(brokers_of(tmp_path.resolve()))) == 1
+    assert len(list(processes_of(tmp_path.resolve()))) == 1
     status = kafka("status")
     assert status.code == 0
     assert f"Kafka {version}" in status.out
@@ -67,20 +67,11 @@ def test_a_day_with_kafka(kafka: Script, tmp_path: Path, version: str) -> None:
     client = AdminClient({"bootstrap.servers": address})
     assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
 
-    (process,) = brokers_of(tmp_path.resolve())
+    (process,) = processes_of(tmp_path.resolve())
     suspend(process)
     frozen = kafka("status")
     assert (frozen.code, frozen.out[:15]) == (3, "does not answer")
     assert kafka("stop", "--erase").code == 0
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_oldest_kafka_is_stopped_with_its_zookeeper(kafka: Script, tmp_path: Path) -> None:
-    """The broker first; nothing is left of either."""
-    assert kafka.process("start", "--version", "oldest", "--port", str(free_ports(1)[0])).code == 0
-    assert len(list(processes_of(tmp_path.resolve()))) == 2
-    assert kafka("stop", "--erase").code == 0
-    assert list(processes_of(tmp_path.resolve())) == []
     assert list(tmp_path.iterdir()) == []
 
 

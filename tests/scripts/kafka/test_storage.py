@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tools.kafka.storage import META, FormattedStorage, new_id
+from tools.kafka.node import META, FormattedStorage, new_id
 
 TEXT = "#\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\ndirectory.id=BBBBBBBBBBBBBBBBBBBBBB\nnode.id=1\nversion=1\n"
 

@@ -9,7 +9,7 @@ import pytest
 from support.topics import Topics
 
 from tools.kafka import ClusterError
-from tools.kafka.tools import JAR, MAIN_CLASSES, main_class, run_tool
+from tools.kafka.java import JAR, MAIN_CLASSES, main_class, run_tool
 from tools.kafka.versions import DEFAULT
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

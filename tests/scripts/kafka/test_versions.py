@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.kafka import ClusterError
-from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, find, logs_with_log4j_1, needs_zookeeper
+from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, find, logs_with_log4j_1
 
 
 def test_version_is_found_by_number_line_and_word() -> None:
@@ -27,7 +27,6 @@ def test_list_is_in_order_with_one_version_of_each_line() -> None:
     assert len({number[:2] for number in numbers}) == len(numbers)
 
 
-def test_zookeeper_and_log4j_1_end_with_their_lines() -> None:
-    """ZooKeeper before 3.3, log4j 1 before 4.0; compared as numbers, so that 3.10 would come after 3.9."""
-    assert [needs_zookeeper(version) for version in ("3.2.3", "3.3.2", "3.10.0")] == [True, False, False]
+def test_log4j_1_ends_with_its_line() -> None:
+    """Its successor comes with 4.0."""
     assert [logs_with_log4j_1(version) for version in ("3.9.2", "3.10.0", "4.0.2")] == [True, True, False]

@@ -12,7 +12,7 @@ from support.registry_proxies import GuardedProxy
 from support.schema_registry import Registry, serving, status
 
 from tools.registry import Fault, FaultProxy
-from tools.registry.faults import ANSWERS
+from tools.registry.proxy import ANSWERS
 
 SCHEMA = b'{"schema":"\\"string\\""}'
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tools.registry.faults import Fault
+from tools.registry.proxy import Fault
 
 if TYPE_CHECKING:
     from support.mixed.stage import Stage

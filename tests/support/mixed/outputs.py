@@ -17,8 +17,7 @@ from google.protobuf import json_format
 from support.mixed.inputs import Place
 from support.mixed.protobuf import compiled
 from tools import ROOT
-from tools.kafka.reader import Reader
-from tools.outputs import STAGE, headers_of, source_of
+from tools.reading import STAGE, Reader, headers_of, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ from support.mixed.inputs import Inputs, Publisher
 from support.mixed.outputs import check
 from support.stub_worker import STUB_WORKER
 from tools.chaos.topics import Names, TopicKeeper
-from tools.kafka.reader import Reader
+from tools.reading import Reader
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:

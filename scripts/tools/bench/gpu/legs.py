@@ -34,8 +34,7 @@ from tools.bench.gpu.bench import Bench
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.model.passes import Leg, Passes, in_order_of_arrival, pad, stock_feeds
 from tools.bench.model.plain import write_fused
-from tools.cutting import windows_of
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article, windows_of
 
 WINDOW_TOKENS, OVERLAP_TOKENS = 256, 64
 HEADLINES = 0.6

@@ -20,8 +20,7 @@ from tools.bench.model.passes import in_order_of_arrival
 from tools.bench.outcome import Claim, Outcome, Plot, Table
 from tools.bench.repeating import Run, Spread, bars, claim, rates
 from tools.bench.watching import Call, Work, calls_of, work_off
-from tools.cutting import windows_of
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article, windows_of
 
 ABOUT = (
     "The worker on a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "

@@ -36,8 +36,7 @@ from tools.bench.model.passes import BATCH_TOKENS, Batches, Leg, Passes, in_orde
 from tools.bench.model.plain import write_fused
 from tools.bench.outcome import Outcome, Table
 from tools.bench.repeating import Run, in_turns, rates, ratios
-from tools.cutting import windows_of
-from tools.decoding import decode_article
+from tools.worker_parts import decode_article, windows_of
 
 ABOUT = (
     "Every graph variant that this machine runs, int8 too if the model is calibrated, against ONNX Runtime's stock provider "

@@ -22,10 +22,10 @@ from tools.bench.peers.processes import PeerFailed
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.repeating import Run, bars, others, rates, ratios
 from tools.bench.watching import run_worker
-from tools.kafka.reader import Reader
-from tools.only_task import tasks_of
+from tools.reading import Reader
 from tools.topics import Topics
 from tools.waiting import wait_until
+from tools.worker_parts import tasks_of
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "

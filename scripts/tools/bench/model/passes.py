@@ -17,7 +17,7 @@ import numpy as np
 
 from enricher.worker.inference.device.session import Feeds
 from enricher.worker.records import Window
-from tools.closing import Closing
+from tools.waiting import Closing
 
 BATCH_TOKENS = (256, 512, 1024)
 """The best of these is used for each leg and case. The worker's default on a CPU is 512."""

@@ -26,9 +26,8 @@ from tools.bench.bench import Bench
 from tools.bench.model.plain import MODEL_FILE, write_fused
 from tools.bench.peers.processes import PYTHON, PeerProcess
 from tools.bench.peers.transfer import Options
-from tools.kafka.errors import ClusterError
-from tools.kafka.jars import Jar, JarLock, class_path, default_folder
 from tools.kafka.java import clean_environment
+from tools.kafka.versions import ClusterError, Jar, JarLock, class_path, default_folder
 
 BY_ARTICLE = "ONNX Runtime fp32, in process, article by article"
 AS_POLLED = "ONNX Runtime fp32, in process, in batches as polled"

@@ -19,8 +19,7 @@ from tools.chaos.frames import Api
 from tools.chaos.rules import Answered, DropReply, Match, Watch
 from tools.chaos.scene import settings_of
 from tools.chaos.topics import Names
-from tools.kafka.reader import Reader
-from tools.outputs import headers_of, source_of
+from tools.reading import Reader, headers_of, source_of
 from tools.topics import make_topics
 from tools.waiting import wait_until
 

@@ -14,8 +14,7 @@ from tools.chaos.frames import Api
 from tools.chaos.rules import Cut, Watch
 from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, SESSION_S, TRANSACTION_S
 from tools.chaos.worker import TWO_PROCESSES
-from tools.suspending import suspend
-from tools.waiting import wait_until
+from tools.waiting import suspend, wait_until
 
 _PHASES = (
     Api.ADD_PARTITIONS_TO_TXN,

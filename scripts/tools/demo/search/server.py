@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from tools.closing import Closing
-from tools.demo.search.page import POLICY, failure, page
-from tools.demo.search.query import Found, Search
+from tools.demo.search.page import POLICY, Found, Search, failure, page
+from tools.waiting import Closing
 
 _HOST = "127.0.0.1"
 _TIMEOUT_S = 30.0

@@ -21,8 +21,8 @@ from tools.bench.open_loop import Job
 from tools.bench.peers.processes import PeerProcess
 from tools.bench.repeating import Spread, p99, percentile
 from tools.bench.watching import Call, calls_of, run_meanwhile
-from tools.only_task import tasks_of
 from tools.topics import Topics
+from tools.worker_parts import tasks_of
 
 OURS, NAIVE = "worker", "naive loop"
 

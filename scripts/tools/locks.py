@@ -1,4 +1,4 @@
-"""Resolves the jars of every version in `versions` and writes its lock, for maintainers (`scripts/lock`)."""
+"""Resolves the jars of Kafka and the archives of the other servers, and writes their locks (`scripts/lock`)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import hashlib
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tomli_w
 from jgo.maven import Dependency, MavenContext
 
-from tools.kafka.errors import ClusterError
-from tools.kafka.jars import Jar, download, lock_path
-from tools.kafka.versions import VERSIONS, logs_with_log4j_1
+from tools import archives, opensearch, registry
+from tools.archives import ArchiveLock, content_digest, unpack
+from tools.kafka.versions import VERSIONS, ClusterError, Jar, download, lock_path, logs_with_log4j_1
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def requested(version: str) -> tuple[str, ...]:
     )
 
 
-def resolve(artifacts: Sequence[str], scratch: Path) -> list[str]:
+def _resolve(artifacts: Sequence[str], scratch: Path) -> list[str]:
     """Coordinates of the requested artifacts and all their run-time dependencies, sorted."""
     context = MavenContext(repo_cache=scratch)
     wanted = []
@@ -46,46 +47,82 @@ def resolve(artifacts: Sequence[str], scratch: Path) -> list[str]:
     return sorted({f"{found.groupId}:{found.artifactId}:{found.version}" for found in (*inputs, *transitive)})
 
 
-def measure(coordinates: str, scratch: Path) -> Jar:
+def _measure(coordinates: str, scratch: Path) -> Jar:
     """Download one jar and return its entry for the lock."""
     content = download(coordinates, scratch).read_bytes()
     return Jar(coordinates, len(content), hashlib.sha256(content).hexdigest())
 
 
-def check_one_kafka(version: str, coordinates: Sequence[str]) -> None:
+def _check_one_kafka(version: str, coordinates: Sequence[str]) -> None:
     """Raise `ClusterError` if Kafka's own jars come in several versions: such a server crashes at start."""
     versions = {item.rsplit(":", 1)[1] for item in coordinates if item.startswith("org.apache.kafka:")}
     if versions != {version}:
         raise ClusterError(f"Kafka's jars were resolved in several versions: {sorted(versions)}")
 
 
-def render(version: str, jars: Sequence[Jar]) -> str:
+def _render(version: str, jars: Sequence[Jar]) -> str:
     """Write the text of a lock file."""
     entries = [{"coordinates": jar.coordinates, "size_bytes": jar.size_bytes, "sha256": jar.sha256} for jar in jars]
     document = {"kafka_version": version, "requested": list(requested(version)), "jar": entries}
     return "# Written by scripts/lock; do not edit.\n" + tomli_w.dumps(document)
 
 
-def lock(version: str, scratch: Path) -> str:
+def _lock(version: str, scratch: Path) -> str:
     """Resolve, download and hash the jars of a version; returns the text of its lock."""
-    coordinates = resolve(requested(version), scratch)
-    check_one_kafka(version, coordinates)
+    coordinates = _resolve(requested(version), scratch)
+    _check_one_kafka(version, coordinates)
     with ThreadPoolExecutor(4) as pool:
-        jars = list(pool.map(lambda item: measure(item, scratch), coordinates))
+        jars = list(pool.map(lambda item: _measure(item, scratch), coordinates))
     total_mb = sum(jar.size_bytes for jar in jars) / 1e6
     print(f"{lock_path(version).name}: {len(jars)} jars, {total_mb:.0f} MB", file=sys.stderr)
-    return render(version, jars)
+    return _render(version, jars)
 
 
-def main() -> None:
+def lock_kafka() -> None:
     """Lock all versions; writes nothing if any of them fails. Removes locks of versions that left the list."""
     with tempfile.TemporaryDirectory(prefix="kafka-lock-") as folder:
-        locks = {lock_path(version): lock(version, Path(folder)) for version in VERSIONS}
+        locks = {lock_path(version): _lock(version, Path(folder)) for version in VERSIONS}
     for path in lock_path(VERSIONS[0]).parent.glob("*.toml"):
         path.unlink()
     for path, text in locks.items():
         path.write_text(text, encoding="utf-8")
 
 
+CHOSEN = {
+    registry.LOCK_PATH: ArchiveLock("Apicurio", "io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"),
+    # What starts a node that indexes and searches. The rest, geographical tables above all, is two thirds of the archive.
+    opensearch.LOCK_PATH: ArchiveLock(
+        "OpenSearch",
+        "org.opensearch.distribution.integ-test-zip:opensearch:3.6.0:zip",
+        wanted=(
+            "opensearch-*/LICENSE.txt",
+            "opensearch-*/NOTICE.txt",
+            "opensearch-*/lib/*.jar",
+            "opensearch-*/agent/opensearch-agent-bootstrap-*.jar",
+            "opensearch-*/modules/transport-netty4/*",
+            "opensearch-*/plugins",
+        ),
+    ),
+}
+"""The versions are chosen here and nowhere else."""
+
+
+def lock_archives() -> None:
+    """Write the locks; a lock is not touched if its download fails."""
+    for path, lock in CHOSEN.items():
+        with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-lock-") as scratch:
+            archive, content = Path(scratch) / "archive", Path(scratch) / "content"
+            archives.download(lock, archive)
+            unpack(lock, archive, content)
+            fields = asdict(lock) | {
+                "size_bytes": archive.stat().st_size,
+                "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+                "content_sha256": content_digest(content),
+            }
+        document = {name: value for name, value in fields.items() if value}
+        path.write_text("# Written by scripts/lock; do not edit.\n" + tomli_w.dumps(document), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    main()
+    lock_kafka()
+    lock_archives()
