@@ -19,8 +19,7 @@ from support.registry_proxies import GuidProxy
 from support.topics import Topics, make_topics
 
 from tools.archives import ArchiveMissing
-from tools.chaos.proxied import nodes_behind_a_proxy
-from tools.chaos.proxy import Proxy
+from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
 from tools.java_server import JavaServer
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS

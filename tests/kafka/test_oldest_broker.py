@@ -14,7 +14,7 @@ from support.patience import PATIENCE_S
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.frames import Api
-from tools.chaos.proxied import nodes_behind_a_proxy
+from tools.chaos.proxy import nodes_behind_a_proxy
 from tools.chaos.rules import Answered, Hold, Match, Watch
 from tools.chaos.run import catch_up, run_verify
 from tools.chaos.scene import Scene

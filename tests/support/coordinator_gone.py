@@ -32,8 +32,8 @@ from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
 from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
-from tools.chaos.topics import Names
 from tools.kafka import Cluster, Node
+from tools.topics import Topics as Names
 from tools.waiting import wait_until
 
 FIRST, REST = 1, 3

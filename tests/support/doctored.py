@@ -9,12 +9,12 @@ from typing import Any
 
 from support import operating
 from support.topics import Topics
-from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
 from tools.chaos.incarnations import Incarnation
 from tools.chaos.reference import expected
-from tools.chaos.topics import Names
+from tools.chaos.workload import Articles, Input
 from tools.reading import InputId
+from tools.topics import Topics as Names
 
 COUNT = 120
 Headers = list[tuple[str, str | bytes | None]]

@@ -24,7 +24,7 @@ from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match
 from tools.chaos.scene import settings_of
-from tools.chaos.topics import Names
+from tools.topics import Topics as Names
 from tools.waiting import wait_until
 
 NAME = "worker-0"

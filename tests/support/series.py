@@ -15,7 +15,6 @@ from support.short_faults import shorten
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
-from tools.chaos.faults import registry as registry_faults
 from tools.chaos.proxy import Proxy
 from tools.chaos.run import catch_up
 from tools.chaos.scene import Scene
@@ -23,11 +22,7 @@ from tools.kafka import Cluster
 
 RATE_PER_S = 12.0
 LONG = {
-    "ChildKilled",  # tests/kafka/test_processes.py and tests/health/test_health_frozen.py have the parent
-    "LeaderKilled",  # DiskFull ends a broker that has all roles for some partitions, and hands over as little
-    "TransactionCoordinatorKilled",
-    "GroupCoordinatorKilled",
-    "RollingRestart",
+    "BrokerKilled",  # DiskFull ends a broker that has all roles for some partitions, and hands over as little
     "CoordinatorGoneWhileIdle",  # test_broker_faults.py has it, and what would happen without the defences
 }
 """Kinds that only `test_faults.py` has, which is long."""
@@ -44,9 +39,9 @@ def name_of(kind: type[Fault]) -> str:
 
 
 @contextmanager
-def running(folder: Path, brokers: tuple[Proxy, Cluster], *, registry: bool = False) -> Iterator[Scene]:
+def running(folder: Path, brokers: tuple[Proxy, Cluster]) -> Iterator[Scene]:
     """Two workers that both publish."""
-    with Scene(folder, brokers, workers=2, rate_per_s=RATE_PER_S, registry=registry, launch=forked) as scene:
+    with Scene(folder, brokers, workers=2, rate_per_s=RATE_PER_S, launch=forked) as scene:
         scene.workload.resume()
         assert Campaign(scene).wait_until_whole()
         yield scene
@@ -60,7 +55,6 @@ def survive(scene: Scene, kind: type[Fault]) -> None:
     shorten(fault)
     with pytest.MonkeyPatch.context() as patch:  # the machine may be busy
         patch.setattr(base, "CATCH_S", PATIENCE_S)
-        patch.setattr(registry_faults, "_OTHERS_S", PATIENCE_S)
         outcome = Campaign(scene, print).run_one(fault)
     assert "did not come" not in outcome.about
     assert outcome.recovered_s is not None

@@ -10,18 +10,16 @@ from typing import Annotated
 
 import typer
 
-from tools.archives import ArchiveError
 from tools.chaos.faults import KINDS
 from tools.chaos.report import write_report
 from tools.chaos.run import Plan, play
 from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, find
-from tools.registry import RegistryError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()
-def chaos(  # noqa: PLR0913  one for each option
+def chaos(
     *,
     minutes: Annotated[float, typer.Option(help="For how many minutes to inject faults.")] = 5.0,
     articles: Annotated[int | None, typer.Option(help="Stop after so many articles instead of minutes.")] = None,
@@ -31,11 +29,6 @@ def chaos(  # noqa: PLR0913  one for each option
     only: Annotated[
         list[str] | None, typer.Option(help="Inject only faults whose name contains this; repeatable.")
     ] = None,
-    two_tasks: Annotated[
-        bool,
-        typer.Option("--two-tasks", help="The workers have a second task, with its own failures."),
-    ] = False,
-    lanes: Annotated[bool, typer.Option("--lanes", help="The workers read two topics, one before the other.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
     logs: Annotated[
         Path | None,
@@ -57,10 +50,7 @@ def chaos(  # noqa: PLR0913  one for each option
     if not logs:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks, lanes), folder, _say)
-    except (RegistryError, ArchiveError) as error:
-        sys.exit(f"scripts/chaos: {error}")
+    run = play(Plan(seed, rate, minutes, articles, kinds, kafka), folder, _say)
     if run.good and not logs:
         shutil.rmtree(folder)
     write_report(run, out)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from enricher import cli
 from enricher.worker.commands.run import work
-from tools.chaos.stub import StubEngine, stub_model
-from tools.worker_parts import tasks_of
+from tools.chaos.stub import RatingEngine, two_tasks
 
 if TYPE_CHECKING:
     from enricher.worker.settings import Settings
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:
-    return tasks_of(settings, stub_model(StubEngine()))
+    return two_tasks(settings, RatingEngine())
 
 
 if __name__ == "__main__":

@@ -61,8 +61,7 @@ class Wanted:
 class _Column:
     """The inputs of one partition, by offset. Offsets without an input (markers, aborted records) have kind 0."""
 
-    def __init__(self, *, two_tasks: bool) -> None:
-        self._two_tasks = two_tasks
+    def __init__(self) -> None:
         self.kinds = bytearray()
         self.keys, self.values = array("Q"), array("Q")
         self.large: dict[int, int] = {}
@@ -71,7 +70,7 @@ class _Column:
     def add(self, offset: int, key: bytes | str | None, value: bytes | None) -> None:
         gap = offset - len(self.kinds)
         assert gap >= 0, "offsets ascend"
-        wanted = expected(value, two_tasks=self._two_tasks)
+        wanted = expected(value)
         self.kinds += bytes([*bytes(gap), 1 + _KINDS.index(wanted.kind)])
         self.keys.extend([*[0] * gap, digest(key)])
         self.values.extend([*[0] * gap, digest(wanted.value)])
@@ -92,11 +91,8 @@ class Incarnation:
     have an output; the rest may have been deleted before any worker read them. None for the present topic.
     """
 
-    def __init__(self, topic_id: str, *, two_tasks: bool = False, lane: str = "") -> None:
+    def __init__(self, topic_id: str) -> None:
         self.topic_id = topic_id
-        self.lane = lane
-        """The topics of one lane have their outputs in order, one after the other."""
-        self._two_tasks = two_tasks
         self.committed: Mapping[int, int] | None = None
         self.count = 0
         self._columns: dict[int, _Column] = {}
@@ -104,7 +100,7 @@ class Incarnation:
     def add(self, messages: Iterable[Message]) -> None:
         """Add inputs; each partition's must come in offset order."""
         for message in messages:
-            column = self._columns.setdefault(message.partition() or 0, _Column(two_tasks=self._two_tasks))
+            column = self._columns.setdefault(message.partition() or 0, _Column())
             column.add(message.offset() or 0, message.key(), message.value())
             self.count += 1
 

@@ -18,7 +18,6 @@ Kind = Literal["record", "tombstone", "decode", "inference"]
 
 _KINDS = {1: "PER", 2: "ORG", 3: "LOC"}
 _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
-_FIRST_UNKNOWN_ID = 2**30
 _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
 _RATING_MODEL = {"name": "rating stub", "digest": "1" * 64, "precision": "fp32"}
 _RATINGS, _BAD_HASH, _BAD_EVERY = 5, 7, 997
@@ -32,12 +31,12 @@ class Expected:
     value: bytes | None
 
 
-def expected(value: bytes | None, *, two_tasks: bool = False) -> Expected:
-    """The only correct output for an input value. `two_tasks`: of workers that also rate articles."""
+def expected(value: bytes | None) -> Expected:
+    """The only correct output for an input value, of workers that find entities and rate articles."""
     if value is None:
         return Expected("tombstone", None)
     try:
-        article = _avro(value) if value[:1] == b"\0" else orjson.loads(value)
+        article = orjson.loads(value)
         fields = {"title": article.get("title", ""), "body": article["body"]}
         article_id = article["id"]
     except (orjson.JSONDecodeError, AttributeError, LookupError):
@@ -47,28 +46,11 @@ def expected(value: bytes | None, *, two_tasks: bool = False) -> Expected:
     words = [(name, match) for name, text in fields.items() for match in re.finditer(r"\S+", text)]
     if any(match[0] == _BAD_WORD for _, match in words):
         return Expected("inference", value)
+    hashes = [crc32(match[0].encode()) & 0x7FFFFFFF for _, match in words]
+    if any(each % _BAD_EVERY == _BAD_HASH for each in hashes):
+        return Expected("inference", value)
     record = _record(article_id, words)
-    if two_tasks:
-        hashes = [crc32(match[0].encode()) & 0x7FFFFFFF for _, match in words]
-        if any(each % _BAD_EVERY == _BAD_HASH for each in hashes):
-            return Expected("inference", value)
-        record |= _of_tasks(record["coverage"], hashes)
-    return Expected("record", orjson.dumps(record))
-
-
-def _avro(value: bytes) -> dict[str, str]:
-    """Id, title and body behind Confluent's prefix; LookupError for ids that no registry has given."""
-    if int.from_bytes(value[1:5], "big") >= _FIRST_UNKNOWN_ID:
-        raise LookupError
-    texts, at = [], 5
-    for _ in range(3):
-        length, shift = 0, 0
-        while value[at] & 0x80:
-            length, shift, at = length | (value[at] & 0x7F) << shift, shift + 7, at + 1
-        length = (length | value[at] << shift) >> 1
-        texts.append(value[at + 1 : at + 1 + length].decode())
-        at += 1 + length
-    return dict(zip(("id", "title", "body"), texts, strict=True))
+    return Expected("record", orjson.dumps(record | _of_tasks(record["coverage"], hashes)))
 
 
 def _record(article_id: str, words: list[tuple[str, re.Match[str]]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.crew import environment_of_workers
 from tools.chaos.faults import plan
-from tools.chaos.proxied import nodes_behind_a_proxy
+from tools.chaos.proxy import nodes_behind_a_proxy
 from tools.chaos.scene import Scene, settings_of
 from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.waiting import wait_until, wait_while_it_shrinks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tools.chaos.check import Findings
     from tools.chaos.crew import Exit
     from tools.chaos.faults import Fault
-    from tools.chaos.topics import Names
+    from tools.topics import Topics
 
 _STALL_S = 120.0
 """How long a backlog may stay as it is before the group counts as stuck; working it off may take longer."""
@@ -48,15 +48,12 @@ class Plan:
     articles: int | None
     kinds: Sequence[type[Fault]]
     kafka: str
-    two_tasks: bool = False
-    lanes: bool = False
 
     @property
     def command(self) -> str:
         """The command line of this run."""
         length = f"--articles {self.articles}" if self.articles else f"--minutes {self.minutes:g}"
-        tasks = (" --two-tasks" if self.two_tasks else "") + (" --lanes" if self.lanes else "")
-        return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}{tasks}"
+        return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +135,10 @@ class Run:
 
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     """Start brokers and workers, run the faults, verify, stop everything; the workers' logs go to `folder`."""
-    say("starting three brokers, a schema registry and three workers ...")
+    say("starting three brokers and three workers ...")
     with (
         nodes_behind_a_proxy(3, version=asked.kafka, properties=QUICK_TO_NOTICE) as brokers,
-        Scene(folder, brokers, rate_per_s=asked.rate_per_s, two_tasks=asked.two_tasks, lanes=asked.lanes) as scene,
+        Scene(folder, brokers, rate_per_s=asked.rate_per_s) as scene,
     ):
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
         with watching(config, every_s=_SAMPLE_S) as went_back:
@@ -184,19 +181,13 @@ def catch_up(scene: Scene) -> bool:
     return wait_until(scene.all_is_seen, _STALL_S, 0.5) and caught_up
 
 
-def run_verify(names: Names) -> dict[str, Any]:
-    """Run `enricher verify --json` for each input topic; returns the worst exit code, and the reports."""
-    each = [_verify_topic(names, topic) for topic in names.inputs]
-    reports = [report for _, report in each]
-    return {"exit_code": max(code for code, _ in each), "report": reports[0] if len(reports) == 1 else reports}
-
-
-def _verify_topic(names: Names, topic: str) -> tuple[int, Any]:
-    topics = ["--input", topic, "--output", names.output, "--dead-letters", names.dead_letters]
+def run_verify(names: Topics) -> dict[str, Any]:
+    """Run `enricher verify --json`; returns its exit code and report."""
+    topics = ["--input", names.input, "--output", names.output, "--dead-letters", names.dead_letters]
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],
         env={**environment_of_workers(), "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
         stdout=subprocess.PIPE,
         check=False,
     )
-    return done.returncode, orjson.loads(done.stdout or b"null")
+    return {"exit_code": done.returncode, "report": orjson.loads(done.stdout or b"null")}

@@ -1,25 +1,21 @@
-"""Everything that a fault may touch: brokers, and a registry, workers, publisher and timeline that end with the scene."""
+"""Everything that a fault may touch: brokers, and workers, publisher and timeline that end with the scene."""
 
 from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
 
-from tools.chaos.articles import Articles
 from tools.chaos.crew import Crew, environment_of_workers, launch_module, launch_worker
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
-from tools.chaos.schemas import Schemas
 from tools.chaos.timeline import Timeline
-from tools.chaos.topics import Names, TopicKeeper
-from tools.chaos.worker import TWO_TASKS
-from tools.chaos.workload import Workload
+from tools.chaos.topics import TopicKeeper
+from tools.chaos.workload import Articles, Workload
 from tools.reading import Reader
+from tools.topics import Topics
 from tools.waiting import Closing, wait_until
 
 if TYPE_CHECKING:
@@ -35,14 +31,12 @@ PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 60.0
-_REGISTRY_LIMITS = {"timeout_s": 3.0, "unknown_wait_s": 1.0}
 
 
 class Scene(Closing):
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
-    `brokers`: as `nodes_behind_a_proxy` yields them. `registry`: with articles in Avro among the others.
-    `two_tasks`: workers also rate articles. `lanes`: they read two topics. `launch`: as `Crew` takes it.
+    `brokers`: as `nodes_behind_a_proxy` yields them. `launch`: as `Crew` takes it.
     """
 
     def __init__(
@@ -52,39 +46,27 @@ class Scene(Closing):
         *,
         workers: int = 3,
         rate_per_s: float = 100.0,
-        registry: bool = True,
-        two_tasks: bool = False,
-        lanes: bool = False,
         launch: Launch = launch_worker,
     ) -> None:
         self.proxy, self.cluster = brokers
         self.folder = folder
         servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
-        lane = f"{name}.articles.now" if lanes else ""
-        self.names = replace(Names.named(servers, name), two_tasks=two_tasks, lane=lane)
+        self.names = Topics.named(servers, name)
         self._reader = Reader(servers, self.names.group)
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         self.topics = TopicKeeper(self.names, PARTITIONS, replicas=len(self.cluster.nodes))
         self.topics.make_all()
         with ExitStack() as stack:
-            self.schemas = stack.enter_context(Schemas()) if registry else None
             self.timeline = stack.enter_context(Timeline(servers, [self.names.output, self.names.dead_letters]))
             instances = [f"worker-{number}" for number in range(workers)]
-            arguments = [TWO_TASKS] if two_tasks else []
-            settings = partial(self._settings_of, folder)
-            self.crew = stack.enter_context(Crew(instances, settings, folder, arguments, launch))
-            articles = Articles(name, self.schemas)
-            self.workload = stack.enter_context(Workload(servers, self.names.input, articles, rate_per_s, lane=lane))
+            self.crew = stack.enter_context(Crew(instances, self._settings_of, folder, launch=launch))
+            articles = Articles(name)
+            self.workload = stack.enter_context(Workload(servers, self.names.input, articles, rate_per_s))
             self._closing = stack.pop_all()
 
-    def _settings_of(self, folder: Path, instance: str) -> Mapping[str, Any]:
-        """A worker's settings: each has its own folder of schemas, as each pod has."""
-        settings = settings_of(self.proxy.addresses, self.names, instance)
-        if self.schemas is None:
-            return settings
-        registry = {"url": self.schemas.url, "cache_dir": str(folder / f"{instance}-schemas"), **_REGISTRY_LIMITS}
-        return {**settings, "articles": {"format": "registry"}, "registry": registry}
+    def _settings_of(self, instance: str) -> Mapping[str, Any]:
+        return settings_of(self.proxy.addresses, self.names, instance)
 
     def close(self) -> None:
         """End what the scene began; the brokers go on."""
@@ -143,24 +125,16 @@ class Scene(Closing):
     def ends(self) -> Mapping[int, int]:
         return {number: end for number, (_, end) in self._reader.committed_and_ends(self.names.input).items()}
 
-    def behind(self, ends: Mapping[int, int]) -> list[int]:
-        """The input partitions of which the group has not committed these ends yet."""
-        standing = self._reader.committed_and_ends(self.names.input)
-        return sorted(number for number, end in ends.items() if standing[number][0] < end)
-
     def backlog(self) -> int:
         """How many input offsets the group has not committed yet."""
-        return sum(map(self._reader.lag, self.names.inputs))
+        return self._reader.lag(self.names.input)
 
 
-def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
+def settings_of(bootstrap_servers: str, names: Topics, instance: str) -> Mapping[str, Any]:
     """A worker's settings: short timeouts, otherwise the defaults. `bootstrap_servers`: the brokers or their proxy."""
-    kafka: dict[str, Any] = {**names.kafka_settings(instance)}
-    if names.lane:
-        kafka["input_topics"] = [names.lane, kafka.pop("input_topic")]
     return {
         "kafka": {
-            **kafka,
+            **names.kafka_settings(instance),
             "bootstrap_servers": bootstrap_servers,
             "session_timeout_s": SESSION_S,
             "transaction_timeout_s": TRANSACTION_S,

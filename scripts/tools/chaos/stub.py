@@ -1,32 +1,34 @@
-"""A stub model whose labels follow from the article alone: words are tokens, a word's hash is its label.
+"""A stub model whose labels and ratings follow from the article alone: words are tokens, a word's hash is its label.
 
-Tokenizer and engine replace the real ones in the worker. `reference` computes the expected outputs without any of the
-worker's code.
+Tokenizer and engine replace the real ones in the worker. It rates an article by the largest rating of its words, so neither
+batches nor windows may change it. `reference` computes the expected outputs without any of the worker's code.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 from zlib import crc32
 
 import numpy as np
 
+from enricher.worker.heads import ClassHead, EntityHead
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.records import (
     BatchResult,
     ModelCard,
     RunOutput,
+    TaskCard,
     TokenizedArticle,
     TokenizedField,
     TokenLabels,
     WindowFailure,
+    WindowRows,
 )
-from enricher.worker.wiring.loaded_tasks import Model
+from enricher.worker.wiring.loaded_tasks import Model, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from enricher.worker.inference.run.engine import OnnxEngine
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-    from enricher.worker.records import Article, Batch, FieldName, Window
+    from enricher.worker.records import Article, Batch, FieldName, Float32Array, Int32Array, Window
+    from enricher.worker.settings import Settings
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
 LABELS = ("O", "B-PER", "B-ORG", "B-LOC")
@@ -79,7 +82,7 @@ def _field(article: Article, name: FieldName) -> TokenizedField:
 
 
 class StubEngine:
-    """Labels by hash. `hang_s` and `lose` may be set from any thread (by the commands of `worker`)."""
+    """Labels by hash. `hang_s` may be set from any thread (by a command of `worker`)."""
 
     labels: tuple[str, ...] = LABELS
     provider = "stub"
@@ -88,16 +91,11 @@ class StubEngine:
     def __init__(self) -> None:
         self.hang_s = 0.0
         """Extra duration of the next run."""
-        self.lose = threading.Event()
-        """If set, the next run returns one window too few."""
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
         self._wait(_RUN_S)
         windows = batch.windows
-        if self.lose.is_set():
-            self.lose.clear()
-            windows = windows[:-1]
         bad = [window for window in windows if self._bad in window.ids]
         failures = [WindowFailure(window, "Unbearable", "the model fails on this window") for window in bad]
         return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
@@ -137,3 +135,43 @@ def stub_model(engine: StubEngine) -> Model:
         advice,
         concurrency=1,
     )
+
+
+RATING_CARD = ModelCard(name="rating stub", digest="1" * 64, precision="fp32")
+RATINGS = ("1", "2", "3", "4", "5")
+STEEPNESS = 2.0
+"""The logit of a rating that some word has; of others it is 0."""
+BAD_HASH, BAD_EVERY = 7, 997
+"""The model fails on windows with a word whose hash, modulo the second, is the first: some percent of the articles."""
+
+
+class RatingEngine(StubEngine):
+    """Also a row of logits for each window: for each rating, whether one of the words that the window owns has it."""
+
+    def run(self, batch: Batch) -> BatchResult:
+        done = super().run(batch)
+        good = [run for run in done.runs if not (_owned_ids(run.windows[0]) % BAD_EVERY == BAD_HASH).any()]
+        failures = [
+            WindowFailure(run.windows[0], "Unrateable", "the model fails on this window")
+            for run in done.runs
+            if run not in good
+        ]
+        runs = [replace(run, heads=[*run.heads, WindowRows(_row(run.windows[0]))]) for run in good]
+        return BatchResult(batch, runs, [*done.failures, *failures])
+
+
+def _owned_ids(window: Window) -> Int32Array:
+    return window.ids[window.owned_tokens(0)]
+
+
+def _row(window: Window) -> Float32Array:
+    """`float32 [1, ratings]`."""
+    found = set((_owned_ids(window) % len(RATINGS)).tolist())
+    return np.array([[STEEPNESS if rating in found else 0.0 for rating in range(len(RATINGS))]], np.float32)
+
+
+def two_tasks(settings: Settings, engine: RatingEngine) -> Tasks:
+    entities = TaskCard("ner", "ner", CARD)
+    ratings = TaskCard("rating", "classification", RATING_CARD, pooling="max")
+    heads = (EntityHead.of(LABELS, entities), ClassHead(ratings, RATINGS, multi_label=True))
+    return Tasks(stub_model(engine), heads, settings)

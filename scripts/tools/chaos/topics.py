@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -19,27 +17,13 @@ _EMPTY_S = 120.0
 """A killed worker stays a group member until its session ends, and only an empty group can be deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names(Topics):
-    """The topics and the consumer group of one run."""
-
-    two_tasks: bool = False
-    """Whether the workers rate articles as well."""
-    lane: str = ""
-    """Another input topic, with the larger share; none if empty. No fault touches it."""
-
-    @property
-    def inputs(self) -> list[str]:
-        return [self.input, *([self.lane] if self.lane else [])]
-
-
 class TopicKeeper:
     """Manages the three topics of a run, as faults need it.
 
     `partitions`: of each topic at first. `replicas`: of each partition.
     """
 
-    def __init__(self, names: Names, partitions: int, *, replicas: int) -> None:
+    def __init__(self, names: Topics, partitions: int, *, replicas: int) -> None:
         self._servers = names.bootstrap_servers
         self._names = names
         self._replicas = replicas
@@ -51,25 +35,17 @@ class TopicKeeper:
         """The deleted input topics, oldest first."""
 
     def make_all(self) -> None:
-        self._make(*dict.fromkeys((*self._names.all, *self._names.inputs)))
+        self._make(*self._names.all)
 
     def add_partition(self) -> None:
         """Add one partition to each topic: outputs first, so that every input partition always has its counterpart."""
-        self.add_output_partition()
-        self.add_input_partition()
-
-    def add_output_partition(self) -> None:
-        """Give the output topics one partition more than the input has."""
-        for topic in (self._names.output, self._names.dead_letters):
-            self._grow(topic, self.partitions + 1)
-
-    def add_input_partition(self) -> None:
         self.partitions += 1
-        self._grow(self._names.input, self.partitions)
+        for topic in (self._names.output, self._names.dead_letters, self._names.input):
+            self._admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
 
     def remember_input(self) -> Incarnation:
         """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
-        incarnation = Incarnation(topic_id_of(self._servers, self._names.input), two_tasks=self._names.two_tasks)
+        incarnation = Incarnation(topic_id_of(self._servers, self._names.input))
         incarnation.add(self._reader.records(self._names.input))
         self.past.append(incarnation)
         return incarnation
@@ -109,9 +85,6 @@ class TopicKeeper:
         except TimeoutError:  # the coordinator may have just gone: try again
             return False
         return True
-
-    def _grow(self, topic: str, partitions: int) -> None:
-        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ASK_S)
 
     def _make(self, *topics: str) -> None:
         make_topics(self._servers, topics, self.partitions, replicas=self._replicas)

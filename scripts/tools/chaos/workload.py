@@ -1,44 +1,89 @@
-"""The publisher: articles at a steady rate from a background thread, past the proxy. Never waits for the workers."""
+"""The published inputs, among them every special case, and the publisher, past the proxy, which never waits for the workers.
+
+The kind of the n-th input depends on n alone, so a run can be repeated.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
+import orjson
 from confluent_kafka import Producer
 
-from tools.chaos.articles import Articles
+from tools import ARTICLES
 from tools.topics import publish
 from tools.waiting import Closing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from confluent_kafka import KafkaError, Message
 
-    from tools.chaos.articles import Input
+_BAD_VALUES = (b"{", b"[]", b'{"id": 7, "body": "x"}', b"\xff\xfe", b'{"id": "no-body"}')
+_EVERY_TOMBSTONE, _EVERY_BAD, _EVERY_UNBEARABLE = 101, 53, 97
 
-    Make = Callable[[Articles, int], Input]
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Key and value of an input; the value is None for a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Articles:
+    """Inputs by number; every id and key starts with `prefix`."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        texts = [orjson.loads(line)["body"].split() for line in ARTICLES.read_bytes().splitlines()]
+        # Of plain letters, which are whole words by every rule: reference.py need not know that of the worker.
+        self._words = [word for text in texts for word in text if word.isascii() and word.isalpha()]
+
+    def input(self, number: int) -> Input:
+        """The usual mix: 1 % tombstones, 3 % dead letters."""
+        if number % _EVERY_TOMBSTONE == 5:
+            return Input(self._key(number), None)
+        if number % _EVERY_BAD == 7:
+            return self.poison(number)
+        return self._article(number, " unbearable" if number % _EVERY_UNBEARABLE == 11 else "")
+
+    def poison(self, number: int) -> Input:
+        """An input that is no valid article."""
+        return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
+
+    def large_poison(self, number: int, size_bytes: int) -> Input:
+        """An input of exactly this size that is no valid article and cannot be compressed."""
+        return Input(self._key(number), b"\xff" + Random(number).randbytes(size_bytes - 1))  # noqa: S311  as below
+
+    def _key(self, number: int) -> bytes:
+        return f"{self._prefix}-{number}".encode()
+
+    def _article(self, number: int, ending: str) -> Input:
+        chosen = Random(number)  # noqa: S311  to be repeatable, not to be secret
+        start, length = chosen.randrange(len(self._words) - 100), chosen.randrange(5, 60)
+        title, body = self._words[start : start + 5], self._words[start + 5 : start + 5 + length]
+        key = self._key(number)
+        article = {"id": key.decode(), "title": " ".join(title), "body": " ".join(body) + ending}
+        return Input(key, orjson.dumps(article))
+
 
 _TURN_S = 0.05
 _MOST_BEHIND_S = 2.0
 """A publisher that was blocked catches up at most this much; more would flood the workers."""
 _TIMEOUT_S = 60.0
-_ONE_OF = 3
 PARTITION_UA = -1
 """librdkafka's constant for "the partitioner decides, by the key"."""
 
 
 class Workload(Closing):
-    """Publishes `rate_per_s` articles per second to `topic` from `resume` on; with a `lane`, every third of them to that."""
+    """Publishes `rate_per_s` articles per second to `topic` from `resume` on."""
 
-    def __init__(
-        self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float, *, lane: str = ""
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
-        self._lane = lane
         self._articles = articles
         self._rate_per_s = rate_per_s
         self._producer = self._connect()
@@ -66,17 +111,10 @@ class Workload(Closing):
     def resume(self) -> None:
         self._running.set()
 
-    def large_poison(self, sizes_bytes: Sequence[int]) -> None:
-        for size_bytes in sizes_bytes:
-            self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
-
-    def burst(self, count: int, partition: int = PARTITION_UA, *, make: Make = Articles.input) -> None:
-        """Publish `count` inputs at once, to one partition or to all. Blocks until the brokers have acknowledged them.
-
-        `make`: the method that makes an input of its number.
-        """
+    def burst(self, count: int, partition: int = PARTITION_UA) -> None:
+        """Publish `count` inputs at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
         for _ in range(count):
-            self._send(self._producer, make(self._articles, self._next()), partition)
+            self._send(self._articles.input(self._next()), partition)
         self.flush()
 
     def flush(self) -> None:
@@ -87,21 +125,6 @@ class Workload(Closing):
     def reconnect(self) -> None:
         """Continue with a new producer, which has not cached a deleted topic. Only while paused and flushed."""
         self._producer = self._connect()
-
-    def in_transaction(self, count: int, *, commit: bool) -> None:
-        """Publish `count` articles in one transaction, which is committed or aborted. Blocks."""
-        producer = Producer({**self._common("workload-transactional"), "transactional.id": f"{self._topic}-upstream"})
-        producer.init_transactions(_TIMEOUT_S)
-        producer.begin_transaction()
-        for _ in range(count):
-            article = self._articles.input(self._next())
-            producer.produce(self._topic, article.value, article.key)
-        producer.flush(_TIMEOUT_S)
-        if commit:
-            producer.commit_transaction(_TIMEOUT_S)
-        else:
-            producer.abort_transaction(_TIMEOUT_S)
-        producer.close()
 
     def finish(self) -> None:
         """Stop publishing; raises RuntimeError unless the brokers have acknowledged everything."""
@@ -116,18 +139,19 @@ class Workload(Closing):
         self._thread.join()
 
     def _connect(self) -> Producer:
-        return Producer({**self._common("workload"), "enable.idempotence": True, "linger.ms": 20})
-
-    def _common(self, name: str) -> dict[str, str | int]:
-        return {
-            "bootstrap.servers": self._bootstrap_servers,
-            "client.id": name,
-            "partitioner": "murmur2_random",
-            "metadata.max.age.ms": 5_000,
-            "topic.metadata.refresh.interval.ms": 5_000,
-            "reconnect.backoff.max.ms": 1_000,
-            "log_level": 0,
-        }
+        return Producer(
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "client.id": "workload",
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "partitioner": "murmur2_random",
+                "metadata.max.age.ms": 5_000,
+                "topic.metadata.refresh.interval.ms": 5_000,
+                "reconnect.backoff.max.ms": 1_000,
+                "log_level": 0,
+            }
+        )
 
     def _next(self) -> int:
         with self._lock:
@@ -142,15 +166,13 @@ class Workload(Closing):
                 due_s = now_s
             due_s = max(due_s, now_s - _MOST_BEHIND_S)
             while due_s < now_s and not self._over.is_set():
-                number = self._next()
-                topic = self._lane if self._lane and number % _ONE_OF == 0 else self._topic
-                self._send(self._producer, self._articles.input(number), topic=topic)
+                self._send(self._articles.input(self._next()))
                 due_s += 1 / self._rate_per_s
             self._producer.poll(0)
 
-    def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA, *, topic: str = "") -> None:
+    def _send(self, article: Input, partition: int = PARTITION_UA) -> None:
         key, value = article.key, article.value
-        publish(producer, topic or self._topic, value, key, partition=partition, on_delivery=self._note_delivery)
+        publish(self._producer, self._topic, value, key, partition=partition, on_delivery=self._note_delivery)
 
     def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -53,8 +53,8 @@ rootLogger.appenderRef.console.ref = console
 class ClassArchive:
     """The classes of a broker as Java has loaded and linked them, in a file beside the jars (openjdk.org/jeps/514).
 
-    With it a start takes 2.1 s of processor time instead of 4.4 (Kafka 4.3.1). Java ignores a file that does not fit it or the
-    class path. `records`: a broker writes it when it ends in order, instead of using it.
+    With it a start takes 2.1 s of processor time instead of 4.4 (Kafka 4.3.1). Java ignores a file that does not fit it or
+    the class path. `records`: a broker writes it when it ends in order, instead of using it.
     """
 
     folder: Path

@@ -14,8 +14,7 @@ from support.series import assert_exactly_once, kinds_of, name_of, running, surv
 
 from enricher.errors import Stalled
 from tools.chaos.faults import Fault
-from tools.chaos.proxied import nodes_behind_a_proxy
-from tools.chaos.proxy import Proxy
+from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
 from tools.chaos.scene import Scene
 from tools.kafka import Cluster
 from tools.kafka.properties import QUICK_TO_NOTICE

@@ -11,7 +11,7 @@ from support.doctored import COUNT, publish, right_answers, verdict
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from tools.chaos.articles import Articles, Input
+from tools.chaos.workload import Articles, Input
 from tools.reading import OMITTED, InputId
 
 pytestmark = pytest.mark.broker

@@ -11,7 +11,7 @@ from support.series import assert_exactly_once, kinds_of, name_of, survive
 from tools.chaos.faults import Fault
 from tools.chaos.faults.commands import RedriveKilled
 from tools.chaos.scene import Scene
-from tools.chaos.topics import Names
+from tools.topics import Topics as Names
 from tools.topics import make_topics
 
 pytestmark = pytest.mark.broker

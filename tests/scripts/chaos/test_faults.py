@@ -18,7 +18,7 @@ from support.short_faults import shorten
 from tools.chaos.campaign import Campaign, Outcome
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault
-from tools.chaos.proxied import nodes_behind_a_proxy
+from tools.chaos.proxy import nodes_behind_a_proxy
 from tools.chaos.scene import Scene
 from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.waiting import wait_until

@@ -7,13 +7,40 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
-from tools.chaos.forgeries import DamagedRecords, OffsetsError, WrongOffsets, offsets_refused
 from tools.chaos.frames import Api, Request
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Match
+from tools.chaos.rules import Match, OffsetsError, Rule, WrongOffsets, offsets_refused
 
 VALUE = b'{"id":"Athens"}'
 DAMAGED = VALUE.replace(b"Athens", b"@thens")
+
+
+class DamagedRecords(Rule):
+    """Flips one bit of one record's value in every other Fetch reply, as a faulty network card does.
+
+    The bit is the first one after `marker`, by default in the article's id, which every output repeats. The checksum of the
+    batch is left as it was.
+    """
+
+    def __init__(self, match: Match, marker: bytes = b'{"id":"') -> None:
+        super().__init__(match)
+        self._marker = marker
+        self._whole_next = False
+        self.damaged = 0
+        """How many replies were damaged."""
+
+    def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002  the base class asks for it
+        """The frame, damaged or not."""
+        found = frame.find(self._marker)
+        if found < 0:
+            return frame
+        whole, self._whole_next = self._whole_next, not self._whole_next
+        if whole:
+            return frame
+        at = found + len(self._marker)
+        self.damaged += 1
+        self.caught.set()
+        return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
 
 
 def reply(body: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Message
 
-from tools.chaos.history import Commit, commits_of, falls
+from tools.chaos.check import Commit, commits_of, falls
 
 GROUP, TOPIC = "g", "t"
 OLD, NEW = "topic-id=B1", "topic-id=A+/2"

@@ -22,8 +22,7 @@ from enricher.worker.kafka.producers import UnfencedProducer, close_in_backgroun
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.records import RawRecord
 from tools.chaos.frames import Api
-from tools.chaos.proxied import nodes_behind_a_proxy
-from tools.chaos.proxy import Proxy
+from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
 from tools.chaos.rules import Answered, Direction, Match, Silence
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from itertools import islice
-
-import fastavro
 import orjson
 import pytest
-
-from tools.chaos.articles import Articles
 from tools.chaos.faults import KINDS, Fault, plan
-from tools.chaos.reference import Expected, expected
+from tools.chaos.reference import expected
 from tools.chaos.scene import java_hash
-from tools.chaos.schemas import UNKNOWN_IDS, frame
-
+from tools.chaos.workload import Articles
+from pathlib import Path
+from tools.chaos.campaign import Outcome
+from tools.chaos.check import Findings
+from tools.chaos.faults import KINDS
+from tools.chaos.report import write_report
+from tools.chaos.run import Plan, Run
 
 def first(seed: int, count: int) -> list[tuple[type[Fault], float]]:
     """The first kinds of a plan, each with its first random number."""
@@ -66,42 +66,54 @@ def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> N
     assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}
 
 
-@pytest.mark.parametrize("length", [0, 1, 63, 64, 8_191, 8_192, 100_000])
-def test_an_article_in_avro_is_expected_as_the_same_article_in_json(length: int) -> None:
-    """Written and read by hand, and by a library, so that neither the workload nor the check is wrong alone."""
-    article = {"id": "é-1", "title": "Ärger", "body": "ü" * length}
-    payload = io.BytesIO()
-    fields = [{"name": name, "type": "string"} for name in article]
-    fastavro.schemaless_writer(payload, {"type": "record", "name": "Article", "fields": fields}, article)
-    framed = frame(7, *article.values())
-    assert b"\0\0\0\0\x07" + payload.getvalue() == framed
-    assert expected(orjson.dumps(article)) == expected(framed)
+def test_articles_have_ratings_and_some_cannot_be_rated() -> None:
+    """Each record has the fields of both tasks; an article that one head fails on is a dead letter as a whole."""
+    ends = [expected(Articles("run").input(number).value) for number in range(80)]
+    records = [orjson.loads(each.value or b"") for each in ends if each.kind == "record"]
+    assert 0 < sum(each.kind == "inference" for each in ends) < len(ends) / 4
+    for each in records:
+        assert {"1", "2", "3", "4", "5"} == {rating["label"] for rating in each["classifications"]}
+        assert ["ner", "rating"] == [task["name"] for task in each["tasks"]]
 
 
-def test_with_two_tasks_the_same_articles_have_ratings_or_fail_alone() -> None:
-    """All else of their records stays as it is."""
-    articles = Articles("run")
-    values = [articles.input(number).value for number in range(80)]
-    pairs = [(expected(value), expected(value, two_tasks=True)) for value in values]
-    failed = [both for one, both in pairs if one.kind == "record" and both.kind == "inference"]
-    assert 0 < len(failed) < len(pairs) / 4
-    rated = [
-        (orjson.loads(one.value or b""), orjson.loads(both.value or b""))
-        for one, both in pairs
-        if both.kind == "record"
-    ]
-    for one, both in rated:
-        added = {name: both.pop(name) for name in ("classifications", "embeddings", "tasks")}
-        assert one == both
-        assert {"1", "2", "3", "4", "5"} == {each["label"] for each in added["classifications"]}
-        assert ["ner", "rating"] == [each["name"] for each in added["tasks"]]
+def run_of(findings: Findings, outcome: Outcome) -> Run:
+    """A short run that caught up in the end."""
+    plan = Plan(1, 100.0, 1.0, None, KINDS, "4.3.1")
+    return Run(plan, 60.0, [outcome], findings, {"exit_code": 0, "report": None}, [], {0: 5, 2: 7}, 0, caught_up=True)
 
 
-def test_an_article_whose_schema_nobody_knows_is_expected_as_a_dead_letter() -> None:
-    """With its value unchanged."""
-    value = frame(UNKNOWN_IDS[-1], "no", "such", "schema")
-    assert Expected("decode", value) == expected(value)
-    articles = Articles("run")
-    flood = [articles.unknown(number).value or b"" for number in range(100)]
-    assert [(6, Expected("decode", each)) for each in flood] == [(len(each), expected(each)) for each in flood]
-    assert len(flood) == len({each[:5] for each in flood})
+def outcome_of(unexpected: dict[str, list[int]]) -> Outcome:
+    """A fault after which the group recovered in a second."""
+    return Outcome(1, "some fault", "worker-0", 1.0, 2.0, 20.0, 1.0, 2.0, {"worker-0": [5]}, 0.1, unexpected)
+
+
+@pytest.fixture
+def lossy() -> Findings:
+    """Two inputs are lost."""
+    findings = Findings(inputs=9, outputs=7)
+    for place in (("id", 0, 3), ("id", 0, 4)):
+        findings.note("lost", place)
+    return findings
+
+
+def test_run_with_losses_is_written_with_their_counts_and_places(lossy: Findings, tmp_path: Path) -> None:
+    """JSON and Markdown both show the losses."""
+    run = run_of(lossy, outcome_of({}))
+    assert not run.good
+    write_report(run, tmp_path)
+    document = orjson.loads((tmp_path / "chaos.json").read_bytes())
+    assert {"lost": 2} == document["findings"]["counts"]
+    assert ["('id', 0, 3)", "('id', 0, 4)"] == document["findings"]["wrong"]["lost"]
+    assert "2 lost, 0 doubled" in (tmp_path / "chaos.md").read_text("utf-8")
+    assert "lost: 2, such as" in (tmp_path / "chaos.md").read_text("utf-8")
+
+
+def test_worker_that_ends_without_a_reason_makes_a_run_bad(tmp_path: Path) -> None:
+    """A run with an unexplained exit is bad, and the report names the fault."""
+    assert run_of(Findings(), outcome_of({})).good
+    run = run_of(Findings(), outcome_of({"worker-0": [4]}))
+    assert run.exactly_once
+    assert not run.good
+    write_report(run, tmp_path)
+    assert "worker-0 5 (unexpected)" in (tmp_path / "chaos.md").read_text("utf-8")
+    assert "exit codes" in (tmp_path / "chaos.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Each fault of topics and inputs, on one broker."""
+"""Each fault of topics, connections and single requests, on one broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.chaos.scene import Scene
 pytestmark = pytest.mark.broker
 
 
-@pytest.mark.parametrize("kind", kinds_of("inputs", "topics"), ids=name_of)
+@pytest.mark.parametrize("kind", kinds_of("topics", "network"), ids=name_of)
 def test_group_publishes_again_after(scene: Scene, kind: type[Fault]) -> None:
     """Every partition publishes again, and no worker ends without a reason."""
     survive(scene, kind)

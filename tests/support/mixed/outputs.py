@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from support.mixed.inputs import Input
-    from tools.chaos.topics import Names
+    from tools.topics import Topics as Names
 
 OutputFormat = Literal["json", "avro", "protobuf", "json-schema"]
 _SHOWN = 5

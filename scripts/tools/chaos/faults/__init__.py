@@ -6,58 +6,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import Fault
-from tools.chaos.faults.brokers import (
-    BrokerFrozen,
-    CoordinatorGoneWhileIdle,
-    DiskFull,
-    GroupCoordinatorKilled,
-    LeaderKilled,
-    RollingRestart,
-    TransactionCoordinatorKilled,
-)
+from tools.chaos.faults.brokers import BrokerFrozen, BrokerKilled, CoordinatorGoneWhileIdle, DiskFull
 from tools.chaos.faults.commands import RedriveKilled, ReplayKilled
-from tools.chaos.faults.inputs import (
-    OutputLimitLowered,
-    OutputPartitionsAdded,
-    PartitionsAdded,
-    PoisonMessages,
-    RefusedLetter,
-    TransactionalInput,
-)
-from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
-from tools.chaos.faults.registry import (
-    RegistryAwayAtStart,
-    RegistryDown,
-    RegistrySlow,
-    RegistryWrong,
-    UnknownIds,
-)
-from tools.chaos.faults.requests import (
-    EndTxnReplyDropped,
-    EndTxnReplyUnread,
-    LateAddPartitions,
+from tools.chaos.faults.network import (
+    ConnectionsCut,
+    ConnectionsDelayed,
     LateEndTxn,
-    LateInitProducerId,
-    LateProduce,
     LateTxnOffsetCommit,
     OffsetFetchWrong,
 )
-from tools.chaos.faults.topics import (
-    ForeignTransactionOpen,
-    OffsetsDeleted,
-    TopicMadeAgain,
-)
-from tools.chaos.faults.workers import (
-    BrokerAwayAtStart,
-    ChildKilled,
-    ItemLost,
-    ModelHangs,
-    RebalanceStorm,
-    Rival,
-    WorkerKilled,
-    WorkerPaused,
-    WorkerStopped,
-)
+from tools.chaos.faults.topics import OffsetsDeleted, PartitionsAdded, TopicMadeAgain
+from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, Rival, WorkerKilled, WorkerPaused, WorkerStopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,45 +27,21 @@ KINDS: tuple[type[Fault], ...] = (
     WorkerKilled,
     WorkerPaused,
     WorkerStopped,
-    ChildKilled,
     RebalanceStorm,
     ModelHangs,
-    ItemLost,
     Rival,
-    LeaderKilled,
-    TransactionCoordinatorKilled,
-    GroupCoordinatorKilled,
-    CoordinatorGoneWhileIdle,
+    BrokerKilled,
     BrokerFrozen,
-    RollingRestart,
+    CoordinatorGoneWhileIdle,
     DiskFull,
     ConnectionsCut,
     ConnectionsDelayed,
-    OneWay,
     LateEndTxn,
     LateTxnOffsetCommit,
-    LateAddPartitions,
-    LateInitProducerId,
-    LateProduce,
-    EndTxnReplyDropped,
-    EndTxnReplyUnread,
-    PartitionsAdded,
-    PoisonMessages,
-    TransactionalInput,
     OffsetFetchWrong,
+    PartitionsAdded,
     TopicMadeAgain,
     OffsetsDeleted,
-    ForeignTransactionOpen,
-    OutputPartitionsAdded,
-    RecordsDamaged,
-    RefusedLetter,
-    OutputLimitLowered,
-    BrokerAwayAtStart,
-    RegistryDown,
-    RegistrySlow,
-    RegistryWrong,
-    RegistryAwayAtStart,
-    UnknownIds,
     ReplayKilled,
     RedriveKilled,
 )

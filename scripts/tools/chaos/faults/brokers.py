@@ -16,60 +16,47 @@ if TYPE_CHECKING:
 
 _IDLE_S = 30.0
 _ENDS_S = 30.0
+_LEADER, _TRANSACTIONS, _GROUP = "leader of outputs", "coordinator of transactions", "coordinator of the group"
 
 
-class _BrokerKilled(Fault):
+class BrokerKilled(Fault):
     """SIGKILL to a broker with a certain role; it is restarted after a while."""
+
+    name = "broker killed"
+    role: str = ""
+    """The role, if a kind has only one."""
 
     def choose(self) -> None:
         self.lasts_s = self.chosen.uniform(2.0, 8.0)
         self.worker = self.some_worker()
         self.partition = self.chosen.randrange(self.scene.partitions)
+        self.role = self.role or self.chosen.choice([_LEADER, _TRANSACTIONS, _GROUP])
 
     def find(self) -> Node:
-        """The node that has the role now: here the leader of an output partition."""
+        """The node that has the role now."""
+        if self.role == _TRANSACTIONS:
+            return self.scene.transaction_coordinator(self.worker)
+        if self.role == _GROUP:
+            return self.scene.group_coordinator()
         return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
         self.node = self.find()
-        self.about = f"node {self.node.node_id}, {self.lasts_s:.1f} s"
+        self.about = f"node {self.node.node_id}, {self.role}, {self.lasts_s:.1f} s"
         self.node.kill()
 
     def heal(self) -> None:
         self.node.start()
 
 
-class LeaderKilled(_BrokerKilled):
-    """Kills the leader of an output partition."""
-
-    name = "data leader killed"
-
-
-class TransactionCoordinatorKilled(_BrokerKilled):
-    """Kills the coordinator of a worker's transactions."""
-
-    name = "transaction coordinator killed"
-
-    def find(self) -> Node:
-        return self.scene.transaction_coordinator(self.worker)
-
-
-class GroupCoordinatorKilled(_BrokerKilled):
-    """Kills the coordinator of the workers' group."""
-
-    name = "group coordinator killed"
-
-    def find(self) -> Node:
-        return self.scene.group_coordinator()
-
-
-class CoordinatorGoneWhileIdle(GroupCoordinatorKilled):
+class CoordinatorGoneWhileIdle(BrokerKilled):
     """The group's coordinator goes while no worker has work, and work comes back before the coordinator does.
 
     A client that still caches it hangs in send_offsets for ever (librdkafka 5511, 5456).
     """
 
     name = "group coordinator gone while idle"
+    role = _GROUP
 
     def choose(self) -> None:
         """Draw how long it is away before there is work again, and how it ends."""
@@ -85,45 +72,33 @@ class CoordinatorGoneWhileIdle(GroupCoordinatorKilled):
         (self.node.stop if self.graceful else self.node.kill)()
         time.sleep(self.away_s)
         self.scene.workload.resume()
-        how = "SIGTERM" if self.graceful else "SIGKILL"
-        self.about = (
-            f"node {self.node.node_id}, {how}, {'idle' if dry else 'not idle'}, {self.away_s:.1f} s before work came"
-        )
+        how = f"{'SIGTERM' if self.graceful else 'SIGKILL'}, {'idle' if dry else 'not idle'}"
+        self.about = f"node {self.node.node_id}, {how}, {self.away_s:.1f} s before work came"
 
 
-class BrokerFrozen(_BrokerKilled):
+class BrokerFrozen(BrokerKilled):
     """SIGSTOP to a broker, past its session with the controller or not; then SIGCONT."""
 
     name = "broker frozen"
 
     def apply(self) -> None:
         self.node = self.find()
-        self.about = f"node {self.node.node_id}, {self.lasts_s:.1f} s"
+        self.about = f"node {self.node.node_id}, {self.role}, {self.lasts_s:.1f} s"
         self.node.suspend()
 
     def heal(self) -> None:
         self.node.resume()
 
 
-class RollingRestart(Fault):
-    """Restarts all brokers gracefully, one after the other."""
-
-    name = "rolling restart of all brokers"
-
-    def apply(self) -> None:
-        for node in self.scene.cluster.nodes:
-            node.stop()
-            node.start()
-
-
-class DiskFull(_BrokerKilled):
-    """A broker's files can no longer grow. It ends itself at the next write, and is restarted without the limit.
+class DiskFull(BrokerKilled):
+    """The files of a coordinator of transactions can no longer grow. It ends itself at the next write, and is restarted.
 
     Uses a limit on file size (EFBIG instead of ENOSPC), which needs no right to mount a small disk: to Kafka both are an
     input/output error of its log directory.
     """
 
-    name = "broker's disk full"
+    name = "disk of transactions full"
+    role = _TRANSACTIONS
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:  # noqa: ARG003

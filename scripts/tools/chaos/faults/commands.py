@@ -18,9 +18,8 @@ from tools.chaos.faults.base import EXIT_CODES, Fault
 from tools.chaos.frames import Api
 from tools.chaos.rules import Answered, DropReply, Match, Watch
 from tools.chaos.scene import settings_of
-from tools.chaos.topics import Names
 from tools.reading import Reader, headers_of, source_of
-from tools.topics import make_topics
+from tools.topics import Topics, make_topics
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class CommandKilled(Fault):
 
     def apply(self) -> None:
         """Kill it at each request, then let it come to its end although it does not learn how one transaction ended."""
-        self.topics = Names.fresh(self.scene.cluster.bootstrap_servers, "command")
+        self.topics = Topics.fresh(self.scene.cluster.bootstrap_servers, "command")
         options = [*self.command, *self.prepare(), *_RATE]
         for api in self.kills:
             self._kill(options, api)
@@ -82,7 +81,7 @@ class CommandKilled(Fault):
 
     @property
     @abstractmethod
-    def names(self) -> Names:
+    def names(self) -> Topics:
         """The group and topics in the settings of the command."""
 
     # ---- inside
@@ -164,9 +163,8 @@ class ReplayKilled(CommandKilled):
             files[name].write_bytes(orjson.dumps({str(number): offset for number, offset in offsets.items()}))
         self.range = begins, ends
         bounds = ["--from", str(files["from"]), "--to", str(files["to"])]
-        inputs = ["--input", self.scene.names.input]  # with --lanes there are two
         outputs = ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters]
-        return [*inputs, *bounds, *outputs, "--group", self._group]
+        return [*bounds, *outputs, "--group", self._group]
 
     def check(self) -> Counter[str]:
         """Each committed record of the range has one output or dead letter."""
@@ -184,7 +182,7 @@ class ReplayKilled(CommandKilled):
         )
 
     @property
-    def names(self) -> Names:
+    def names(self) -> Topics:
         """Those of the live workers."""
         return self.scene.names
 
@@ -217,7 +215,7 @@ class RedriveKilled(CommandKilled):
         return ()
 
     @property
-    def names(self) -> Names:
+    def names(self) -> Topics:
         """Its own."""
         return self.topics
 

@@ -1,14 +1,15 @@
-"""Faults of the network between workers and brokers, injected by the proxy."""
+"""Faults between workers and brokers, by the proxy: connections cut or slow, requests late or answered wrongly."""
 
 from __future__ import annotations
 
 import signal
+import time
 from abc import abstractmethod
+from typing import ClassVar
 
-from tools.chaos.faults.base import EXIT_CODES, Fault
-from tools.chaos.forgeries import DamagedRecords
+from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
 from tools.chaos.frames import Api
-from tools.chaos.rules import Cut, Delay, Direction, Match, Rule, Silence
+from tools.chaos.rules import Cut, Delay, Hold, Match, OffsetsError, Rule, WrongOffsets
 
 
 class _NetworkFault(Fault):
@@ -54,34 +55,72 @@ class ConnectionsDelayed(_NetworkFault):
         return Delay(self.match, seconds)
 
 
-class OneWay(_NetworkFault):
-    """Passes nothing in one direction."""
-
-    name = "one-way connections"
-    least_s, most_s = 2.0, 10.0
-
-    def make(self) -> Rule:
-        direction = self.chosen.choice(list(Direction))
-        self.about += f", nothing {direction.value}"
-        return Silence(self.match, {direction})
+_REJOIN_S = 30.0
+"""A worker that restarts has its partitions again within this time, even if its old session must end first."""
 
 
-class RecordsDamaged(Fault):
-    """Damages one byte of a record in every other Fetch reply to a worker, as a faulty network card does."""
+class LateRequest(Fault):
+    """Holds a request and releases it later.
 
-    name = "records damaged on the way"
-    # Now and then librdkafka aborts on such a reply instead of reporting it (rd_slice_narrow_copy's assertion, see
-    # confluent-kafka-python issue 689). The process dies, which is safe at any moment.
-    exit_codes = EXIT_CODES | {-signal.SIGABRT}
+    Mostly the connection is closed at once and the worker repeats the request on a new one; otherwise the worker must notice
+    by itself that no reply comes.
+    """
+
+    api: ClassVar[Api]
 
     def choose(self) -> None:
-        self.worker, self.lasts_s = self.some_worker(), self.chosen.uniform(2.0, 6.0)
-        self.about = f"{self.worker}, {self.lasts_s:.1f} s"
+        self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
+        self.hang_up = self.chosen.random() < 0.75
+        self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
 
     def apply(self) -> None:
-        self.damage = DamagedRecords(self.of_worker(self.worker, Api.FETCH))
-        self.catch(self.damage)
+        how = "sent again meanwhile" if self.hang_up else "no connection lost"
+        self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
+        self.hold = Hold(self.of_worker(self.worker, self.api), self.nth, hang_up=self.hang_up)
+        self.catch(self.hold)
 
-    def heal(self) -> None:
-        super().heal()
-        self.about += f", {self.damage.damaged} replies"
+
+class LateEndTxn(LateRequest):
+    """A late EndTxn ends whichever transaction is open by then (KAFKA-17754), unless the epoch has moved on."""
+
+    name = "EndTxn late"
+    api = Api.END_TXN
+
+
+class LateTxnOffsetCommit(LateRequest):
+    """A late TxnOffsetCommit sets the committed offset back, unless the epoch has moved on."""
+
+    name = "TxnOffsetCommit late"
+    api = Api.TXN_OFFSET_COMMIT
+
+
+class OffsetFetchWrong(Fault):
+    """The broker answers that it does not know the committed offsets, just when partitions are assigned.
+
+    The assignment is caused by a worker that restarts, or by a further one that comes and goes.
+    """
+
+    name = "OffsetFetch answered wrongly"
+    exit_codes = EXIT_CODES - {FENCED}
+    _guest = "guest"
+    _stays_s = 3.0
+
+    def choose(self) -> None:
+        """Draw the error, how often it comes, and what causes the assignment."""
+        self.error, self.times = self.chosen.choice(list(OffsetsError)), self.chosen.choice([1, 1, 3])
+        self.how = self.chosen.choice([signal.SIGTERM, signal.SIGKILL, None])
+        self.worker = self.some_worker()
+
+    def apply(self) -> None:
+        wrong = WrongOffsets(self.of_worker(self.worker, Api.OFFSET_FETCH), self.error, self.times)
+        self.inject(wrong)
+        how = f"after {self.how.name}" if self.how else "after a guest"
+        self.about = f"{self.worker}, {self.error.name}, {self.times} times, {how}"
+        if self.how:
+            self.slot(self.worker).send(self.how)
+        else:
+            self.scene.crew.add(self._guest)
+            time.sleep(self._stays_s)
+            self.scene.crew.remove(self._guest)
+        if not wrong.caught.wait(_REJOIN_S):
+            self.about += ", which did not come"

@@ -1,4 +1,4 @@
-"""Faults of the topics and the group: the input is recreated, the committed offsets are deleted, outputs are hidden."""
+"""Faults of topics and group: the input is made again or grows, offsets are deleted, outputs are hidden."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     import subprocess
+
+    from tools.chaos.scene import Scene
 
 _REFUSE_S = 60.0
 """Until a worker has loaded its model, joined its group and looked for its offsets."""
@@ -71,25 +73,51 @@ class TopicMadeAgain(_OffsetsGone):
         self.scene.workload.resume()
 
 
-class ForeignTransactionOpen(_OffsetsGone):
-    """Deletes the group's offsets while another producer's open transaction hides its newest outputs.
+class OffsetsDeleted(_OffsetsGone):
+    """Drains all workers, deletes the group with its offsets, and sets them behind the outputs.
 
-    The transaction begins while the workers run, so outputs follow in the same partitions. A reader of committed records
-    sees none of them: whoever goes on behind those that it sees writes the others twice. So `enricher offsets set` waits.
+    Workers that start before that refuse to guess. Or another producer's open transaction hides the newest outputs: it
+    begins while the workers run, so outputs follow in the same partitions, and a reader of committed records sees none of
+    them. Whoever goes on behind those that it sees writes the others twice. So `enricher offsets set` waits for its end.
     """
 
-    name = "foreign open transaction in the output topic"
+    name = "all drained, offsets deleted"
     _until_outputs_s = 3.0
 
     def choose(self) -> None:
-        """Draw which output topic, and for how long the transaction stays open once the offsets are to be set."""
+        """Draw which output topic has another producer's transaction, if any, and whether workers start too early."""
         names = self.scene.names
-        self.topic = self.chosen.choice([names.output, names.output, names.dead_letters])
-        self.lasts_s = self.chosen.uniform(5.0, 12.0)
-        self.about = f"in '{self.topic}', {self.lasts_s:.1f} s"
+        self.hidden = self.chosen.choice([None, names.output, names.dead_letters])
+        self.early = self.hidden is None and self.chosen.random() < 0.5
+        self.lasts_s = self.chosen.uniform(5.0, 12.0) if self.hidden else self.chosen.uniform(0.5, 4.0)
 
     def apply(self) -> None:
-        """Open the transaction, let outputs follow, and set the offsets that the group has lost."""
+        """Stop the workers and delete the offsets; set them already if a transaction hides outputs."""
+        scene = self.scene
+        self.about = f"for {self.lasts_s:.1f} s"
+        if self.hidden:
+            self.about += f", behind another producer's transaction in '{self.hidden}'"
+            self._hide(self.hidden)
+        scene.crew.rest()
+        scene.topics.forget_offsets()
+        if self.hidden:
+            self.command = scene.start_set_offsets()
+
+    def heal(self) -> None:
+        """Let early workers refuse, or abort the transaction, for which the command waits; then set the offsets."""
+        if self.early:
+            self._start_too_early()
+        if not self.hidden:
+            self.command = self.scene.start_set_offsets()
+        elif self.command.poll() is not None:
+            self.broken.append("the offsets were set although a transaction hid outputs")
+        if self.hidden:
+            self.producer.abort_transaction(30)
+            self.producer.close()
+        self.wake_after(self.command)
+
+    def _hide(self, topic: str) -> None:
+        """Open the transaction and let outputs follow. It is aborted: the check knows no outputs of others."""
         self.producer = Producer(
             {
                 "bootstrap.servers": self.scene.cluster.bootstrap_servers,
@@ -101,45 +129,31 @@ class ForeignTransactionOpen(_OffsetsGone):
         self.producer.init_transactions(30)
         self.producer.begin_transaction()
         for partition in range(self.scene.partitions):
-            self.producer.produce(self.topic, b"another producer's", b"foreign", partition)
+            self.producer.produce(topic, b"another producer's", b"foreign", partition)
         self.producer.flush(30)
         time.sleep(self._until_outputs_s)
-        self.scene.crew.rest()
-        self.scene.topics.forget_offsets()
-        self.command = self.scene.start_set_offsets()
 
-    def heal(self) -> None:
-        """Abort the transaction, for which the command waits: the check knows no outputs of others."""
-        if self.command.poll() is not None:
-            self.broken.append("the offsets were set although a transaction hid outputs")
-        self.producer.abort_transaction(30)
-        self.producer.close()
-        self.wake_after(self.command)
+    def _start_too_early(self) -> None:
+        crew = self.scene.crew
+        self.about += ", with workers that refuse"
+        count = len(crew.exits)
+        crew.wake()
+        if not wait_until(lambda: NO_OFFSETS in [each.code for each in crew.exits[count:]], _REFUSE_S):
+            self.broken.append("no worker refused to start without offsets")
+        crew.rest()
 
 
-class OffsetsDeleted(_OffsetsGone):
-    """Stops all workers gracefully, deletes the group with all its offsets, and sets them behind the outputs.
+class PartitionsAdded(Fault):
+    """Adds one partition to each topic."""
 
-    Workers that start before that refuse to guess.
-    """
+    name = "partitions added"
+    _most = 10
 
-    name = "committed offsets deleted"
-
-    def choose(self) -> None:
-        self.lasts_s = self.chosen.uniform(0.5, 4.0)
-        self.early = self.chosen.random() < 0.5
-        self.about = f"no worker for {self.lasts_s:.1f} s{', then workers that refuse' if self.early else ''}"
+    @classmethod
+    def possible(cls, scene: Scene) -> bool:
+        """Only a few times, because partitions cannot be removed."""
+        return scene.partitions < cls._most
 
     def apply(self) -> None:
-        self.scene.crew.rest()
-        self.scene.topics.forget_offsets()
-
-    def heal(self) -> None:
-        crew = self.scene.crew
-        if self.early:
-            count = len(crew.exits)
-            crew.wake()
-            if not wait_until(lambda: NO_OFFSETS in [each.code for each in crew.exits[count:]], _REFUSE_S):
-                self.broken.append("no worker refused to start without offsets")
-            crew.rest()
-        self.wake_after(self.scene.start_set_offsets())
+        self.scene.topics.add_partition()
+        self.about = f"{self.scene.partitions} now"

@@ -1,0 +1,236 @@
+"""Only files that match the lock byte for byte reach the class path."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+import pytest
+from tools.kafka import ClusterError, versions
+from tools.kafka.versions import DEFAULT, VERSIONS, Jar, JarLock, class_path, lock_path
+from tools.locks import requested
+from tools.kafka import ClusterError
+from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, find, logs_with_log4j_1
+from pathlib import Path
+from tools.kafka.properties import Listener, render, server_properties
+from tools.kafka.node import META, FormattedStorage, new_id
+from support.topics import Topics
+from tools.kafka.java import JAR, MAIN_CLASSES, main_class, run_tool
+from tools.kafka.versions import DEFAULT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = b"a jar"
+JAR = Jar("group:artifact:1.0", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+LOCK = JarLock("1.0", ("group:artifact:1.0",), (JAR,))
+
+
+def no_download(coordinates: str, scratch: Path) -> Path:
+    """Replaces the network, which must not be used."""
+    raise AssertionError(f"{coordinates} was fetched into {scratch}")
+
+
+def test_complete_cache_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every jar in place, the class path is made without a download."""
+    monkeypatch.setattr(versions, "download", no_download)
+    (tmp_path / "artifact-1.0.jar").write_bytes(CONTENT)
+    assert str(tmp_path / "artifact-1.0.jar") == class_path(LOCK, tmp_path)
+
+
+def test_damaged_jar_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed byte in the cache stops the start, and the message names the file to remove."""
+    monkeypatch.setattr(versions, "download", no_download)
+    (tmp_path / "artifact-1.0.jar").write_bytes(b"a jaR")
+    with pytest.raises(ClusterError, match=r"artifact-1\.0\.jar is not the file that the lock names"):
+        class_path(LOCK, tmp_path)
+
+
+def test_false_download_never_reaches_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A download with another hash is refused, and nothing of it stays in the folder."""
+
+    def false_download(_coordinates: str, scratch: Path) -> Path:
+        path = scratch / "arrived.jar"
+        path.write_bytes(b"something else")
+        return path
+
+    monkeypatch.setattr(versions, "download", false_download)
+    with pytest.raises(ClusterError, match="expected " + JAR.sha256):
+        class_path(LOCK, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_jar_is_fetched_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing jar is fetched once; the second call finds it."""
+
+    def true_download(_coordinates: str, scratch: Path) -> Path:
+        path = scratch / "arrived.jar"
+        path.write_bytes(CONTENT)
+        return path
+
+    monkeypatch.setattr(versions, "download", true_download)
+    first = class_path(LOCK, tmp_path)
+    monkeypatch.setattr(versions, "download", no_download)
+    assert first == class_path(LOCK, tmp_path)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_lock_holds_one_kafka_with_a_hash_for_every_jar(version: str) -> None:
+    """All of Kafka's own jars have the locked version, since a mixture crashes at start."""
+    lock = JarLock.read(version)
+    own = {jar.coordinates.rsplit(":", 1)[1] for jar in lock.jars if jar.coordinates.startswith("org.apache.kafka:")}
+    assert {version} == {lock.kafka_version} == own
+    assert lock.requested == requested(version)
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size_bytes > 0 for jar in lock.jars)
+    assert set(lock.requested) <= {jar.coordinates for jar in lock.jars}
+
+
+def test_there_is_a_lock_for_every_version_and_no_other() -> None:
+    """The list of versions and the folder of locks match."""
+    locks = lock_path(DEFAULT).parent
+    assert {lock_path(version) for version in VERSIONS} == set(locks.iterdir())
+
+
+@pytest.mark.broker
+def test_real_jar_with_one_changed_byte_is_detected(tmp_path: Path) -> None:
+    """A copy of the real cache with one flipped bit is refused."""
+    lock = JarLock.read()
+    folder = versions.default_folder(lock)
+    class_path(lock, folder)
+    jar = next(jar for jar in lock.jars if "kafka-clients" in jar.coordinates)
+    content = bytearray((folder / jar.file_name).read_bytes())
+    content[len(content) // 2] ^= 1
+    copy = tmp_path / jar.file_name
+    copy.write_bytes(content)
+    with pytest.raises(ClusterError, match="kafka-clients"):
+        versions.verify(jar, copy)
+
+
+def test_version_is_found_by_number_line_and_word() -> None:
+    """`3.9` is the newest patch of its line, `oldest` the first of the list."""
+    assert [DEFAULT, OLDEST, DEFAULT] == [find(DEFAULT), find("oldest"), find("default")]
+    assert find("3.9").startswith("3.9.")
+
+
+def test_unknown_version_is_refused_with_the_list() -> None:
+    """The message lists the known versions."""
+    with pytest.raises(ClusterError, match=f"choose one of {VERSIONS[0]}, {VERSIONS[1]}"):
+        find("3.99")
+
+
+def test_list_is_in_order_with_one_version_of_each_line() -> None:
+    """The list is sorted with one version per line, so the first is the oldest."""
+    numbers = [tuple(map(int, version.split("."))) for version in VERSIONS]
+    assert sorted(numbers) == numbers
+    assert len({number[:2] for number in numbers}) == len(numbers)
+
+
+def test_log4j_1_ends_with_its_line() -> None:
+    """Its successor comes with 4.0."""
+    assert [logs_with_log4j_1(version) for version in ("3.9.2", "3.10.0", "4.0.2")] == [True, True, False]
+
+
+LOG = Path("/data/log")
+
+
+def test_client_is_told_the_proxys_port_where_a_proxy_stands_in_between() -> None:
+    """A listener with an advertised port listens on its own and sends clients to the other."""
+    listeners = [Listener("PLAINTEXT", 20001), Listener("PROXIED", 20002, advertised_port=20003)]
+    properties = server_properties(1, {1: 20000}, listeners, LOG)
+    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,PROXIED://127.0.0.1:20003"
+    assert "PROXIED://127.0.0.1:20002" in properties["listeners"].split(",")
+    assert "PROXIED:PLAINTEXT" in properties["listener.security.protocol.map"].split(",")
+
+
+def test_listener_speaks_its_own_protocol() -> None:
+    """Listeners with and without TLS coexist; brokers use the first one among themselves."""
+    listeners = [Listener("PLAINTEXT", 20001), Listener("TLS", 20002, protocol="SSL")]
+    properties = server_properties(1, {1: 20000}, listeners, LOG)
+    protocols = properties["listener.security.protocol.map"].split(",")
+    assert {"PLAINTEXT:PLAINTEXT", "TLS:SSL", "CONTROLLER:PLAINTEXT"} == set(protocols)
+    assert "PLAINTEXT" == properties["inter.broker.listener.name"]
+
+
+def test_three_nodes_keep_three_copies_and_need_two() -> None:
+    """Every topic, also Kafka's own, survives the death of one node."""
+    properties = server_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)
+    assert properties["controller.quorum.voters"] == "1@127.0.0.1:20000,2@127.0.0.1:20001,3@127.0.0.1:20002"
+    for topic in ("default", "offsets.topic", "transaction.state.log"):
+        assert properties[f"{topic}.replication.factor"] == "3"
+    assert "2" == properties["min.insync.replicas"] == properties["transaction.state.log.min.isr"]
+
+
+def test_properties_are_one_line_each() -> None:
+    """The file has the format that Kafka reads."""
+    assert render({"node.id": "1", "log.dirs": "/data/log"}) == "node.id=1\nlog.dirs=/data/log\n"
+
+
+TEXT = "#\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\ndirectory.id=BBBBBBBBBBBBBBBBBBBBBB\nnode.id=1\nversion=1\n"
+
+
+def formatted(folder: Path) -> Path:
+    """What the tool writes, in short."""
+    folder.mkdir()
+    (folder / META).write_text(TEXT)
+    (folder / "bootstrap.checkpoint").write_bytes(b"records")
+    return folder
+
+
+def test_a_copy_has_ids_of_its_own(tmp_path: Path) -> None:
+    """Two nodes with one directory's id would not start, and a node finds another's id in its storage."""
+    storage, cluster_id = FormattedStorage(tmp_path / "kept"), new_id()
+    storage.keep(formatted(tmp_path / "first"))
+    directories = set()
+    for node in (2, 3):
+        log = tmp_path / f"node-{node}" / "log"
+        assert storage.copy_to(log, cluster_id, node)
+        found = dict(re.findall(r"(?m)^([\w.]+)=(.*)$", (log / META).read_text()))
+        directories.add(found.pop("directory.id"))
+        assert {"cluster.id": cluster_id, "node.id": str(node), "version": "1"} == found
+        assert b"records" == (log / "bootstrap.checkpoint").read_bytes()
+    assert len(directories - {"B" * 22}) == 2
+
+
+def test_nothing_is_copied_before_the_first_was_kept(tmp_path: Path) -> None:
+    """The tool has to run then."""
+    assert not FormattedStorage(tmp_path / "kept").copy_to(tmp_path / "log", new_id(), 1)
+    assert not (tmp_path / "log").exists()
+
+
+def test_the_first_of_several_that_keep_it_wins(tmp_path: Path) -> None:
+    """The others leave nothing beside it."""
+    storage = FormattedStorage(tmp_path / "cache" / "kept")
+    (tmp_path / "cache").mkdir()
+    storage.keep(formatted(tmp_path / "first"))
+    (second := formatted(tmp_path / "second")).joinpath("bootstrap.checkpoint").write_bytes(b"others")
+    storage.keep(second)
+    assert [storage.kept] == list((tmp_path / "cache").iterdir())
+    assert b"records" == (storage.kept / "bootstrap.checkpoint").read_bytes()
+
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def test_every_tool_that_the_pages_name_can_be_had() -> None:
+    """Every tool named in the documentation is available, with or without `.sh`."""
+    pages = "".join(path.read_text("utf-8") for path in sorted(DEPLOY.rglob("*.md")))
+    named = set(
+        re.findall(r"\bkafka-(?:acls|consumer-groups|topics|transactions|configs|get-offsets)(?:\.sh)?\b", pages)
+    )
+    assert {"kafka-acls.sh", "kafka-consumer-groups", "kafka-topics", "kafka-transactions.sh"} <= named
+    assert {main_class(name) for name in named} <= set(MAIN_CLASSES.values())
+    with pytest.raises(ClusterError, match="there are acls, "):
+        main_class("kafka-nothing")
+
+
+def test_their_jar_is_of_the_version_that_the_others_are_of() -> None:
+    """The tools' jar has the lock's version, because another one may call missing methods."""
+    assert JAR.coordinates.endswith(f":{DEFAULT}")
+
+
+@pytest.mark.broker
+def test_a_tool_talks_to_the_kafka_that_runs_here(topics: Topics, capfd: pytest.CaptureFixture[str]) -> None:
+    """A tool uses the local Kafka unless another one is named, and its exit code is passed on."""
+    assert 0 == run_tool("kafka-topics.sh", ["--list"], topics.bootstrap_servers)
+    assert topics.input in capfd.readouterr().out.splitlines()
+    assert 0 != run_tool("topics", ["--nonsense"], topics.bootstrap_servers)
