@@ -72,7 +72,19 @@ class TopicKeeper:
         """Delete the group with its committed offsets. Only while no worker runs."""
         assert wait_until(self._group_is_deleted, _EMPTY_S, 0.5), "the group could not be deleted"
 
+    def wait_until_empty(self) -> None:
+        """Wait until the group has no members: on a busy broker a member stays for a moment after its process has ended."""
+        assert wait_until(self._group_is_empty, _EMPTY_S, 0.5), "the group still has members"
+
     # ---- inside
+
+    def _group_is_empty(self) -> bool:
+        group = self._names.group
+        described = self._admin.describe_consumer_groups([group], request_timeout=COORDINATOR_LIMIT_S)[group]
+        try:
+            return not described.result(_TRY_S).members
+        except (KafkaException, TimeoutError):  # the coordinator may have just gone: try again
+            return False
 
     def _group_is_deleted(self) -> bool:
         group = self._names.group

@@ -69,6 +69,7 @@ class TopicMadeAgain(_OffsetsGone):
     def heal(self) -> None:
         """Do as the operator: a worker that started meanwhile has not seen the old topic, and refuses to guess."""
         self.scene.crew.rest()
+        self.scene.topics.wait_until_empty()
         self.wake_after(self.scene.start_set_offsets())
         self.scene.workload.resume()
 
