@@ -1,20 +1,22 @@
-"""What a seed decides: kinds, parameters and inputs, independent of timing."""
+"""What a seed decides, independent of timing: kinds, parameters, inputs; and the report of a run that failed."""
 
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
+
 import orjson
 import pytest
-from tools.chaos.faults import KINDS, Fault, plan
-from tools.chaos.reference import expected
-from tools.chaos.scene import java_hash
-from tools.chaos.workload import Articles
-from pathlib import Path
+
 from tools.chaos.campaign import Outcome
 from tools.chaos.check import Findings
-from tools.chaos.faults import KINDS
+from tools.chaos.faults import KINDS, Fault, plan
+from tools.chaos.reference import expected
 from tools.chaos.report import write_report
 from tools.chaos.run import Plan, Run
+from tools.chaos.scene import java_hash
+from tools.chaos.workload import Articles
+
 
 def first(seed: int, count: int) -> list[tuple[type[Fault], float]]:
     """The first kinds of a plan, each with its first random number."""

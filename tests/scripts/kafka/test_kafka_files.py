@@ -1,22 +1,22 @@
-"""Only files that match the lock byte for byte reach the class path."""
+"""What Kafka is started from, without starting it: versions, jars that match their lock, properties, storage, tools."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
-import pytest
-from tools.kafka import ClusterError, versions
-from tools.kafka.versions import DEFAULT, VERSIONS, Jar, JarLock, class_path, lock_path
-from tools.locks import requested
-from tools.kafka import ClusterError
-from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, find, logs_with_log4j_1
 from pathlib import Path
-from tools.kafka.properties import Listener, render, server_properties
-from tools.kafka.node import META, FormattedStorage, new_id
+from typing import TYPE_CHECKING
+
+import pytest
 from support.topics import Topics
-from tools.kafka.java import JAR, MAIN_CLASSES, main_class, run_tool
-from tools.kafka.versions import DEFAULT
+
+from tools.kafka import ClusterError, versions
+from tools.kafka.java import JAR as TOOLS_JAR
+from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
+from tools.kafka.node import META, FormattedStorage, new_id
+from tools.kafka.properties import Listener, render, server_properties
+from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, Jar, JarLock, class_path, find, lock_path, logs_with_log4j_1
+from tools.locks import requested
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,7 +225,7 @@ def test_every_tool_that_the_pages_name_can_be_had() -> None:
 
 def test_their_jar_is_of_the_version_that_the_others_are_of() -> None:
     """The tools' jar has the lock's version, because another one may call missing methods."""
-    assert JAR.coordinates.endswith(f":{DEFAULT}")
+    assert TOOLS_JAR.coordinates.endswith(f":{DEFAULT}")
 
 
 @pytest.mark.broker
