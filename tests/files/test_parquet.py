@@ -325,7 +325,7 @@ def output_of(path: Path, *calls: list[Answer[Any]]) -> Path:
 def rows_of(path: Path) -> list[dict[str, Any]]:
     """The rows of a file. `read_table` would import all of pyarrow's datasets."""
     with pq.ParquetFile(path) as file:
-        rows: list[dict[str, Any]] = file.rows_of().to_pylist(maps_as_pydicts="strict")
+        rows: list[dict[str, Any]] = file.read().to_pylist(maps_as_pydicts="strict")
     return rows
 
 
