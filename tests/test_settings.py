@@ -423,6 +423,18 @@ def test_the_defaults_do_not_contradict_each_other() -> None:
     config = kafka_config(load_settings())
     assert config.transaction_timeout_s < config.session_timeout_s
     assert config.max_message_bytes > load_settings().articles.max_dead_letter_bytes
+    assert 120 == config.max_poll_interval_s
+
+
+@pytest.mark.parametrize(
+    ("setting", "longest_s"), [("KAFKA__SESSION_TIMEOUT_S", 300), ("WORKER__STALL_TIMEOUT_S", 600)]
+)
+def test_the_poll_interval_is_no_shorter_than_what_ends_a_worker_before(
+    monkeypatch: pytest.MonkeyPatch, setting: str, longest_s: int
+) -> None:
+    """The client refuses one below the session timeout; the watchdog must come first."""
+    monkeypatch.setenv(f"ENRICHER_{setting}", "300")
+    assert longest_s == kafka_config(load_settings()).max_poll_interval_s
 
 
 def test_settings_do_not_change_while_the_worker_runs() -> None:

@@ -78,7 +78,7 @@ PROPERTIES = [
     ("ENRICHER_MODEL__SOURCE", f"https://user:{PLAIN}@127.0.0.1/model"),
     ("ENRICHER_KAFKA__SASL_PASSWORD", PLAIN),
     ("ENRICHER_REGISTRY__PASSWORD", PLAIN),
-    ("ENRICHER_KAFKA__PARTITION_TIMEOUT_S", PLAIN),
+    ("ENRICHER_KAFKA__REQUEST_TIMEOUT_S", PLAIN),
     ("ENRICHER_OUTPUT__FORMAT", PLAIN),
     ("ENRICHER_TASKS", json.dumps({"names": {"source": "x", "precision": PLAIN}})),
 ]  # fmt: skip

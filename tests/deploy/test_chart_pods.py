@@ -183,7 +183,7 @@ def roll(before: Rendered, after: Rendered) -> bool:
 
 def test_a_changed_setting_rolls_the_workers_and_what_is_not_theirs_does_not() -> None:
     """Every start loads a model, so only changes that a worker reads may cause one."""
-    assert roll(render(), render({"settings": {"worker": {"publish_share": 0.5}}}))
+    assert roll(render(), render({"settings": {"worker": {"publish_interval_ms": 100}}}))
     assert roll(render(), render({"image": {"tag": "0.2.0-cpu"}}))
     unrelated = {"replicas": 5, "monitoring": {"podMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
     assert not roll(render(), render(unrelated))

@@ -26,7 +26,7 @@ from enricher.worker.records import (
     Tombstone,
 )
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
-from enricher.worker.settings.worker import DeadLetterSettings
+from enricher.worker.settings.worker import WINDOW_ARTICLES, DeadLetterSettings
 
 PLACES = [Partition("articles", number) for number in range(3)]
 OUTCOMES: dict[str, Outcome] = {
@@ -227,7 +227,7 @@ def test_the_reason_names_the_limit_the_commonest_reasons_and_examples() -> None
 # ---- false stops
 
 
-LOG_FACTORIALS = [0.0, *accumulate(map(log, range(1, 1 + DEFAULTS.window_articles)))]
+LOG_FACTORIALS = [0.0, *accumulate(map(log, range(1, 1 + WINDOW_ARTICLES)))]
 
 
 def at_least(count: int, articles: int, share: float) -> float:
@@ -242,8 +242,8 @@ def at_least(count: int, articles: int, share: float) -> float:
 def false_stops(share: float, articles: float) -> float:
     """Upper bound of the expected false stops in so many articles: each one may end a row, and a window, that is too bad."""
     row = share ** (DEFAULTS.max_in_a_row + 1)
-    max_in_window = Limits(0, DEFAULTS.max_ratio, DEFAULTS.window_articles).max_in_window
-    return articles * (row + at_least(max_in_window + 1, DEFAULTS.window_articles, share))
+    max_in_window = Limits(0, DEFAULTS.max_ratio, WINDOW_ARTICLES).max_in_window
+    return articles * (row + at_least(max_in_window + 1, WINDOW_ARTICLES, share))
 
 
 def test_a_feed_with_bad_articles_goes_on_for_ever() -> None:
@@ -256,6 +256,6 @@ def test_a_feed_with_bad_articles_goes_on_for_ever() -> None:
 def test_a_topic_of_which_nothing_can_be_read_stops_after_some_hundred() -> None:
     """With the defaults."""
     offsets = Offsets()
-    limits = Limits(DEFAULTS.max_in_a_row, DEFAULTS.max_ratio, DEFAULTS.window_articles)
+    limits = Limits(DEFAULTS.max_in_a_row, DEFAULTS.max_ratio, WINDOW_ARTICLES)
     assert Process(offsets, limits).publish("-" * 5_000)
     assert sum(offsets.next.values()) == 300

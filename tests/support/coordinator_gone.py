@@ -31,7 +31,8 @@ from tools.chaos.crew import Crew
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
-from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
+from tools.chaos.scene import java_hash, settings_of
+from tools.chaos.worker import POLL_INTERVAL_S
 from tools.kafka import Cluster, Node
 from tools.topics import Topics as Names
 from tools.waiting import wait_until

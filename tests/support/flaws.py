@@ -8,6 +8,7 @@ The product has no such option.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import ModuleType
 from typing import Any, ClassVar
@@ -19,13 +20,15 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
-from enricher.worker.wiring import kafka_clients, workers
+from enricher.worker.wiring import kafka_clients, loaded_tasks, workers
 from tools.chaos import worker as chaos_worker
 
 SAME_PRODUCER = "same-producer"
 NO_WATCHDOG = "no-watchdog"
 CLIENT_DEFAULTS = "client-defaults"
 PAUSE_BY_BACKOFF = "pause-by-backoff"
+IN_BATCHES = "in-batches"
+"""No defence: what arrives together goes into one batch and one transaction, however low the load is."""
 
 
 class _KeptProducer(Producer):
@@ -104,21 +107,22 @@ class PauseByBackoffConfig(KafkaConfig):
         return 0.8 * float(self.producer()["retry.backoff.ms"]) / 1000
 
 
-_CLASSES: dict[str, tuple[ModuleType, str, type]] = {
-    SAME_PRODUCER: (workers, "TransactionalSink", SameProducerSink),
-    CLIENT_DEFAULTS: (kafka_clients, "KafkaConfig", ClientDefaultsConfig),
-    PAUSE_BY_BACKOFF: (kafka_clients, "KafkaConfig", PauseByBackoffConfig),
-    NO_WATCHDOG: (chaos_worker, "Watchdog", BlindWatchdog),
+_PARTS: dict[str, Sequence[tuple[ModuleType, str, object]]] = {
+    SAME_PRODUCER: [(workers, "TransactionalSink", SameProducerSink)],
+    CLIENT_DEFAULTS: [(kafka_clients, "KafkaConfig", ClientDefaultsConfig)],
+    PAUSE_BY_BACKOFF: [(kafka_clients, "KafkaConfig", PauseByBackoffConfig)],
+    NO_WATCHDOG: [(chaos_worker, "Watchdog", BlindWatchdog)],
+    IN_BATCHES: [(workers, "PUBLISH_SHARE", 0.0), (loaded_tasks, "EARLY_OVERHEAD", {"cpu": 0.0, "cuda": 0.0})],
 }
-"""Where the worker's class is looked up, its name, and the class instead."""
+"""Where the worker's part is looked up, its name, and what stands instead."""
 
 
 def main() -> None:
     """Run the worker without the defences among the arguments."""
     with ExitStack() as patches:
-        for module, attribute, flawed in (_CLASSES[name] for name in sys.argv[1:] if name in _CLASSES):
+        for module, attribute, flawed in (part for name in sys.argv[1:] for part in _PARTS.get(name, ())):
             patches.enter_context(patch.object(module, attribute, flawed))
-        sys.argv[1:] = [each for each in sys.argv[1:] if each not in _CLASSES]
+        sys.argv[1:] = [each for each in sys.argv[1:] if each not in _PARTS]
         chaos_worker.main()
 
 

@@ -12,7 +12,8 @@ from tools.chaos.faults.commands import CommandKilled
 from tools.chaos.faults.network import LateRequest, OffsetFetchWrong
 from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain
 from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, WorkerPaused
-from tools.chaos.scene import POLL_INTERVAL_S, TRANSACTION_S
+from tools.chaos.scene import TRANSACTION_S
+from tools.chaos.worker import POLL_INTERVAL_S
 
 _SHORT: Mapping[type[Fault], Mapping[str, object]] = {
     CoordinatorGoneWhileIdle: {"away_s": 4.0},  # until the coordinator has left the metadata

@@ -167,7 +167,7 @@ class RegistryClient:
         One that was begun is not asked for again, so this ends whatever the registry says. Raises UnusableSchema.
         """
         if bytes_left < 0:
-            raise UnusableSchema("it has more bytes than registry.max_schema_bytes allows, its references included")
+            raise UnusableSchema(f"it has more than {self._max_schema_bytes:,} bytes, its references included")
         for each in schema.references or ():
             if each.name in begun:
                 continue

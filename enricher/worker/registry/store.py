@@ -165,7 +165,7 @@ class GlueFolder:
 
     def _text(self, content: bytes) -> str:
         if len(content) > self._max_bytes:
-            raise UnusableSchema("it has more bytes than registry.max_schema_bytes allows")
+            raise UnusableSchema(f"it has more than {self._max_bytes:,} bytes")
         try:
             return content.decode("utf-8-sig")
         except UnicodeDecodeError:

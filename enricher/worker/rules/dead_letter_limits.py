@@ -231,7 +231,7 @@ class DeadLetterLimits:
         if reached.in_a_row:
             return f"{reached.in_a_row} in a row (dead_letters.max_in_a_row)"
         share = f"{reached.in_window} of {self._limits.window_articles} articles"
-        return f"{share} (dead_letters.max_ratio, dead_letters.window_articles)"
+        return f"{share} (dead_letters.max_ratio)"
 
     @property
     def _advice(self) -> str:

@@ -52,12 +52,6 @@ class KafkaSettings(Group):
         le=300,
         description="Seconds after which the group gives the partitions of a silent worker to others.",
     )
-    max_poll_interval_s: float = Field(
-        120.0,
-        ge=10,
-        le=3600,
-        description="Seconds between two polls after which the group removes the worker as dead.",
-    )
     transaction_timeout_s: float = Field(
         15.0,
         ge=5,
@@ -72,14 +66,6 @@ class KafkaSettings(Group):
         description="Start, and go on, although an output topic has fewer partitions than the input topic. Outputs of the "
         "missing partitions are placed by key. Set the offsets of a new group before its first start if others write to "
         "the output topics (`enricher offsets set`).",
-    )
-    partition_timeout_s: float = Field(
-        300.0,
-        ge=4,
-        le=3600,
-        description="Seconds for which a partition may deliver nothing although there is more to read. Then it is read "
-        "alone for 10 s; if it still delivers nothing, the process ends (exit code 7), because a restart has a new client. "
-        "The same happens if its committed offset stays unknown for this time plus `transaction_timeout_s`.",
     )
     properties: Properties = Field(
         default_factory=dict,
@@ -160,12 +146,6 @@ class RegistrySettings(Group):
         "answers about others, before they become dead letters: it may be registered late, or a replica of the registry "
         "may lag behind. Their partition waits too. Ten ids an hour are waited for in vain; beyond that an unknown "
         "one counts at once.",
-    )
-    max_schema_bytes: int = Field(
-        1_000_000,
-        ge=1_000,
-        le=100_000_000,
-        description="Bytes of one schema with all that it refers to; the records of a larger one become dead letters.",
     )
 
     def client_properties(self) -> dict[str, str | int | float | bool]:

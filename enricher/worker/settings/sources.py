@@ -29,6 +29,7 @@ from enricher.worker.settings.connections import IndexSettings, KafkaSettings, R
 from enricher.worker.settings.worker import (
     NAME_PATTERN,
     TASKS,
+    WINDOW_ARTICLES,
     BatchingSettings,
     DeadLetterSettings,
     HealthSettings,
@@ -130,10 +131,9 @@ class Settings(BaseSettings):
             self.articles.format != "registry" or bool(self.registry.url or self.registry.glue_folder),
             "articles.format=registry needs registry.url or registry.glue_folder",
         )
-        letters = self.dead_letters
         _require(
-            not letters.max_ratio or letters.max_ratio * letters.window_articles >= 1,
-            "dead_letters.max_ratio of dead_letters.window_articles must be at least one article; 0 is no limit",
+            not self.dead_letters.max_ratio or self.dead_letters.max_ratio * WINDOW_ARTICLES >= 1,
+            f"dead_letters.max_ratio of {WINDOW_ARTICLES:,} articles must be at least one article; 0 is no limit",
         )
         check_tasks(self.tasks, of_model=self.model.model_fields_set)
         topics = {*kafka.inputs, kafka.output_topic, kafka.dead_letter_topic}

@@ -157,15 +157,10 @@ class BatchingSettings(Group):
         description="Tokens that neighbouring windows of a long article share. Default: `enricher.json` of the model, "
         "else 64.",
     )
-    early_overhead: float | None = Field(
-        None,
-        ge=0,
-        le=10,
-        description="At half load, an idle thread of the device takes a batch that is not full once the fixed cost of a run "
-        "is at most this share of the batch. At low load almost every batch goes at once; near capacity none does. 0: "
-        "batches always wait until they are full or `max_wait_ms` has passed. Default: 0.25 (0.04 on "
-        "a GPU).",
-    )
+
+
+WINDOW_ARTICLES = 1_000
+"""The articles, most recently published, of which `dead_letters.max_ratio` is a share."""
 
 
 class DeadLetterSettings(Group):
@@ -182,11 +177,8 @@ class DeadLetterSettings(Group):
         0.5,
         ge=0,
         le=1,
-        description="The share that dead letters may have of the last `window_articles` articles. Of fewer articles, the "
-        "same number of dead letters is allowed. 0: no limit.",
-    )
-    window_articles: int = Field(
-        1_000, ge=1, le=10_000, description="The articles, most recently published, of which `max_ratio` is a share."
+        description="The share that dead letters may have of the last 1,000 articles; while there are fewer, the same "
+        "number is allowed. 0: no limit.",
     )
 
 
@@ -216,15 +208,8 @@ class WorkerSettings(Group):
         250.0,
         ge=0,
         le=60_000,
-        description="The longest time from one transaction to the next, in ms; under load it is always this long.",
-    )
-    publish_share: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="The share of the time that transactions may take at half load, by their measured duration. At low load "
-        "a finished article is published at once, with at most two thirds of the time in transactions; near capacity "
-        "only every `publish_interval_ms`. Lower is cheaper for the brokers. 0: always only every `publish_interval_ms`.",
+        description="The longest time from one transaction to the next, in ms; under load it is always this long. Longer is "
+        "cheaper for the brokers.",
     )
     start_timeout_s: float = Field(
         600.0,

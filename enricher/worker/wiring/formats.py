@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 ReaderOf = Callable[[Decoders | None], ArticleReader]
 """The reader of articles, given the decoders of values that name a schema."""
 
+_MAX_SCHEMA_BYTES = 1_000_000
+"""Bytes of one schema with all that it refers to: it comes from whoever may register one."""
+
 
 def check_formats(settings: Settings) -> None:
     """Check what articles and records need, before the model is loaded. Connects to nothing; raises SettingsError."""
@@ -229,7 +232,7 @@ def registry_client(settings: Settings) -> RegistryClient:
         registry.url,
         registry.client_properties(),
         timeout_s=registry.timeout_s,
-        max_schema_bytes=registry.max_schema_bytes,
+        max_schema_bytes=_MAX_SCHEMA_BYTES,
     )
 
 
@@ -252,7 +255,7 @@ def registry_decoders(
         return None
     check_formats(settings)
     folder = registry.glue_folder
-    glue = None if folder is None else GlueFolder(folder, max_schema_bytes=registry.max_schema_bytes)
+    glue = None if folder is None else GlueFolder(folder, max_schema_bytes=_MAX_SCHEMA_BYTES)
     places = SchemaPlaces(
         client=registry_client(settings) if registry.url else None,
         store=schema_store(settings) if registry.url else None,

@@ -5,6 +5,10 @@ from __future__ import annotations
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 
+_MIN_POLL_INTERVAL_S = 120.0
+"""The least time between two polls after which the group removes the worker as dead. The watchdog ends it before, and the
+client wants no less than the session timeout."""
+
 
 def kafka_config(settings: Settings) -> KafkaConfig:
     """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
@@ -19,14 +23,13 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         output_topic=kafka.output_topic,
         dead_letter_topic=kafka.dead_letter_topic,
         session_timeout_s=kafka.session_timeout_s,
-        max_poll_interval_s=kafka.max_poll_interval_s,
+        max_poll_interval_s=max(_MIN_POLL_INTERVAL_S, kafka.session_timeout_s, 2 * settings.worker.stall_timeout_s),
         transaction_timeout_s=kafka.transaction_timeout_s,
         request_timeout_s=kafka.request_timeout_s,
         max_record_bytes=articles.max_record_bytes,
         # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
         allow_fewer_partitions=kafka.allow_fewer_partitions,
-        partition_timeout_s=kafka.partition_timeout_s,
         max_headers=articles.max_headers,
         properties=kafka.client_properties(),
     )

@@ -54,9 +54,10 @@ RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
 }
 """The default of each runtime, measured on CPUs without AMX. The value for GPUs is an estimate: what a GPU computes in a
 millisecond."""
-DEFAULT_EARLY_OVERHEAD: dict[Device, float] = {"cpu": 0.25, "cuda": 0.04}
-"""The default of each device. In simulations a batch costs at most 2 % more at half load with these values. Runs on a GPU
-have a larger fixed cost and fill large batches, so the value is smaller there."""
+EARLY_OVERHEAD: dict[Device, float] = {"cpu": 0.25, "cuda": 0.04}
+"""The share of a batch that the fixed cost of a run may be at half load, if it goes to an idle thread before it is full. In
+simulations a batch costs at most 2 % more at half load with these values. Runs on a GPU have a larger fixed cost and fill
+large batches, so the value is smaller there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +304,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
         max_batch_tokens=batching.max_batch_tokens or default_batch_tokens(variant),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=RUN_OVERHEAD_TOKENS[variant.runtime],
-        early_overhead=first_set(batching.early_overhead, default=DEFAULT_EARLY_OVERHEAD[model.prepared.device]),
+        early_overhead=EARLY_OVERHEAD[model.prepared.device],
     )
 
 

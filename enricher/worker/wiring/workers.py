@@ -27,6 +27,7 @@ from enricher.worker.rules.packing import ArrivalScheduler
 from enricher.worker.runtime.deadlines import Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
+from enricher.worker.settings.worker import WINDOW_ARTICLES
 from enricher.worker.stats.counters import Counters
 from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts, gpu_meter
 from enricher.worker.telemetry.tracing import ContextPropagation
@@ -49,6 +50,9 @@ MAX_RECOVERIES_IN_A_ROW = 10
 """Recoveries without a successful transaction between them, after which the process ends."""
 _BACKLOG_BATCHES = 32
 """Full batches whose tokens may wait for the model, so that there are enough windows of similar length."""
+PUBLISH_SHARE = 1.0
+"""The share of the time that transactions may take at half load, by their measured duration. At low load a finished article
+is published at once, with at most two thirds of the time in transactions; near capacity only every `publish_interval_ms`."""
 CHARS_PER_TOKENIZER_CALL = 32_768
 """Text of one call of the tokenizer; a longer article has a call for itself."""
 
@@ -69,7 +73,7 @@ def kafka_worker(
     """
     config, counters = replace(kafka_config(settings), replay=replay), Counters()
     limits = settings.dead_letters
-    most = Limits(limits.max_in_a_row, limits.max_ratio, limits.window_articles)
+    most = Limits(limits.max_in_a_row, limits.max_ratio, WINDOW_ARTICLES)
     dead_letters = DeadLetterLimits(most, config.group_id)
     source = KafkaSource(config, until_caught_up=until_caught_up)
     writer, prepare = writer_of(settings)
@@ -174,7 +178,7 @@ def _loop_limits(settings: Settings, rules: BatchRules) -> LoopLimits:
         max_articles_per_second=worker.max_articles_per_second,
         max_queued_tokens=_BACKLOG_BATCHES * rules.max_batch_tokens,
         publish_interval_s=worker.publish_interval_ms / 1000,
-        publish_share=worker.publish_share,
+        publish_share=PUBLISH_SHARE,
         engine_timeout_s=worker.engine_timeout_s,
         stall_timeout_s=worker.stall_timeout_s,
         drain_timeout_s=worker.drain_timeout_s,

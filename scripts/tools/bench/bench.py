@@ -73,7 +73,7 @@ class Bench:
     def settings_for(
         self, topics: Topics, settings: Settings | None = None, /, **changes: Mapping[str, object]
     ) -> Settings:
-        """The settings with these topics. `changes`: other values by group, such as `worker={"publish_share": 0}`.
+        """The settings with these topics. `changes`: other values by group, such as `worker={"publish_interval_ms": 20}`.
 
         `settings`: to begin with, instead of the worker's.
         """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tools.kafka import Cluster, Node
 
 PARTITIONS = 6
-SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
+SESSION_S, TRANSACTION_S, ENGINE_S = 6.0, 5.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 60.0
 
@@ -138,9 +138,7 @@ def settings_of(bootstrap_servers: str, names: Topics, instance: str) -> Mapping
             "bootstrap_servers": bootstrap_servers,
             "session_timeout_s": SESSION_S,
             "transaction_timeout_s": TRANSACTION_S,
-            "max_poll_interval_s": POLL_INTERVAL_S,
             "request_timeout_s": 5.0,
-            "partition_timeout_s": 8.0,
             # How soon a consumer looks for new partitions; the default of five minutes is too long for a run.
             "properties": {"topic.metadata.refresh.interval.ms": 3_000},
         },

@@ -13,18 +13,32 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 
 import orjson
 
 from enricher.errors import FatalError
 from enricher.worker.commands.running import stopped_by_signals
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.wiring.workers import kafka_worker
+from enricher.worker.wiring import workers
+from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.chaos.stub import RatingEngine, two_tasks
 
+POLL_INTERVAL_S, _PARTITION_S = 10.0, 8.0
+"""The time between two polls, and that for which a partition may deliver nothing: in production constants of minutes."""
 _LEAVE_S = 20.0
 """A worker whose parent has died and that has not stopped after this time is killed."""
+
+
+def _shorten_waits() -> None:
+    """Many faults fit into a run."""
+
+    def shorter_config(settings: Settings) -> KafkaConfig:
+        return replace(kafka_config(settings), max_poll_interval_s=POLL_INTERVAL_S, partition_timeout_s=_PARTITION_S)
+
+    setattr(workers, "kafka_config", shorter_config)  # noqa: B010  a plain assignment is to no exported name
 
 
 def _obey(engine: RatingEngine) -> None:
@@ -42,7 +56,7 @@ def _run(settings: Settings) -> None:
     engine = RatingEngine()
     with stopped_by_signals() as signals, Watchdog(timer=ProcessTimer()) as watchdog:
         threading.Thread(target=_obey, args=[engine], name="orders", daemon=True).start()
-        worker = kafka_worker(settings, two_tasks(settings, engine), guard=watchdog.guard)
+        worker = workers.kafka_worker(settings, two_tasks(settings, engine), guard=watchdog.guard)
         signals.stop = worker.stop
         worker.run(lambda: None)
 
@@ -51,6 +65,7 @@ def main() -> None:
     """Run the worker until it is stopped; exit as `enricher run` does."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     logging.getLogger("librdkafka").setLevel(logging.ERROR)
+    _shorten_waits()
     try:
         _run(Settings(**orjson.loads(sys.stdin.readline())))
     except FatalError as error:

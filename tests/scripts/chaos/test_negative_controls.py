@@ -16,7 +16,7 @@ import pytest
 from kafka.harness import as_sent, publish, short_articles
 from support.crews import forked
 from support.doctored import names_of
-from support.flaws import PAUSE_BY_BACKOFF, SAME_PRODUCER
+from support.flaws import IN_BATCHES, PAUSE_BY_BACKOFF, SAME_PRODUCER
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
@@ -122,10 +122,9 @@ def driven(
     settings["kafka"]["properties"]["producer.batch.num.messages"] = 1
     settings["kafka"]["properties"].update(properties)
     # All articles of a scenario's step go into one batch and one transaction, however low the load is, or the machine slow.
-    settings["worker"] = {**settings["worker"], "publish_share": 0}
-    settings["batching"] = {**settings.get("batching", {}), "early_overhead": 0, "max_wait_ms": 1000}
+    settings["batching"] = {**settings.get("batching", {}), "max_wait_ms": 1000}
     with Crew([], lambda _: settings, folder, launch=forked) as crew:
-        crew.add(worker, flaws)
+        crew.add(worker, [*flaws, IN_BATCHES])
         drive.publish(1)
         drive.wait_until_committed()
         try:
