@@ -16,6 +16,7 @@ from commands.cli_runner import run
 from support.offenders import assert_none
 
 from enricher.commands import GROUPS
+from tools.tables import TABLE, with_tables
 
 ROOT = Path(__file__).parent.parent
 SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
@@ -23,7 +24,6 @@ MAX_README_LINES = 100
 MAX_PROSE_CHARS = 100
 CODE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-TABLE = re.compile(r"^<!-- the site writes here: python (.+) -->$", re.MULTILINE)
 NAMED_PATH = re.compile(r"`((?:enricher|scripts|deploy|schemas|tests|\.ci|\.github)/[\w./-]+)[^`]*`")
 MADE_BY_A_RUN = ("scripts/locked/base-image.txt",)
 """Files that a command writes where somebody runs it; they need not be in the repository."""
@@ -97,24 +97,28 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.* found in sys.modules:RuntimeWarning")  # other tests have imported it
-def test_what_the_site_writes_into_pages_are_tables(
+def test_tables_are_what_their_command_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command of each mark, which `scripts/tools/site/hook.py` runs in a process, prints one."""
-    marks = [each for page in pages() for each in TABLE.findall(page.read_text("utf-8"))]
-    assert len(marks) > 1
-    monkeypatch.chdir(ROOT)
-    for command in marks:
-        option, module, *arguments = command.split()
+    """Those of settings, metrics, spans and the chart's values; `scripts/tables` writes them."""
+
+    def printed(arguments: str) -> str:
+        option, module, *rest = arguments.split()
         assert "-m" == option
-        monkeypatch.setattr(sys, "argv", [module, *arguments])
+        monkeypatch.setattr(sys, "argv", [module, *rest])
         code: object = 0
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except SystemExit as end:
             code = end.code
-        assert not code, command
-        assert re.search(r"^\|(---|[ -]+)\|", capsys.readouterr().out, re.MULTILINE), command
+        assert not code, arguments
+        return capsys.readouterr().out
+
+    monkeypatch.chdir(ROOT)
+    texts = {name_of(page): text for page in pages() if TABLE.search(text := page.read_text("utf-8"))}
+    assert 4 == sum(len(TABLE.findall(text)) for text in texts.values())
+    assert_none(f"{name}: run scripts/tables" for name, text in texts.items() if text != with_tables(text, printed))
+    assert "| old |" not in with_tables("<!-- printed by: python -m x -->\n| old |\n<!-- end -->", str)
 
 
 def dead_paths(page: Path) -> Iterator[str]:

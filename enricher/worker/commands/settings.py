@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from itertools import groupby
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -21,6 +22,8 @@ from enricher.worker.settings.listing import REQUIRED, Row, all_rows, group_reas
 from enricher.worker.settings.worker import TASKS
 
 _FOR_EXPERTS = " (for experts)"
+_PAGE_CHARS = 100
+"""The width of prose in Markdown."""
 _ABOUT_EXPERTS = (
     "Their defaults fit nearly everywhere: change one only for the reason that it names, and measure before and after."
 )
@@ -104,9 +107,12 @@ def settings_tables() -> str:
     lines = [*head, f"| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |", ""]
     for expert, tables in groupby(all_rows(), key=lambda row: row.expert):
         lines += [f"## {'Settings for experts' if expert else 'Settings that people set'}\n"]
-        lines += [f"{_ABOUT_EXPERTS}\n"] if expert else []
+        lines += [f"{fill(_ABOUT_EXPERTS, _PAGE_CHARS)}\n"] if expert else []
         for group, rows in groupby(tables, key=lambda row: row.group):
-            lines += [f"### `[{heading(group)}]`{_FOR_EXPERTS if expert else ''}\n", f"{group_reason(group)}\n"]
+            lines += [
+                f"### `[{heading(group)}]`{_FOR_EXPERTS if expert else ''}\n",
+                f"{fill(group_reason(group), _PAGE_CHARS)}\n",
+            ]
             lines += [*head, *map(_line, rows), ""]
     return "\n".join(lines)
 

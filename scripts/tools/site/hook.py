@@ -1,16 +1,14 @@
 """MkDocs' view of this repository: its Markdown pages where they are, and what they link and show.
 
 MkDocs expects all pages below one folder. Ours lie beside what they are about, so this hook hands them over by their paths
-in the repository. A link to a folder, or to a file that is no page, shows as text, unless the file is a picture. Where a
-page has a mark with a command, its output is written: tables of what the code knows, which nobody has to keep up to date.
+in the repository. A link to a folder, or to a file that is no page, shows as text, unless the file is a
+picture.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[3]
 SHOWN = (".md", ".png", ".svg", "scripts/tools/site/site.css")
 HIDDEN = (".github/", "tests/deploy/schemas/", "tests/data/")
 LINK = re.compile(r"(?<!!)\[((?:`[^`]*`|[^\]`])*)\]\(([^)#\s]+)(?:#[^)]*)?\)")
-MARK = re.compile(r"^<!-- the site writes here: python (.+) -->$", re.MULTILINE)
 
 
 def on_files(found: Files, config: Any) -> Files:  # noqa: ANN401  it has no types
@@ -33,7 +30,7 @@ def on_files(found: Files, config: Any) -> Files:  # noqa: ANN401  it has no typ
 
 
 def on_page_markdown(markdown: str, page: Any, files: Files, **_rest: object) -> str:  # noqa: ANN401
-    """The page with its tables, and without links to what is not on the site; MkDocs refuses links to nothing."""
+    """The page without links to what is not on the site; MkDocs refuses links to nothing."""
     folder = (ROOT / page.file.src_uri).parent
 
     def without_link(link: re.Match[str]) -> str:
@@ -41,11 +38,7 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_rest: object) ->
         there = ":" in link[2] or not target.exists() or files.get_file_from_path(target.relative_to(ROOT).as_posix())
         return link[0] if there else link[1]
 
-    return MARK.sub(_output, LINK.sub(without_link, markdown))
-
-
-def _output(mark: re.Match[str]) -> str:
-    return subprocess.check_output([sys.executable, *shlex.split(mark[1])], cwd=ROOT, text=True)
+    return LINK.sub(without_link, markdown)
 
 
 def on_serve(server: Any, **_rest: object) -> None:  # noqa: ANN401

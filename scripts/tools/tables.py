@@ -1,0 +1,53 @@
+"""Writes the tables of what the code knows into the pages:  scripts/tables [--check].  `tests/test_docs.py` runs the check.
+
+A page says with two marks where a table begins and ends, and in the first one which command prints it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = re.compile(r"^(<!-- printed by: python ([^\n]+) -->\n).*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
+
+
+def with_tables(page: str, printed: Callable[[str], str]) -> str:
+    """The page with its tables as they should be. `printed`: what Python prints with these arguments."""
+    return TABLE.sub(lambda found: f"{found[1]}\n{printed(found[2]).strip()}\n\n{found[3]}", page)
+
+
+def pages() -> Iterator[Path]:
+    """The pages with tables."""
+    command = ("git", "ls-files", "*.md")
+    listed = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    return (path for path in map(ROOT.joinpath, listed) if TABLE.search(path.read_text("utf-8")))
+
+
+def _printed(arguments: str) -> str:
+    return subprocess.check_output([sys.executable, *shlex.split(arguments)], cwd=ROOT, text=True)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="scripts/tables", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is stale")
+    check = parser.parse_args().check
+    stale = False
+    for path in pages():
+        page = path.read_text("utf-8")
+        if (wanted := with_tables(page, _printed)) != page:
+            stale = True
+            sys.stdout.write(f"{path.relative_to(ROOT)}: {'stale' if check else 'written'}\n")
+            if not check:
+                path.write_text(wanted, "utf-8")
+    return int(check and stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
