@@ -264,7 +264,7 @@ def test_brokers_with_a_scheme_are_refused_with_what_to_write(
 
 
 @pytest.mark.parametrize("line", ['grup_id = "g"', "request_timeout_s = -1", 'request_timeout_s = "soon"'])
-def test_a_mistake_in_the_toml_file_is_told_with_the_file_and_the_name_there(line: str) -> None:
+def test_a_mistake_in_the_toml_file_names_the_file_and_the_place(line: str) -> None:
     """Its author looks for that name, and not for a variable that was never set."""
     write("enricher.toml", f"[kafka]\n{line}\n")
     assert mistake().startswith(f"enricher.toml: kafka.{line.partition(' ')[0]}: ")

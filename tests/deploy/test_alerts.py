@@ -77,7 +77,7 @@ def test_an_alert_with_another_threshold_fails_its_tests(tmp_path: Path) -> None
     assert "EnricherGpuMemoryFull" in outcome.stdout + outcome.stderr
 
 
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_never_does() -> None:
+def test_every_alert_has_a_case_that_fires_and_one_that_never_does() -> None:
     """The second is a separate case, not the time before the alert fires."""
     fires, silent = set(), set()
     for case in cases():

@@ -70,7 +70,7 @@ def test_every_value_is_described() -> None:
     assert undescribed(VALUES.read_text("utf-8")) == []
 
 
-def test_every_value_of_the_schema_is_in_the_values_and_the_other_way_round() -> None:
+def test_schema_and_values_have_the_same_names() -> None:
     """Otherwise a value could be set without effect, or exist and be refused."""
     own = {name for name in json.loads(SCHEMA.read_text("utf-8"))["properties"] if name != "global"}
     assert own == set(values_of(VALUES))

@@ -181,7 +181,7 @@ def roll(before: Rendered, after: Rendered) -> bool:
     return bool(templates[0] != templates[1])
 
 
-def test_a_changed_setting_rolls_the_workers_and_what_is_not_theirs_does_not() -> None:
+def test_only_what_a_worker_reads_rolls_the_workers() -> None:
     """Every start loads a model, so only changes that a worker reads may cause one."""
     assert roll(render(), render({"settings": {"worker": {"publish_interval_ms": 100}}}))
     assert roll(render(), render({"image": {"tag": "0.2.0-cpu"}}))
@@ -252,7 +252,7 @@ def test_a_long_name_still_fits_into_labels() -> None:
     assert render().one("StatefulSet")["metadata"]["name"] == FULL_NAME
 
 
-def test_a_replay_is_a_job_with_the_settings_of_the_workers_but_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_is_a_job_with_the_workers_settings_but_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pod has its host name again when it is replaced, and what no restart mends ends the job."""
     rendered = render(values_of(CHART / "ci" / "replay-values.yaml"))
     job = rendered.one("Job")["spec"]

@@ -88,7 +88,7 @@ def test_a_build_ends_where_a_library_of_cuda_is_missing(site_packages: Path, na
 
 
 @needs_ldd
-def test_a_name_that_the_linker_does_not_find_is_told_unless_it_is_the_drivers(
+def test_a_library_that_is_missing_is_told_unless_it_is_the_drivers(
     site_packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ldd` says of each library what it needs."""

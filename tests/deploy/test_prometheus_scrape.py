@@ -75,7 +75,7 @@ def age_s(prometheus: Prometheus) -> float:
     return max((sample.value for sample in prometheus.ask(AGE)), default=0.0)
 
 
-def test_every_query_of_the_dashboard_and_every_recorded_series_has_an_answer(story: Story) -> None:
+def test_every_query_of_the_dashboard_and_the_rules_has_an_answer(story: Story) -> None:
     """Except those that have none while all is well, each with its reason."""
     assert [question.expression for question in unanswered(story.answers)] == []
 
@@ -96,7 +96,7 @@ def test_dead_letters_fire_their_alert_and_nothing_else_critical_fires(story: St
     assert story.firing_under_load.isdisjoint({"EnricherBrokersAway", "EnricherNoWorkerReady", "EnricherTargetDown"})
 
 
-def test_a_broker_that_goes_away_fires_its_alert_while_the_worker_still_answers(story: Story) -> None:
+def test_an_absent_broker_fires_its_alert_while_the_worker_answers(story: Story) -> None:
     """From the closed socket to the alert."""
     assert "EnricherBrokersAway" in story.firing_without_broker
     assert "EnricherTargetDown" not in story.firing_without_broker

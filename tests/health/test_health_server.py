@@ -49,7 +49,7 @@ def raw(port: int, request: bytes) -> bytes:
         return answer
 
 
-def test_a_worker_that_loads_its_model_lives_and_is_neither_started_nor_ready(port: int) -> None:
+def test_a_worker_that_loads_its_model_is_alive_and_not_ready(port: int) -> None:
     """The status is the probe's answer, the body says why."""
     assert (200, "loading the model\n") == (get(port, "/livez").status, get(port, "/livez").text)
     for path in ("/readyz", "/startupz"):

@@ -73,7 +73,7 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
 
 @pytest.mark.broker
 @pytest.mark.parametrize("label", ["input", "output", "group"])
-def test_a_start_without_a_right_is_refused_though_the_broker_shows_the_resource(
+def test_a_start_without_a_right_is_refused_though_the_resource_is_shown(
     secured: Secured, monkeypatch: pytest.MonkeyPatch, label: str
 ) -> None:
     """As one on which only DESCRIBE is allowed; a resource that is not shown is refused above. No model is loaded."""

@@ -1,4 +1,4 @@
-"""The list of instruments: complete, without duplicates, and with the attributes that it names."""
+"""The list of instruments, complete and bounded, and its exposition: a parser of the format finds the listed names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
+import yaml
+from prometheus_client import parser as text_format
+from prometheus_client.openmetrics import parser as openmetrics
 from telemetry.building import observed, observed_indexer
 
 from deploy.monitoring.generator.exported import EVERY_INSTRUMENT
-from deploy.monitoring.generator.tables import metrics, spans
+from deploy.monitoring.generator.files import ALERTS
 from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
-from enricher.worker.stats.counters import MOST_LABELS, Counters, Histogram
-from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind, Numbers, labels
+from enricher.worker.stats.counters import MOST_LABELS, OTHER, Counters, Histogram
+from enricher.worker.telemetry.instruments import (
+    INSTRUMENTS,
+    Instrument,
+    Kind,
+    Numbers,
+    bound_labels,
+    shares_of,
+)
+from enricher.worker.telemetry.prometheus import exposition, label_name, prometheus_name
 from enricher.worker.telemetry.tracing import SPANS
 
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
@@ -52,15 +64,6 @@ def test_an_instrument_is_one_thing() -> None:
         assert re.fullmatch(r"(enricher|messaging|process|hw)(\.[a-z_]+)+", instrument.name)
 
 
-def test_labels_are_bounded_for_each_task() -> None:
-    """A model with very many labels makes no more time series."""
-    many = {("topics", f"label-{number}"): number for number in range(1_000)}
-    counters = Counters(labels=Counter(many))
-    numbers = list(labels(observed(counters=counters)))
-    assert MOST_LABELS + 1 == len(numbers)
-    assert sum(range(1_000)) == sum(number for number, _ in numbers if isinstance(number, int | float))
-
-
 def test_without_tasks_only_labels_are_told_by_task() -> None:
     """The metrics of a worker with one model have no others."""
     told = {
@@ -73,7 +76,112 @@ def test_without_tasks_only_labels_are_told_by_task() -> None:
     }
 
 
-def test_the_tables_have_every_instrument_and_every_span() -> None:
-    """One row for each; the site shows them on its page about metrics."""
-    assert 2 + len(EVERY_INSTRUMENT) == metrics().count("\n")
-    assert 2 + len(SPANS) == spans().count("\n")
+MANY = {("topics", f"label-{number}"): number + 1 for number in range(200)}
+
+
+def test_a_task_has_at_most_64_labels_and_the_rest_are_other() -> None:
+    """Nothing is left out of the sum."""
+    kept = bound_labels({("ner", "ORG"): 5, **MANY})
+    assert MOST_LABELS + 1 == sum(task == "topics" for task, _ in kept)
+    assert 5 == kept["ner", "ORG"]
+    assert sum(range(MOST_LABELS + 1, 201)) == kept["topics", OTHER]
+    assert sum(MANY.values()) + 5 == sum(kept.values())
+
+
+def test_a_bounded_counter_never_decreases() -> None:
+    """Labels that appear later do not displace others, whatever their number."""
+    before = bound_labels(MANY)
+    after = bound_labels({**MANY, ("topics", "label-199"): 10_000, ("topics", "late"): 50_000})
+    assert before.keys() == after.keys()
+    assert all(after[pair] >= count for pair, count in before.items())
+
+
+def test_what_is_bounded_already_stays_as_it_is() -> None:
+    """The worker counts at most 64 labels by name, and `other`."""
+    once = bound_labels(MANY)
+    assert once == bound_labels(once)
+    other_first = {("topics", OTHER): 7, **once}
+    assert MOST_LABELS + 1 == len(bound_labels(other_first))
+
+
+def test_shares_are_those_of_a_task() -> None:
+    """They add up to 1 for each task; a task that found nothing has none."""
+    counts = {("ner", "ORG"): 3, ("ner", "PER"): 1, ("topics", "Sport"): 9, ("empty", "x"): 0}
+    assert {("ner", "ORG"): 0.75, ("ner", "PER"): 0.25, ("topics", "Sport"): 1.0} == shares_of(counts)
+
+
+def test_the_alert_leaves_out_tasks_whose_workers_count_different_labels() -> None:
+    """From the bound on, each worker counts those labels that it found first."""
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text("utf-8"))["groups"] for rule in group["rules"]]
+    (alert,) = (rule for rule in rules if rule["alert"] == "EnricherLabelDrift")
+    assert f"< {MOST_LABELS}" in alert["expr"]
+
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def samples(accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """The values by name and labels, as a parser of the format reads them."""
+    body, content_type = exposition(observed(), accept)
+    parser = openmetrics if "openmetrics" in content_type else text_format
+    families = parser.text_string_to_metric_families(body.decode())
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", OPENMETRICS, "text/plain;version=0.0.4", "text/plain;version=x"])
+def test_every_instrument_is_there_in_every_form(accept: str) -> None:
+    """The samples have exactly the labels that the list names."""
+    found = {(name, frozenset(dict(labels))) for name, labels in samples(accept)}
+    for instrument in INSTRUMENTS:
+        labels = {label_name(attribute) for attribute in instrument.attributes}
+        suffix = "_count" if instrument.kind is Kind.HISTOGRAM else ""
+        assert (prometheus_name(instrument) + suffix, frozenset(labels)) in found
+
+
+def test_numbers_are_the_workers() -> None:
+    """Spot checks of each kind of instrument."""
+    read = samples()
+    assert 40 == read["enricher_articles_total", (("enricher_outcome", "enriched"),)]
+    assert 100 == read["enricher_tokens_total", (("enricher_token_kind", "padding"),)]
+    task = ("enricher_task", "topics")
+    assert 9 == read["enricher_task_articles_total", (("enricher_outcome", "skipped"), task)]
+    without_task = "enricher_articles_without_task_total"
+    assert 4 == read[without_task, (("enricher_reason", "other_language"),)]
+    assert 0 == read[without_task, (("enricher_reason", "no_language"),)]
+    assert 5 == read["enricher_articles_unmeasured_total", ()]
+    assert 3.0 == read["enricher_task_busy_time_seconds_total", (task,)]
+    assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
+    assert 1.5 == read["enricher_oldest_age_seconds", ()]
+    assert 12.5 == read["enricher_engine_busy_time_seconds_total", ()]
+    assert 0.75 == read["hw_gpu_utilization_ratio", (("hw_name", "NVIDIA H200"),)]
+    assert (
+        7
+        == read[
+            "enricher_partition_lag",
+            (("messaging_destination_name", "articles"), ("messaging_destination_partition_id", "0")),
+        ]
+    )
+    assert 1 == read["enricher_state", (("enricher_state", "working"),)]
+    assert 0 == read["enricher_state", (("enricher_state", "draining"),)]
+
+
+def test_buckets_are_cumulative() -> None:
+    """Each bucket counts all values up to its bound, the last one all values."""
+    read = samples()
+    assert 1 == read["enricher_article_latency_seconds_bucket", (("le", "0.1"),)]
+    assert 3 == read["enricher_article_latency_seconds_bucket", (("le", "0.25"),)]
+    assert 4 == read["enricher_article_latency_seconds_bucket", (("le", "+Inf"),)]
+    assert 4 == read["enricher_article_latency_seconds_count", ()]
+    assert pytest.approx(4.403) == read["enricher_article_latency_seconds_sum", ()]
+
+
+def test_names_are_legal_and_no_two_are_one() -> None:
+    """Names use Prometheus' characters; counters end in `_total`, times in `_seconds`, sizes in `_bytes`."""
+    names = [prometheus_name(instrument) for instrument in INSTRUMENTS]
+    assert len(names) == len(set(names))
+    for instrument, name in zip(INSTRUMENTS, names, strict=True):
+        assert re.fullmatch(r"[a-z_:][a-z0-9_:]*", name)
+        assert (instrument.kind is Kind.COUNTER) == name.endswith("_total")
+        base = name.removesuffix("_total")
+        assert (instrument.unit == "s") == base.endswith("_seconds")
+        assert (instrument.unit == "By") == base.endswith("_bytes")
