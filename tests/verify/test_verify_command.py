@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from commands.cli_runner import run
 from kafka.harness import Sent, as_sent, publish, short_articles, transaction, worker
 from rich.console import Console
 from support.patience import PATIENCE_S, wait_until
-from support.topics import PARTITIONS, Topics, make_topics
+from support.topics import Topics
 from verify.pair import complete
 
 from enricher.operate.verify import Check, Place, Report, command
@@ -45,7 +44,6 @@ def test_what_a_worker_wrote_holds(topics: Topics, monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert {"ok"} == {check["state"] for check in report["checks"]}
-    assert [] == report["warnings"]
     counts = {"committed inputs": 64, "records": 61, "tombstones": 1, "dead letters": 2}
     assert counts == {name: report["facts"][name] for name in counts}
     assert 61 == next(check["checked"] for check in report["checks"] if check["check"] == "payload")
@@ -75,7 +73,7 @@ def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> 
 
 def _look(environment: dict[str, str], looks: list[int]) -> int:
     """Run `verify`; returns how many inputs were committed."""
-    result = run("verify", "--watch", "0.5", "--json", env=environment)
+    result = run("verify", "--json", env=environment)
     assert result.exit_code == 0, result.output
     looks.append(json.loads(result.stdout)["facts"].get("committed inputs", 0))
     return looks[-1]
@@ -98,35 +96,11 @@ def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
     complete(topics)
     options = ("--input", topics.input, "--output", topics.output, "--dead-letters", topics.dead_letters)
     servers = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": topics.bootstrap_servers}
-    result = run("verify", *options, "--group", topics.group, "--watch", "0.5", env=servers)
+    result = run("verify", *options, "--group", topics.group, env=servers)
     assert result.exit_code == 0, result.output
     assert "the promise holds" in result.stdout
-    assert "warning: " in result.stdout
-    assert "14 of 14 keys have records in several partitions" in result.stdout
-    assert "partitioner=murmur2_random" in result.stdout
     missing = run("verify", "--input", "never-made", env=topics.environment)
     assert getattr(missing.exception, "exit_code", None) == 4
-
-
-@pytest.mark.broker
-def test_keys_in_two_input_topics_are_a_warning(topics: Topics) -> None:
-    """In the report of each topic; one that is verified alone has no other to compare."""
-    now = replace(topics, input=make_topics(topics.bootstrap_servers, PARTITIONS).input)
-    for each in (topics, now):
-        complete(each)
-    lanes = {"ENRICHER_KAFKA__INPUT_TOPICS": json.dumps([now.input, topics.input])}
-    environment = {
-        name: value for name, value in topics.environment.items() if not name.endswith("INPUT_TOPIC")
-    } | lanes
-    both = run("verify", "--json", env=environment)
-    assert both.exit_code == 0, both.output
-    warnings = {topic: report["warnings"][-1] for topic, report in json.loads(both.stdout).items()}
-    assert {topics.input, now.input} == warnings.keys()
-    for warning in warnings.values():
-        assert warning.startswith("14 of 14 keys also have records in another input topic. Between topics no order")
-    alone = run("verify", "--input", topics.input, env=environment)
-    assert alone.exit_code == 0, alone.output
-    assert "another input topic" not in alone.stdout
 
 
 def test_an_unknown_check_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

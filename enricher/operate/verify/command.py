@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.operate.inspect.key_partitions import ONE_TOPIC, topics_by_key
-from enricher.operate.verify import EARLIER, Check, DeleteEvents, LeastScore, Recompute, Report, VerifyOptions
+from enricher.operate.verify import EARLIER, Check, DeleteEvents, LeastScore, Report, VerifyOptions
 from enricher.operate.verify import verify as run_verification
+from enricher.worker.articles import record_as_json
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
-from enricher.worker.wiring.memory_runs import recompute
+from enricher.worker.wiring.memory_runs import recompute as recompute_records
 
 BROKEN = 8
 """The exit code if a check failed."""
@@ -46,12 +46,6 @@ def verify(
             "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the group catch up first, at most this long."
         ),
     ] = None,
-    watch_s: Annotated[
-        float,
-        typer.Option(
-            "--watch", min=0, max=604_800, metavar="SECONDS", help="Watch committed offsets first: they never go back."
-        ),
-    ] = 0.0,
     recompute: Annotated[
         int, typer.Option("--recompute", min=0, metavar="N", help="Enrich the inputs of N records again and compare.")
     ] = 0,
@@ -62,13 +56,11 @@ def verify(
     It checks what the group has committed, so workers may be running. Inputs that retention or compaction has removed
     count as gaps; a check that the topics can no longer answer is unknown, not failed. If the input topic was deleted and
     created again, outputs that name the id of the earlier topic are counted but not checked. Records are named by topic,
-    partition and offset; their text is never shown. Keys that have records in several partitions, or in several input
-    topics, are a warning. Several input topics are checked one after the other, each with its report; with --json they are
-    an object by topic.
+    partition and offset; their text is never shown, and only --recompute reads it. Several input topics are checked one
+    after the other, each with its report; with --json they are an object by topic.
 
     Exit code: 0 if no check failed, 8 if one did, 2 for settings, 3 for the model (`--recompute` only), 4 for the broker.
-    It needs READ on the three topics and on the group. It holds 3 bytes per input in memory, 300 MB for 100 million, and
-    10 MB for the keys of each input topic.
+    It needs READ on the three topics and on the group. It holds 3 bytes per input in memory, 300 MB for 100 million.
     """
     settings = load_settings()
     config = kafka_config(settings)
@@ -79,12 +71,13 @@ def verify(
         group_id=group or config.group_id,
     )
     open_wait_s, deletes = config.transaction_timeout_s + _SWEEP_S, delete_events(settings)
-    options = VerifyOptions(open_wait_s=open_wait_s, wait_s=wait_s, watch_s=watch_s, sample=recompute, deletes=deletes)
+    options = VerifyOptions(open_wait_s=open_wait_s, wait_s=wait_s, sample=recompute, deletes=deletes)
     if recompute:
         tasks = load_tasks(settings)
-        options = replace(options, recompute=recompute_with(settings, tasks), least_score=least_score_of(tasks))
+        again = partial(recompute_records, settings, tasks)
+        options = replace(options, recompute=again, as_json=record_as_json, least_score=least_score_of(tasks))
     reports = {topic: _verify(config.of_input(topic), options) for topic in config.inputs}
-    _print(_compare_keys(reports), config, as_json=as_json)
+    _print(reports, config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
 
 
@@ -94,20 +87,6 @@ def delete_events(settings: Settings) -> DeleteEvents | None:
         return None
     id_at = deleted.id or settings.articles.fields.get("id", "/id")
     return DeleteEvents(deleted.field, deleted.values, id_at if id_at.startswith("/") else None)
-
-
-def _compare_keys(reports: Mapping[str, Report]) -> dict[str, Report]:
-    """The reports, with a warning in each whose topic has keys of another."""
-    topics = topics_by_key([report.keys for report in reports.values()])
-
-    def compare(report: Report) -> Report:
-        counts = [topics[digest] for digest in report.keys.digests if digest in topics]
-        if not (shared := sum(count > 1 for count in counts)):
-            return report
-        warning = f"{shared:,} of {len(counts):,} keys also have records in another input topic. {ONE_TOPIC}"
-        return replace(report, warnings=(*report.warnings, warning))
-
-    return {topic: compare(report) for topic, report in reports.items()}
 
 
 def _print(reports: Mapping[str, Report], config: KafkaConfig, *, as_json: bool) -> None:
@@ -136,8 +115,6 @@ def show(report: Report, config: KafkaConfig, console: Console) -> None:
     console.print(f"counted: {escape(counted) or 'nothing'}", soft_wrap=True)
     if earlier := report.facts.get(EARLIER):
         console.print(f"{earlier:,} outputs belong to an earlier topic of this name: they are not checked")
-    for warning in report.warnings:
-        console.print(f"[yellow]warning[/]: {escape(warning)}", soft_wrap=True)
     topics = f"{config.input_topic} -> {config.output_topic}, {config.dead_letter_topic}; group {config.group_id}"
     console.print(f"{_verdict(report)}: {escape(topics)}", soft_wrap=True)
 
@@ -158,11 +135,6 @@ def _verdict(report: Report) -> str:
     unknown = [check.name for check in report.checks if check.state == "unknown"]
     doubts = f", as far as the topics can tell (unknown: {', '.join(unknown)})" if unknown else ""
     return f"[green]the promise holds[/]{doubts}"
-
-
-def recompute_with(settings: Settings, tasks: Tasks) -> Recompute:
-    """Return a function that enriches inputs with these tasks."""
-    return partial(recompute, settings, tasks)
 
 
 def least_score_of(tasks: Tasks) -> LeastScore:

@@ -11,8 +11,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 from confluent_kafka import Message
 
-from enricher.operate.inspect.key_partitions import KeyPartitions
-
 State = Literal["ok", "failed", "unknown"]
 
 MAX_EXAMPLES = 10
@@ -96,7 +94,6 @@ class Checks:
         self.dead_letters = Check("dead letters", "a dead letter has the key and the value of its input")
         self.headers = Check("headers", "the headers conform to the schema")
         self.versions = Check("versions", "a version is that of its input, and of newer inputs it is higher")
-        self.values = Check("values", "a value can be read in the format that its headers name")
         self.record_ids = Check("record ids", "the record id is that of its source")
         self.open_transactions = Check("open transactions", "none is left open: the last stable offset is the end")
         self.published_ahead = Check("published ahead", "nothing is published at or above the committed offset")
@@ -111,15 +108,10 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The checks, and what else was counted (`facts`, by name). `warnings`: what breaks no promise, but others' work.
-
-    `keys`: the keys of the input topic, to be compared with those of other topics.
-    """
+    """The checks, and what else was counted (`facts`, by name)."""
 
     checks: tuple[Check, ...]
     facts: Mapping[str, int]
-    warnings: tuple[str, ...] = ()
-    keys: KeyPartitions = field(default_factory=lambda: KeyPartitions(1))
 
     @property
     def holds(self) -> bool:
@@ -133,5 +125,4 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The object printed by `--json`."""
-        checks = [check.as_json() for check in self.checks]
-        return {"holds": self.holds, "checks": checks, "facts": dict(self.facts), "warnings": list(self.warnings)}
+        return {"holds": self.holds, "checks": [check.as_json() for check in self.checks], "facts": dict(self.facts)}

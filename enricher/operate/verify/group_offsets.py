@@ -209,18 +209,6 @@ def watching(config: KafkaConfig, *, every_s: float = _SAMPLE_EVERY_S) -> Iterat
             _warn(watch.finish(topic_id))
 
 
-def watch_for(seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress) -> None:
-    """Sample committed offsets for that long."""
-    deadline = Deadline(seconds)
-
-    def done() -> bool:
-        _sample(cluster, watch)
-        progress("watching", int(seconds - deadline.left_s()), int(seconds))
-        return False
-
-    until(done, deadline, pause_s=_SAMPLE_EVERY_S)
-
-
 def wait_for_group(
     topic: str, seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress
 ) -> dict[int, int]:

@@ -9,10 +9,10 @@ from uuid import UUID, uuid5
 
 from confluent_kafka import Message
 
-from enricher.operate.verify.values import FORMATS
 from enricher.worker.kafka.metadata import headers_of
 from enricher.worker.records import Headers
 
+_FORMATS = frozenset({b"application/json", b"application/avro", b"application/protobuf"})
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 _TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
 _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
@@ -89,7 +89,7 @@ def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None
         source is None
         or not headers.get("enricher.record.id")
         or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
-        or headers.get("content-type") not in ({None} if tombstone else FORMATS)
+        or headers.get("content-type") not in ({None} if tombstone else _FORMATS)
         or not _is_version_or_none(headers)
         or not _is_event_or_none(headers, tombstone=tombstone)
     ):

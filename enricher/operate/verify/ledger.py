@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
 
-from enricher.operate.inspect.key_partitions import KeyPartitions
 from enricher.operate.verify.deletions import NO_DELETION, DeleteEvents, Deletion
 from enricher.operate.verify.findings import Check, Checks, Place
 from enricher.operate.verify.headers import Omitted, headers_by_name
@@ -144,7 +143,7 @@ class PartitionLedger:
 
 
 class Inputs:
-    """Compares the input topic with the outputs in `ledgers`, and notes where its keys are.
+    """Compares the input topic with the outputs in `ledgers`.
 
     `deletes`: which of its values are delete events; None if none are.
     """
@@ -152,7 +151,6 @@ class Inputs:
     def __init__(
         self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str, deletes: DeleteEvents | None = None
     ) -> None:
-        self.keys = KeyPartitions(len(ledgers))
         self._checks = checks
         self._ledgers = ledgers
         self._topic = topic
@@ -161,7 +159,6 @@ class Inputs:
     def take(self, message: Message) -> None:
         """Note one committed input."""
         place = Place.of(message)
-        self.keys.note(message.key(), place.partition)
         ledger = self._ledgers[place.partition]
         if ledger.covers(place.offset):
             key, value = message.key(), message.value()

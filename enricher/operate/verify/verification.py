@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.operate.inspect.key_partitions import ADVICE, KeyPartitions
 from enricher.operate.verify.deletions import DeleteEvents
 from enricher.operate.verify.findings import Check, Checks, Place, Report
 from enricher.operate.verify.group_offsets import (
@@ -25,11 +24,10 @@ from enricher.operate.verify.group_offsets import (
     of_topic,
     stable_ends,
     wait_for_group,
-    watch_for,
 )
 from enricher.operate.verify.ledger import Doubts, Inputs, Judge, JudgedRange, PartitionLedger
 from enricher.operate.verify.outputs import ByKey, ByPartition, Outputs
-from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, chosen_of
+from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, RecordAsJson, chosen_of
 from enricher.worker.kafka.partition_reader import Ranges
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import Progress, RangeReader
@@ -44,15 +42,15 @@ class VerifyOptions:
     """Chooses what a verification does besides its static checks.
 
     `open_wait_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges
-    what it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with
-    what this function returns for their inputs. `least_score`: see `Recomputation`.
+    what it has committed. `recompute`: compare `sample` records with what this function returns for their inputs. `as_json`,
+    `least_score`: see `Recomputation`.
     `deletes`: which inputs are delete events; None if none are.
     """
 
     open_wait_s: float = 25.0
     wait_s: float | None = None
-    watch_s: float = 0.0
     recompute: Recompute | None = None
+    as_json: RecordAsJson = lambda value, _content_type: value
     least_score: LeastScore = lambda _finding: 0.0
     sample: int = _EVERYTHING
     deletes: DeleteEvents | None = None
@@ -78,8 +76,6 @@ class _Verification:
         self._watch = OffsetWatch(self._topic, self._checks.went_back)
         self._topic_id: str | None = None
         self._facts: Counter[str] = Counter()
-        self._warnings: list[str] = []
-        self._keys = KeyPartitions(1)
         self._ledgers: dict[int, PartitionLedger] = {}
         self._outputs: dict[str, Outputs] = {}
         self._ranges: dict[str, Ranges] = {}
@@ -109,17 +105,15 @@ class _Verification:
         self._count_outputs()
         self._end()
         checks = tuple(check for check in self._checks if self._applies(check))
-        return Report(checks, self._facts, tuple(self._warnings), self._keys)
+        return Report(checks, self._facts)
 
     # ---- committed offsets
 
     def _follow(self) -> None:
         """Sample committed offsets for as long as the options say."""
-        options, check = self._options, self._checks.caught_up
-        if options.watch_s:
-            watch_for(options.watch_s, self._cluster, self._watch, self._progress)
-        if options.wait_s is not None:
-            late = wait_for_group(self._topic, options.wait_s, self._cluster, self._watch, self._progress)
+        wait_s, check = self._options.wait_s, self._checks.caught_up
+        if wait_s is not None:
+            late = wait_for_group(self._topic, wait_s, self._cluster, self._watch, self._progress)
             check.checked = len(self._cluster.partitions(self._topic))
             for number, end in late.items():
                 check.fail(Place(self._topic, number, end))
@@ -173,7 +167,6 @@ class _Verification:
         with self._reader() as reader:
             for message in reader.read(topic, ranges, f"reading {topic}", inputs.take_unread):
                 inputs.take(message)
-        self._note_keys(inputs.keys)
         doubts = Doubts(self._missing_outputs(), self._missing_inputs(), published_ahead)
         beginnings = {each: cluster.beginnings(each) for each in self._outputs}
         judge = Judge(self._checks, topic, doubts)
@@ -187,13 +180,6 @@ class _Verification:
             judge.judge(number, ledger, judged)
             self._facts["committed inputs"] += ledger.inputs(judged.committed)
         self._facts["inputs whose output may be deleted"] += judge.excused
-
-    def _note_keys(self, keys: KeyPartitions) -> None:
-        self._keys = keys
-        self._facts["keys looked at"] = keys.keys
-        self._facts["keys in several partitions"] = keys.in_several
-        if keys.in_several:
-            self._warnings.append(f"{self._topic}: {keys}. {ADVICE}")
 
     def _note_committed(self, committed: PartitionOffsets, begins: dict[int, int], ends: dict[int, int]) -> None:
         check = self._checks.committed_ahead
@@ -233,6 +219,7 @@ class _Verification:
             payload = Recomputation(
                 check=self._checks.payload,
                 recompute=recompute,
+                as_json=self._options.as_json,
                 least_score=self._options.least_score,
                 records=records,
                 articles=articles,
