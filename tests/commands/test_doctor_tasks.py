@@ -42,7 +42,7 @@ def test_one_article_goes_through_the_heads_of_all_tasks(
     """Also through a task for another language."""
     tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
     told = findings(monkeypatch, {**tasks, "topics": {**tasks["topics"], "languages": ["de"]}})
-    assert {"model", "device", "precision", "one sentence", "memory"} == told.keys()
+    assert {"model", "device", "precision", "one sentence"} == told.keys()
     assert all(finding.verdict != "FAIL" for finding in told.values())
     assert "topics: topics (" in told["model"].seen
     assert "vectors: vectors (" in told["model"].seen

@@ -11,15 +11,14 @@ import orjson
 from enricher.distribution import install_command
 from enricher.errors import BrokerError, InvalidArticle, SchemaPending
 from enricher.operate.doctor.findings import Finding, Reporter
+from enricher.operate.doctor.keys import ADVICE, ONE_TOPIC, KeyPartitions
 from enricher.operate.inspect.follow import TopicReader
-from enricher.operate.inspect.key_partitions import ADVICE, ONE_TOPIC, KeyPartitions, topics_by_key
 from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Tombstone
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings
-from enricher.worker.settings.connections import IndexSettings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
 
@@ -77,7 +76,7 @@ def _keys(records: Sequence[RawRecord], places: KeyPartitions) -> Iterator[Findi
 
 
 def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
-    check, topics = "one input topic per key", topics_by_key(places)
+    check, topics = "one input topic per key", Counter(digest for each in places for digest in each.digests)
     if several := sum(count > 1 for count in topics.values()):
         seen = f"{several:,} of {len(topics):,} keys have records in several input topics, among the newest records"
         return _report.warn(check, seen, ONE_TOPIC)
@@ -86,8 +85,7 @@ def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
 
 def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> Iterator[Finding]:
     refused: Counter[str] = Counter()
-    keyed = list(_read(settings, records, refused))
-    articles = [article for _, article in keyed]
+    articles = list(_read(settings, records, refused))
     total = len(articles) + refused.total()
     seen = f"{len(articles)} of the newest {total} records of '{topic}' can be read"
     if refused:
@@ -96,15 +94,12 @@ def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> I
         yield _report.warn("the newest articles", f"{seen}; {reasons}", advice)
     else:
         yield _report.ok("the newest articles", seen if total else f"'{topic}' has no records yet")
-    yield from _document_keys(settings.index, keyed)
     if articles:
         yield from _contents(settings, articles)
 
 
-def _read(
-    settings: Settings, records: Sequence[RawRecord], refused: Counter[str]
-) -> Iterator[tuple[bytes | None, Article]]:
-    """The articles, each with its record's key, without tombstones and delete events. Counts all others in `refused`."""
+def _read(settings: Settings, records: Sequence[RawRecord], refused: Counter[str]) -> Iterator[Article]:
+    """The articles, without tombstones and delete events. Counts all others in `refused`."""
     with waiting_decoders(settings) as decoders:
         reader = article_reader(settings, decoders)
         for record in records:
@@ -112,30 +107,11 @@ def _read(
                 continue
             try:
                 if not isinstance(found := reader.read(record), Tombstone):
-                    yield record.key, found
+                    yield found
             except InvalidArticle as error:
                 refused[str(error)] += 1
             except SchemaPending as pending:
                 refused[f"schema {pending.reference} is not there: such articles wait"] += 1
-
-
-def _document_keys(index: IndexSettings, keyed: Sequence[tuple[bytes | None, Article]]) -> Iterator[Finding]:
-    """Whether the indexer takes the keys: by them tombstones delete. Nothing without a search index in the settings."""
-    if not index.url and index.document_id == "key":
-        return
-    check = "keys of the search index"
-    if index.document_id == "id":
-        what, advice = "not their ids", "Set index.document_id=key, or publish articles with their id as key."
-        wrong = [key for key, article in keyed if key and key != article.id.encode()]
-    else:
-        what, advice = "no text in UTF-8", "Publish articles with their id as key."
-        wrong = [key for key, _ in keyed if key and key.decode(errors="replace").encode() != key]
-    if not wrong:
-        yield _report.ok(check, f"those of {len(keyed)} articles can identify documents")
-        return
-    seen = f"with index.document_id={index.document_id}, the keys of {len(wrong)} of {len(keyed)} articles are {what}"
-    advice = f"Their records become dead letters of the indexer, because no tombstone could delete them. {advice}"
-    yield Reporter("settings").fail(check, seen, advice)
 
 
 def _contents(settings: Settings, articles: Sequence[Article]) -> Iterator[Finding]:

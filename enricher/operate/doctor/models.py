@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -14,7 +11,6 @@ from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.cuda import cuda_problem
-from enricher.worker.inference.run.advice import read_advice
 from enricher.worker.inference.run.selection import lost_without_report, missing_reports
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
@@ -23,7 +19,6 @@ from enricher.worker.wiring.loaded_tasks import Model, Tasks, load_tasks, window
 
 _SENTENCE = "Angela Merkel spoke to the United Nations in Berlin."
 _GPU = Path("/dev/nvidia0")
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 _report = Reporter("model")
 
@@ -44,12 +39,10 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
     yield _report.ok("model", _load(tasks, seconds))
     yield _device(settings, tasks.model)
     yield _precision(tasks)
-    yield from _languages(tasks)
     try:
         yield _sentence(tasks)
     except SettingsError as error:
         yield _unsuitable(settings, error)
-    yield _memory(settings)
 
 
 def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
@@ -98,19 +91,6 @@ def _precision(tasks: Tasks) -> Finding:
     return _report.ok(check, seen)
 
 
-def _languages(tasks: Tasks) -> Iterator[Finding]:
-    """The languages that the models were measured in, of those that say it."""
-    folders = {each.folder: each.name for each in tasks.model.prepared.checkpoints}
-    known = [(name, languages) for folder, name in folders.items() if (languages := read_advice(folder).languages)]
-    if known:
-        seen = [
-            f"{name} was measured in {', '.join(each.measured)}"
-            + (f" and trained in {', '.join(each.trained)}" if each.trained else "")
-            for name, each in known
-        ]
-        yield _report.ok("languages", f"{'; '.join(seen)}; articles in others are enriched, counted and logged once")
-
-
 def _sentence(tasks: Tasks) -> Finding:
     """One article through all heads, whatever its language."""
     model, heads = tasks.model, [replace(head, languages=None) for head in tasks.heads]
@@ -134,40 +114,3 @@ def _find(record: EnrichedRecord, kinds: Collection[type[Head]]) -> Iterator[str
     for kind in KINDS.values():
         if kind in kinds:
             yield from kind.summaries(findings.get(kind.listed_in, ()))
-
-
-def _memory(settings: Settings) -> Finding:
-    """Whether the memory is enough for full queues; once the model is loaded, so that it counts."""
-    limit_bytes, peak_bytes = _memory_limit_bytes(), _peak_bytes()
-    if limit_bytes is None or peak_bytes is None:
-        return _report.ok("memory", "this system does not report it")
-    # Raw records, their decoded texts and their tokens: about three times the bytes in flight.
-    needed_bytes = peak_bytes + 3 * settings.worker.max_in_flight_bytes
-    seen = (
-        f"{limit_bytes / 1e9:.1f} GB; with the model loaded {peak_bytes / 1e9:.1f} GB of it are in use, up to "
-        f"{needed_bytes / 1e9:.1f} GB may be"
-    )
-    if limit_bytes < needed_bytes:
-        return _report.warn("memory", seen, "Raise the limit, or lower worker.max_in_flight_bytes.")
-    return _report.ok("memory", seen)
-
-
-def _memory_limit_bytes() -> int | None:
-    """Memory that this process may use: the limit of the container or the machine; None if unknown."""
-    limits = []
-    for path in _CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError):
-            limits.append(int(path.read_text()))
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(limits, default=None)
-
-
-def _peak_bytes() -> int | None:
-    """Peak resident memory of this process."""
-    try:
-        import resource  # noqa: PLC0415  POSIX only
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kibibytes elsewhere

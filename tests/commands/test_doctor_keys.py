@@ -1,20 +1,19 @@
-"""Keys in several partitions: which are noticed, what they say about their publishers, and in how much memory."""
+"""Keys in several partitions: which are noticed, and what they say about their publishers."""
 
 from __future__ import annotations
 
-import pickle
 from zlib import crc32
 
 import pytest
 
-from enricher.operate.inspect.key_partitions import KeyPartitions, murmur2, topics_by_key
+from enricher.operate.doctor.keys import KeyPartitions, murmur2
 
 PARTITIONS = 8
 
 
-def noted(places: list[tuple[bytes, int]], max_keys: int = 10_000) -> KeyPartitions:
+def noted(places: list[tuple[bytes, int]]) -> KeyPartitions:
     """What is counted after these records."""
-    keys = KeyPartitions(PARTITIONS, max_keys=max_keys)
+    keys = KeyPartitions(PARTITIONS)
     for key, partition in places:
         keys.note(key, partition)
     return keys
@@ -69,26 +68,3 @@ def test_a_partitioner_that_nobody_knows_is_not_taken_for_librdkafkas() -> None:
     keys = noted([(b"k%d" % number, number % PARTITIONS) for number in range(400)])
     assert (400, 0, 0) == (keys.keys, keys.in_several, keys.from_crc32)
     assert "CRC32" not in str(keys)
-
-
-def test_many_keys_take_bounded_memory_and_a_kept_key_counts_with_all_its_records() -> None:
-    """Of 20,000 keys, whose second records all come after the first ones, some hundred tell the same share."""
-    places = [by_java(number) for number in range(20_000)]
-    places += [by_librdkafka(number) for number in range(0, 20_000, 2)]
-    keys = noted(places, max_keys=1_000)
-    assert 400 <= keys.keys <= 1_000
-    assert 0.3 <= keys.in_several / keys.keys <= 0.55  # half of them, less the eighth that both rules put together
-    assert len(pickle.dumps(keys)) < 60_000
-
-
-def test_keys_of_a_small_topic_are_found_in_a_large_one() -> None:
-    """The large topic remembers only some of its keys, so the others are compared in neither."""
-    large = noted([by_java(number) for number in range(20_000)], max_keys=1_000)
-    small, other = noted([by_java(number) for number in range(900)]), noted([by_java(-1), by_java(-2)])
-    topics = topics_by_key([large, small, other])
-    of_small = [topics[digest] for digest in small.digests if digest in topics]
-    assert len(of_small) > 10
-    assert {2} == set(of_small)
-    assert set(large.digests) <= topics.keys()
-    assert len(of_small) == sum(count > 1 for count in topics.values())
-    assert {1} >= {topics[digest] for digest in other.digests if digest in topics}

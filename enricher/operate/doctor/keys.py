@@ -6,13 +6,9 @@ key, librdkafka's clients CRC32 unless they are told otherwise. No I/O.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from hashlib import blake2b
 from zlib import crc32
-
-MAX_KEYS = 65_536
-"""Keys to remember, in about 10 MB. Of more keys only those with certain digests count, with all of their records."""
 
 ADVICE = (
     "Give every producer of librdkafka (confluent-kafka) the property partitioner=murmur2_random; if the topic got more "
@@ -29,11 +25,8 @@ _32_BITS = 0xFFFF_FFFF
 class KeyPartitions:
     """Counts keys by where their records are. `partitions`: how many the topic has."""
 
-    def __init__(self, partitions: int, *, max_keys: int = MAX_KEYS) -> None:
+    def __init__(self, partitions: int) -> None:
         self._partitions = partitions
-        self._max_keys = max_keys
-        self.mask = 0
-        """Keys whose digests have one of these bits are not remembered: the lowest ones, more where there are more keys."""
         self._place: dict[int, int] = {}
         """The partition of the first record of each key, by the key's digest."""
         self._several: set[int] = set()
@@ -45,15 +38,13 @@ class KeyPartitions:
         if key is None:
             return
         digest = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
-        if digest & self.mask or self._place.get(digest) == partition:
+        if self._place.get(digest) == partition:
             return
         if self._place.setdefault(digest, partition) != partition:
             self._several.add(digest)
         if partition != murmur2(key) % self._partitions:
             found = self._by_crc32 if partition == crc32(key) % self._partitions else self._otherwise
             found.add(digest)
-        if len(self._place) > self._max_keys:
-            self._take_fewer()
 
     @property
     def keys(self) -> int:
@@ -79,22 +70,6 @@ class KeyPartitions:
         several = f"{self.in_several:,} of {self.keys:,} keys have records in several partitions"
         chosen = f"{self.from_crc32:,} have one where CRC32 puts it, the default of librdkafka, and not murmur2"
         return f"{several}; {chosen}" if self.from_crc32 else several
-
-    def _take_fewer(self) -> None:
-        """Keep about half of the keys, chosen by their digests, so that all records of a kept key count."""
-        self.mask = self.mask << 1 | 1
-        self._place = {digest: place for digest, place in self._place.items() if not digest & self.mask}
-        for kept in (self._several, self._by_crc32, self._otherwise):
-            kept.intersection_update(self._place)
-
-
-def topics_by_key(topics: Sequence[KeyPartitions]) -> Counter[int]:
-    """Count the topics of each key, by its digest. Keys that not every topic would remember are left out.
-
-    So beside a topic with many keys, few shared ones can be missed.
-    """
-    forgotten = max((each.mask for each in topics), default=0)
-    return Counter(digest for each in topics for digest in each.digests if not digest & forgotten)
 
 
 def murmur2(key: bytes) -> int:
