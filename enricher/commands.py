@@ -24,7 +24,7 @@ GROUPS = {
         {
             "run": "worker.commands.run.command:run",
             "enrich": "worker.commands.enrich:enrich",
-            "publish": "operate.publish.command:publish",
+            "publish": "operate.publish:publish",
             "tail": "operate.tail:tail",
             "verify": "operate.verify.command:verify",
             "lag": "operate.lag:lag",

@@ -27,7 +27,7 @@ from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.publish.token_bucket import MAX_RATE
+from enricher.operate.publish import MAX_RATE
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work

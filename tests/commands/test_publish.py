@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from commands.cli_runner import article, json_lines, run
-from confluent_kafka import Message
 from support.clock import Clock
 from support.reading import read_all
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.operate.publish import command
-from enricher.operate.publish.command import _Sending
-from enricher.operate.publish.lines import key_of, lines_in
-from enricher.operate.publish.publisher import Publisher
-from enricher.operate.publish.token_bucket import TokenBucket
+from enricher.operate import publish
+from enricher.operate.publish import Publisher, TokenBucket, _Sending, key_of, lines_in
 from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.commands.console import Ticker
 from enricher.worker.settings import load_settings
@@ -55,40 +51,6 @@ def test_lines_without_an_id_are_left_out_and_named(topics: Topics) -> None:
 
 
 @pytest.mark.broker
-def test_what_was_not_committed_is_not_told_as_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Ctrl-C within a transaction, the broker has records that no reader will see."""
-
-    def interrupted(sending: _Sending, _ticker: object) -> None:
-        if sending.sent == 2:
-            while sending._publisher.drain(1.0):
-                pass
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(_Sending, "_wait_for_turn", interrupted)
-    lines = json_lines(*(article(f"a{number}") for number in range(3)))
-    result = run("publish", "-", "--transactional", env=topics.environment, stdin=lines)
-    assert result.exit_code == 130
-    assert "2 articles, " in result.stderr
-    assert ", 2 of them not committed\n" in result.stderr
-
-
-@pytest.mark.broker
-def test_transactional_articles_are_all_committed(topics: Topics) -> None:
-    """With --transactional the last, partly filled transaction is committed too; each leaves a marker."""
-    lines = json_lines(*(article(f"a{number}") for number in range(1_001)))
-    result = run("publish", "-", "--transactional", env=topics.environment, stdin=lines)
-    assert result.exit_code == 0, result.output
-    published = read_all(topics.bootstrap_servers, topics.input)
-    assert len(published) == 1_001
-    assert len(published) < sum(offset + 1 for offset in _last_offsets(published))
-
-
-def _last_offsets(messages: list[Message]) -> list[int]:
-    """The highest offset in each partition; messages arrive in order."""
-    return list({message.partition(): message.offset() or 0 for message in messages}.values())
-
-
-@pytest.mark.broker
 def test_a_refused_article_ends_in_a_broker_error_with_the_reason(topics: Topics) -> None:
     """Refused articles are counted, the others are published, and the exit code is not 0."""
     lines = json_lines(article("a"), article("b", body="x" * 17_000_000))
@@ -105,7 +67,7 @@ def test_tombstones_follow_their_articles_into_the_same_partitions(topics: Topic
     keys = [f"ø-{number}" for number in range(8)]
     assert run("publish", "-", env=topics.environment, stdin=json_lines(*map(article, keys))).exit_code == 0
     options = [word for key in keys[:6] for word in ("--tombstone", key)]
-    result = run("publish", *options, "--transactional", env=topics.environment)
+    result = run("publish", *options, env=topics.environment)
     assert result.exit_code == 0, result.output
     assert "6 tombstones, " in result.stderr
     places: dict[bytes | None, list[tuple[int | None, bool]]] = {}
@@ -274,9 +236,9 @@ def most_in(arrived_s: list[float], seconds: float) -> int:
 def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage_s: tuple[float, float]) -> None:
     """A token bucket alone let 45 s of articles arrive at once; only those of one second may be unacknowledged."""
     clock = Clock()
-    monkeypatch.setattr(command, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
+    monkeypatch.setattr(publish, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
     client = Client(clock, outage_s)
-    sending = _Sending(cast("Publisher", client), "articles", rate_per_s=60.0, transactional=False)
+    sending = _Sending(cast("Publisher", client), "articles", rate_per_s=60.0)
     sending.send(((None, b"{}") for _ in range(3_000)), cast("Ticker", Still()))
     assert 3_000 == client.delivered
     assert most_in(client.arrived_s, 5.0) <= 5 * 60 + 60 + 6

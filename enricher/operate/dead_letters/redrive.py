@@ -18,7 +18,7 @@ from enricher.operate.dead_letters.redriving import MOST_RECORDS, Ending, Reader
 from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspect.follow import RecordFinder
 from enricher.operate.inspect.inspector import Inspector
-from enricher.operate.publish.token_bucket import MAX_RATE, TokenBucket
+from enricher.operate.publish import MAX_RATE, TokenBucket
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.commands.topic_options import TIME_FORMS, InputOption, time_option, with_one_input
 from enricher.worker.kafka.errors import without_recovery

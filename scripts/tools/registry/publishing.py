@@ -18,8 +18,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message_factory import GetMessageClass
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
-from enricher.operate.publish.lines import key_of, lines_in, place_of, require_files
-from enricher.operate.publish.publisher import Publisher
+from enricher.operate.publish import Publisher, key_of, lines_in, place_of, require_files
 from enricher.worker.articles.envelope import FIRST_MESSAGE, id_prefix
 from enricher.worker.articles.formats.protobuf_schema import load_files
 from enricher.worker.articles.schemas import Schema, SchemaRef

@@ -1,1 +1,0 @@
-"""`enricher publish`: JSON lines into the input topic. `lines` reads, `rate` limits, `command` sends and counts."""
