@@ -7,19 +7,16 @@ group (READ includes it), which is less than a worker has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import orjson
 import typer
-from rich.console import Group
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Column, Table
 
-from enricher.errors import SettingsError
 from enricher.operate.inspect.follow import FirstRecords
 from enricher.operate.inspect.inspector import Inspector
 from enricher.worker.commands.console import data_console, write_line
@@ -53,11 +50,7 @@ def lag(
         int | None,
         typer.Option(min=0, metavar="N", help="Exit with code 9 if the group is more than N offsets behind."),
     ] = None,
-    watch_s: Annotated[
-        float | None,
-        typer.Option("--watch", min=0.1, max=86_400, metavar="SECONDS", help="Repeat at this interval, until Ctrl-C."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object; with --watch, one per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Show how far the group is behind, and the age of the oldest unprocessed record. Only reads.
 
@@ -67,15 +60,9 @@ def lag(
     Exit code: 0, or 9 if further behind than allowed, 2 for settings, 4 for the broker. It needs READ on the input topic
     and DESCRIBE on the group.
     """
-    if watch_s and (max_age_s, max_lag) != (None, None):
-        raise SettingsError("--watch never ends by itself, so it takes neither --max-age-s nor --max-lag")
     config = kafka_config(load_settings())
     config = replace(config.of_input(input_topic) if input_topic else config, group_id=group or config.group_id)
-    with closing(BacklogReader(config)) as reader:
-        if watch_s:
-            _watch(reader, watch_s, as_json=as_json)
-            return
-        backlog = reader.look()
+    backlog = read_backlog(config)
     exceeded = limits_exceeded(backlog, max_age_s, max_lag)
     if as_json:
         write_line(orjson.dumps(backlog.as_json() | {"exceeded": exceeded}, option=orjson.OPT_INDENT_2))
@@ -122,22 +109,6 @@ def age_text(age_s: float | None) -> str:
         if count:
             parts.append(f"{count} {name}")
     return " ".join(parts[:2])
-
-
-def _watch(
-    reader: BacklogReader, every_s: float, *, as_json: bool, pause: Callable[[float], None] = time.sleep
-) -> None:
-    console = data_console()
-    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
-        while True:
-            backlog = reader.look()
-            if as_json:
-                write_line(orjson.dumps(backlog.as_json()))
-            elif console.is_terminal:
-                live.update(Group(_table(backlog), summary(backlog)), refresh=True)
-            else:
-                console.print(summary(backlog), soft_wrap=True)
-            pause(every_s)
 
 
 def _table(backlog: Backlog) -> Table:
@@ -243,67 +214,58 @@ class Backlog:
         }
 
 
-class BacklogReader:
-    """Reads the backlog of the group on the input topics of `config`, and keeps its connections between reads.
+def read_backlog(config: KafkaConfig) -> Backlog:
+    """The backlog of the group on the input topics of `config` now. Blocks for at most the request timeout.
 
-    `clock`: the wall clock for ages, in seconds since the epoch. Not thread-safe. Raises SettingsError if librdkafka rejects
-    the properties.
+    Raises BrokerError, and SettingsError if librdkafka rejects the properties.
     """
+    complaint = Complaint(config)
+    with (
+        closing(Inspector(config, complaint)) as ask,
+        closing(FirstRecords(config, complaint)) as first_records,
+        ask.within(config.request_timeout_s) as deadline,
+    ):
+        partitions = [each for topic in config.inputs for each in _partitions(topic, ask, first_records, deadline)]
+        return Backlog(config.group_id, ",".join(config.inputs), partitions, ask.members())
 
-    def __init__(self, config: KafkaConfig, *, clock: Callable[[], float] = time.time) -> None:
-        self._config = config
-        self._clock = clock
-        complaint = Complaint(config)
-        self._inspector = Inspector(config, complaint)
-        self._first_records = FirstRecords(config, complaint)
 
-    def look(self) -> Backlog:
-        """The backlog now. Blocks for at most the request timeout. Raises BrokerError."""
-        with self._inspector.within(self._config.request_timeout_s) as deadline:
-            partitions = [
-                each for topic in self._config.inputs for each in self._look(topic, self._inspector, deadline)
-            ]
-            return Backlog(self._config.group_id, ",".join(self._config.inputs), partitions, self._inspector.members())
+def _partitions(
+    topic: str, ask: Inspector, first_records: FirstRecords, deadline: Deadline
+) -> Sequence[PartitionBacklog]:
+    numbers = ask.partitions(topic)
+    # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
+    committed = _committed_offsets(topic, numbers, ask)
+    firsts = ask.beginnings(topic, numbers)
+    ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
+    starts = {
+        n: _start(firsts[n] if offset is None else offset, firsts[n], written[n]) for n, offset in committed.items()
+    }
+    oldest = first_records.find(topic, {n: at for n, at in starts.items() if at < ends[n]}, deadline)
+    now_s = time.time()
+    return [
+        PartitionBacklog(
+            topic=topic,
+            number=n,
+            committed=committed[n],
+            start=firsts[n],
+            worker_start=start,
+            end=ends[n],
+            behind=max(0, ends[n] - record.offset) if (record := oldest.get(n)) else 0,
+            age_s=_age_s(record, now_s),
+            hidden=max(0, written[n] - ends[n]),
+        )
+        for n, start in sorted(starts.items())
+    ]
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._first_records.close()
-        self._inspector.close()
 
-    def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Sequence[PartitionBacklog]:
-        numbers = ask.partitions(topic)
-        # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
-        committed = self._committed_offsets(topic, numbers)
-        firsts = ask.beginnings(topic, numbers)
-        ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
-        starts = {
-            n: _start(firsts[n] if offset is None else offset, firsts[n], written[n]) for n, offset in committed.items()
-        }
-        oldest = self._first_records.find(topic, {n: at for n, at in starts.items() if at < ends[n]}, deadline)
-        now_s = self._clock()
-        return [
-            PartitionBacklog(
-                topic=topic,
-                number=n,
-                committed=committed[n],
-                start=firsts[n],
-                worker_start=start,
-                end=ends[n],
-                behind=max(0, ends[n] - record.offset) if (record := oldest.get(n)) else 0,
-                age_s=_age_s(record, now_s),
-                hidden=max(0, written[n] - ends[n]),
-            )
-            for n, start in sorted(starts.items())
-        ]
-
-    def _committed_offsets(self, topic: str, numbers: Sequence[int]) -> dict[int, int | None]:
-        """The offsets, None where there is none or one of an earlier topic."""
-        answer = self._inspector.committed_offsets(topic, numbers)
-        topic_id = self._inspector.topic_id(topic)
-        return {
-            tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
-            for tp in answer
-        }
+def _committed_offsets(topic: str, numbers: Sequence[int], ask: Inspector) -> dict[int, int | None]:
+    """The offsets, None where there is none or one of an earlier topic."""
+    answer = ask.committed_offsets(topic, numbers)
+    topic_id = ask.topic_id(topic)
+    return {
+        tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
+        for tp in answer
+    }
 
 
 def _start(committed: int, first: int, written: int) -> int:

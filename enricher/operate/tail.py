@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from functools import partial
-from math import inf
 from typing import Annotated, Any
 
 import orjson
@@ -21,8 +18,6 @@ from enricher.worker.settings import load_settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 
 _POLL_S = 0.2
-_SILENT_S = 2.0
-"""After this, a person at a terminal wonders whether it works."""
 
 
 def tail(
@@ -50,8 +45,9 @@ def tail(
         closing(TopicReader(config, topic, newest=None if from_beginning else 0)) as reader,
     ):
         if not (as_json or until_end):
-            remark_console().print(f"following {topic}; Ctrl-C ends")
-        for count, record in enumerate(follow(reader, partial(_explain_silence, topic), until_end=until_end), start=1):
+            newer = "" if from_beginning else " for new records (those that are there: --from-beginning)"
+            remark_console().print(f"following {topic}{newer}; Ctrl-C ends")
+        for count, record in enumerate(follow(reader, until_end=until_end), start=1):
             if as_json:
                 write_line(as_line(record))
             else:
@@ -61,23 +57,12 @@ def tail(
                 break
 
 
-def follow(
-    reader: TopicReader,
-    explain_silence: Callable[[], None],
-    *,
-    until_end: bool,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[RawRecord]:
-    """The records of a topic. If none has come 2 s after the start, `explain_silence` is called, once."""
-    silent_s = clock() + _SILENT_S
+def follow(reader: TopicReader, *, until_end: bool) -> Iterator[RawRecord]:
+    """The records of a topic."""
     while not (until_end and reader.finished):
         for record in reader.poll(_POLL_S):
-            silent_s = inf
             if not until_end or record.offset < reader.ends[record.partition.number]:
                 yield record
-        if clock() >= silent_s:
-            silent_s = inf
-            explain_silence()
 
 
 def as_line(record: RawRecord) -> bytes:
@@ -128,11 +113,6 @@ def _lines_of(document: Mapping[str, Any]) -> Iterator[str]:
             text = kind.tail_text([each for each in document[kind.listed_in] if each.get("task") == name])
             if text is not None:
                 yield f"  {name}: {text}"
-
-
-def _explain_silence(topic: str) -> None:
-    old = "to see those that are there already: enricher tail --from-beginning --until-end"
-    remark_console().print(f"waiting for new records in {topic}; {old}")
 
 
 def _header_texts(record: RawRecord) -> dict[str, str | None]:

@@ -40,7 +40,6 @@ UNPACKED = {"compression.type": "uncompressed"}
 """A setting of the input topic, so that `max.message.bytes` bounds what a worker holds in memory. With Kafka's default,
 `producer`, it bounds compressed bytes, and 3 KB of zstd may be 100 MB to a worker. Publishers may still compress."""
 
-
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
 _API_LINE = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
@@ -64,11 +63,8 @@ def topics_create(
             help=f"Replicas of each partition. Default: one per broker, at most {MAX_DEFAULT_REPLICAS}.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be created, and let the broker validate it.")
-    ] = False,
 ) -> None:
-    """Create the input, output and dead-letter topics. Existing ones are left alone; differences are shown."""
+    """Create the input, output and dead-letter topics. Existing ones are left alone; `doctor` says how they are set."""
     settings = load_settings()
     admin = Admin(kafka_config(settings))
     kafka, articles = settings.kafka, settings.articles
@@ -77,32 +73,26 @@ def topics_create(
         kafka.output_topic: max(_KAFKA_MESSAGE_BYTES, articles.max_record_bytes),
         kafka.dead_letter_topic: max(_LARGE_MESSAGE_BYTES, articles.max_dead_letter_bytes),
     }
-    steps = plan_topics(
+    existing = {name: admin.topic(name) for name in message_bytes}
+    plans = plan_topics(
         message_bytes,
-        {name: admin.topic(name) for name in message_bytes},
+        existing,
         inputs=[*kafka.inputs],
         brokers=admin.cluster().brokers,
         partitions=partitions,
         replicas=replication_factor,
     )
-    admin.create([step.plan for step in steps if step.plan], dry_run=dry_run)
+    admin.create(plans)
     table = Table("topic", "result", "partitions", "replicas", "settings")
-    for step in steps:
-        table.add_row(*_row(step, dry_run=dry_run))
+    for found in filter(None, existing.values()):
+        table.add_row(found.name, "exists, left alone", str(found.partitions), str(found.replicas), "")
+    for plan in plans:
+        own = "\n".join(f"{name}={value}" for name, value in plan.settings.items())
+        table.add_row(plan.name, "[green]created[/]", str(plan.partitions), str(plan.replicas), own)
     console = data_console()
     console.print(table)
-    if any(step.plan for step in steps):
+    if plans:
         console.print("Retention is the broker's default: how long records are kept is your decision.")
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One topic: `plan` to create it, or the `existing` topic and how it `differs` from the plan."""
-
-    name: str
-    plan: TopicPlan | None = None
-    existing: TopicView | None = None
-    differs: str = ""
 
 
 def plan_topics(
@@ -113,8 +103,8 @@ def plan_topics(
     brokers: int,
     partitions: int | None,
     replicas: int | None,
-) -> list[Step]:
-    """One step per topic; existing topics are left alone.
+) -> list[TopicPlan]:
+    """The topics to create: those that do not exist.
 
     `message_bytes`: the least `max.message.bytes` of each topic. All topics get the same number of partitions, because the
     order per key depends on it: `partitions`, or as many as the input topic has (the largest of `inputs`), or 8. Without
@@ -123,40 +113,18 @@ def plan_topics(
     present = [topic.partitions for name in inputs if (topic := existing[name])]
     count = partitions or max(present, default=DEFAULT_PARTITIONS)
     copies = replicas or min(MAX_DEFAULT_REPLICAS, brokers)
+    # One broker may stop, and two have each acknowledged record.
+    in_sync = {"min.insync.replicas": "2"} if copies >= 3 else {}
     return [
-        _step(name, existing[name], _plan(name, count, copies, size, UNPACKED if name in inputs else {}))
-        for name, size in message_bytes.items()
+        TopicPlan(
+            name,
+            count,
+            copies,
+            {"max.message.bytes": str(size_bytes), **(UNPACKED if name in inputs else {}), **in_sync},
+        )
+        for name, size_bytes in message_bytes.items()
+        if not existing[name]
     ]
-
-
-def _plan(name: str, partitions: int, replicas: int, message_bytes: int, own: Mapping[str, str]) -> TopicPlan:
-    settings = {"max.message.bytes": str(message_bytes), **own}
-    if replicas >= 3:
-        settings["min.insync.replicas"] = "2"  # one broker may stop, and two have each acknowledged record
-    return TopicPlan(name, partitions, replicas, settings)
-
-
-def _step(name: str, existing: TopicView | None, plan: TopicPlan) -> Step:
-    if existing is None:
-        return Step(name, plan=plan)
-    differences = []
-    if existing.partitions != plan.partitions:
-        differences.append(f"has {existing.partitions} partitions, not {plan.partitions}")
-    if existing.replicas != plan.replicas:
-        differences.append(f"has {existing.replicas} replicas, not {plan.replicas}")
-    return Step(name, existing=existing, differs="; ".join(differences))
-
-
-def _row(step: Step, *, dry_run: bool) -> tuple[str, ...]:
-    if step.plan:
-        plan = step.plan
-        what = "[green]would be created[/]" if dry_run else "[green]created[/]"
-        settings = "\n".join(f"{name}={value}" for name, value in plan.settings.items())
-        return step.name, what, str(plan.partitions), str(plan.replicas), settings
-    topic = step.existing
-    assert topic is not None, "a step creates a topic or found one"
-    what = f"[yellow]exists, left alone: {step.differs}[/]" if step.differs else "exists, left alone"
-    return step.name, what, str(topic.partitions), str(topic.replicas), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +215,8 @@ class Admin:
         with self._errors(f"asking for the settings of '{name}'"):
             return settings_of(self._client, name, self._config.request_timeout_s)
 
-    def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
-        """Create the topics and wait until all are usable; with `dry_run` only let the broker validate the request.
-
-        A topic that exists by then is no error.
-        """
+    def create(self, plans: Sequence[TopicPlan]) -> None:
+        """Create the topics and wait until all are usable. A topic that exists by then is no error."""
         if not plans:
             return
         new = [
@@ -259,14 +224,13 @@ class Admin:
             for p in plans
         ]
         with self._errors("creating topics"):
-            futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S, validate_only=dry_run)
+            futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S)
         for name, future in futures.items():
             with self._errors(f"creating the topic '{name}'", "CREATE on the topic"):
                 error = future.exception()
                 if error and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise error
-        if not dry_run:
-            self._await_usable([plan.name for plan in plans])
+        self._await_usable([plan.name for plan in plans])
 
     def _await_usable(self, names: Sequence[str]) -> None:
         """Wait until every partition has a leader: brokers learn of a new topic one after the other."""

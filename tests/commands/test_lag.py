@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -187,32 +184,6 @@ def test_a_missing_topic_is_reported(topics: Topics) -> None:
     assert "there is no topic 'there-is-none'" in str(result.exception)
 
 
-@pytest.mark.broker
-def test_watching_goes_on_until_it_is_interrupted(topics: Topics) -> None:
-    """Each look prints a line, and Ctrl-C ends it with exit code 0."""
-    command = [sys.executable, "-m", "enricher", "lag", "--watch", "0.1", "--json"]
-    with subprocess.Popen(command, env=_environment(topics), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        looks = [json.loads(process.stdout.readline()) for _ in range(2)]
-        process.send_signal(2)
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert [look["behind"] for look in looks] == [0, 0]
-    assert process.returncode == 0, said
-
-
-@pytest.mark.parametrize("command", [["lag", "--watch"], ["verify", "--wait"]])
-@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300"])
-def test_a_time_out_of_range_is_refused(command: list[str], seconds: str) -> None:
-    """It is a usage error, not a traceback later."""
-    assert 2 == run(*command, seconds).exit_code
-
-
-def test_watching_refuses_limits() -> None:
-    """--watch with a limit is refused before the broker is asked."""
-    result = run("lag", "--watch", "1", "--max-lag", "5")
-    assert getattr(result.exception, "exit_code", None) == 2
-
-
 @pytest.mark.slow
 def test_an_absent_broker_is_reported_within_the_timeout() -> None:
     """The command ends with an error instead of waiting."""
@@ -244,8 +215,3 @@ def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
 def test_an_age_reads_well(age_s: float, text: str) -> None:
     """It has the two largest units."""
     assert age_text(age_s) == text
-
-
-def _environment(topics: Topics) -> dict[str, str]:
-
-    return {**os.environ, **topics.environment}

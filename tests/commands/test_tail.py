@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -14,7 +14,7 @@ from support.operating import write
 from support.plain_records import plain_record
 from support.task_records import record_of_tasks
 
-from enricher.operate.tail import as_line, follow, record_lines
+from enricher.operate.tail import as_line, record_lines
 from enricher.worker.articles import encode_record, record_writer
 from enricher.worker.commands.console import printable
 from enricher.worker.contracts import RecordFormat
@@ -29,8 +29,6 @@ from enricher.worker.records import (
 
 if TYPE_CHECKING:
     from support.topics import Topics
-
-    from enricher.operate.inspect.follow import TopicReader
 
 FROM_ALL = ("tail", "--from-beginning", "--until-end")
 
@@ -148,38 +146,6 @@ def test_a_tombstone_is_shown_as_a_deletion(topics: Topics) -> None:
     """An output without a value deletes its key downstream, and is shown as a deletion."""
     write(topics.bootstrap_servers, topics.output, [{"key": b"a", "value": None}])
     assert "deleted: a" in run(*FROM_ALL, env=topics.environment).stdout
-
-
-class ScriptedReader:
-    """A topic that delivers this many records per poll, each of which takes a second of the clock."""
-
-    def __init__(self, *counts: int) -> None:
-        self._counts = list(counts)
-        self.now_s = 0.0
-        self.ends = {0: sum(counts)}
-
-    @property
-    def finished(self) -> bool:
-        """As of `TopicReader`."""
-        return not self._counts
-
-    def poll(self, _timeout_s: float) -> list[RawRecord]:
-        """As of `TopicReader`."""
-        self.now_s += 1
-        return [RawRecord(Partition("t", 0), 0, None, b"")] * self._counts.pop(0)
-
-
-@pytest.mark.parametrize(
-    ("counts", "explained"), [((0, 0, 0, 0, 0), [2]), ((0, 1, 0, 0, 0), []), ((0, 0, 1, 0, 0), [2]), ((0,), [])]
-)
-def test_silence_is_explained_once_after_two_seconds(counts: tuple[int, ...], explained: list[int]) -> None:
-    """Whoever sees nothing learns that old records are not shown; but not who has seen one."""
-    reader, at_s = ScriptedReader(*counts), list[float]()
-    found = follow(
-        cast("TopicReader", reader), lambda: at_s.append(reader.now_s), until_end=True, clock=lambda: reader.now_s
-    )
-    assert sum(counts) == len(list(found))
-    assert explained == at_s
 
 
 def test_control_characters_of_an_article_never_reach_the_terminal() -> None:

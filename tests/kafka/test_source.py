@@ -32,7 +32,7 @@ from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import MissingTopic, TransactionTrouble
-from enricher.operate.lag import BacklogReader
+from enricher.operate.lag import read_backlog
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import Partition, RawRecord, Release
 
@@ -299,9 +299,7 @@ def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timesta
     source, _ = opened(config_for(topics))
     (record,) = records_of(source, 1)
     assert record.timestamp_s is None
-    reader = BacklogReader(config_for(topics))
-    seen = reader.look()
-    reader.close()
+    seen = read_backlog(config_for(topics))
     assert (1, None) == (seen.behind, seen.age_s)
 
 

@@ -103,6 +103,12 @@ def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
     assert getattr(missing.exception, "exit_code", None) == 4
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300"])
+def test_a_time_out_of_range_is_refused(seconds: str) -> None:
+    """It is a usage error, not a traceback later."""
+    assert 2 == run("verify", "--wait", seconds).exit_code
+
+
 def test_an_unknown_check_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown check is no failure, and the verdict mentions it."""
     lost = Check("lost", "all are there", checked=3, doubt="the oldest are deleted")
