@@ -20,7 +20,7 @@ from enricher.operate.verify.group_offsets import (
 )
 from enricher.operate.verify.headers import Omitted, Source, record_id, source_of_dead_letter, source_of_record
 from enricher.operate.verify.ledger import Doubts, Judge, JudgedRange, PartitionLedger, mark_of
-from enricher.operate.verify.outputs import ByKey, ByPartition, VersionOrder, belongs_to
+from enricher.operate.verify.outputs import SourceOrder, VersionOrder, belongs_to
 from enricher.operate.verify.recomputing import alike, chosen_of
 from enricher.worker.articles import EventHeaders, record_headers
 from enricher.worker.records import Mark, Partition, RawRecord, record_version
@@ -200,22 +200,12 @@ def test_delete_events_are_recognised_in_json(
     assert expected == DeleteEvents("/op", ["d", 1], "/a~0b/0/id").deletion(value, headers)
 
 
-def test_order_by_key_never_invents_a_violation_when_its_table_is_too_small() -> None:
-    """With one slot for all keys it forgets, and counts how often."""
-    tiny, roomy = ByKey(slots=1), ByKey(slots=2**20)  # hashes differ from run to run: in 64 slots two meet now and then
-    outputs = [(b"a", 5), (b"b", 1), (b"a", 6), (b"b", 2), (None, 0)]
-    for order in (tiny, roomy):
-        assert all(order.keeps(("out", 0), (0, offset), key) for key, offset in outputs)
-    assert 3 == tiny.forgotten
-    assert not roomy.keeps(("out", 0), (0, 4), b"a")
-    assert roomy.keeps(("out", 1), (0, 4), b"a")
-
-
-def test_order_by_partition_looks_at_each_input_partition_by_itself() -> None:
+def test_each_input_partition_has_an_order_of_its_own() -> None:
     """Two input partitions that share an output partition have no order between them."""
-    order = ByPartition()
-    assert all(order.keeps(("out", 0), source, None) for source in ((0, 5), (1, 1), (0, 6), (1, 2)))
-    assert not order.keeps(("out", 0), (0, 3), None)
+    order = SourceOrder()
+    assert all(order.keeps(("out", 0), *source) for source in ((0, 5), (1, 1), (0, 6), (1, 2), (0, 6)))
+    assert not order.keeps(("out", 0), 0, 3)
+    assert order.keeps(("out", 1), 0, 3)
 
 
 def test_committed_offsets_that_go_back_or_away_are_noted() -> None:

@@ -62,13 +62,12 @@ def check_of(topics: Topics, name: str, options: VerifyOptions | None = None) ->
     return next(check for check in report.checks if check.name == name)
 
 
-def test_correct_topics_pass_and_aborted_records_are_counted(topics: Topics) -> None:
+def test_correct_topics_pass(topics: Topics) -> None:
     """With tombstones, dead letters, transaction markers and aborted records on both sides, all checks are ok."""
     inputs = complete(topics)
     report = verified(topics, replace(PATIENT, wait_s=PATIENCE_S, recompute=recompute))
     assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
     assert report.facts["committed inputs"] == len(inputs) == 80
-    assert report.facts["aborted outputs"] == 30
     assert report.facts["records"] + report.facts["tombstones"] + report.facts["dead letters"] == 80
     assert report.facts["tombstones"] == 1  # the other one is a dead letter
     assert {check.name: check.checked for check in report.checks}["payload"] == report.facts["records"]
@@ -258,8 +257,8 @@ def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:
     assert [(topics.input, 0, 1)] == check.examples
 
 
-def test_outputs_on_other_partitions_keep_their_order_by_key(topics: Topics) -> None:
-    """With unequal partition counts each key has an order, and only a swap within one key breaks it."""
+def test_outputs_on_other_partitions_keep_their_order(topics: Topics) -> None:
+    """With unequal partition counts, those of one input partition have an order wherever they are placed by key."""
     other = make_topics(topics.bootstrap_servers, partitions=2)
     inputs = complete(topics)  # the output of `topics` is not looked at
     config = config_for(topics, output_topic=other.output, dead_letter_topic=other.dead_letters)

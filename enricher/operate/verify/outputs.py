@@ -5,7 +5,6 @@ Pure, in bounded memory. Versions (`enricher.version`) are read as `schemas/READ
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,53 +24,24 @@ from enricher.operate.verify.headers import (
 )
 from enricher.operate.verify.ledger import PartitionLedger
 
-_SLOTS = 2**21  # of 16 bytes each
 
+class SourceOrder:
+    """Whether outputs keep the order of the inputs: in each partition, those of one input partition, and so of each key.
 
-class ByPartition:
-    """Checks topics of equal partition counts: the outputs of one input partition are in order, and so of each key."""
+    Workers publish in the order of offsets wherever outputs are placed, so this holds for unequal partition counts too.
+    """
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int, int], int] = {}
 
-    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:  # noqa: ARG002  `ByKey` has it
+    def keeps(self, place: tuple[str, int], partition: int, offset: int) -> bool:
         """False if an output of a later input precedes it in the same partition.
 
-        `place`: topic and partition of the output; `source`: partition and offset of its input.
+        `place`: topic and partition of the output; `partition` and `offset`: those of its input.
         """
-        partition, offset = source
         last = self._last.get((*place, partition), -1)
         if offset > last:
             self._last[(*place, partition)] = offset
-        return offset >= last
-
-
-class ByKey:
-    """Checks topics of unequal partition counts: the outputs of each key are in order, those without one in none.
-
-    A hash table of fixed size. If two keys fall into one slot, the newer one replaces the older, whose order is forgotten
-    (`forgotten` counts): a violation can be missed, but none is invented.
-    """
-
-    def __init__(self, slots: int = _SLOTS) -> None:
-        self.forgotten = 0
-        self._slots = slots
-        self._names = array("q", [0]) * slots
-        self._last = array("q", [-1]) * slots
-
-    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
-        """Like `ByPartition.keeps`, among the outputs of one key."""
-        if key is None:
-            return True
-        partition, offset = source
-        name = hash((place, partition, key))
-        slot = name % self._slots
-        last = self._last[slot]
-        if self._names[slot] != name:
-            self.forgotten += last >= 0
-            self._names[slot], self._last[slot] = name, offset
-            return True
-        self._last[slot] = max(last, offset)
         return offset >= last
 
 
@@ -115,7 +85,6 @@ class Outputs:
 
     checks: Checks
     ledgers: Mapping[int, PartitionLedger]
-    order: ByPartition | ByKey
     input_topic: str
     topic_id: str | None
     dead_letters: bool
@@ -123,9 +92,9 @@ class Outputs:
     counts: Counter[str] = field(default_factory=Counter)
     oldest: dict[int, int] = field(default_factory=dict)
     """The lowest source offset of each input partition."""
-    total: int = 0
     values: int = 0
     """How many have a value, even if their headers are wrong."""
+    _order: SourceOrder = field(default_factory=SourceOrder)
     _versions: VersionOrder = field(default_factory=VersionOrder)
     _begun: set[int] = field(default_factory=set)
     _earlier_first: set[int] = field(default_factory=set)
@@ -136,7 +105,6 @@ class Outputs:
         headers = dead_letter_headers_by_name(message) if self.dead_letters else headers_by_name(message)
         source = self._source(message, headers)
         self.checks.headers.note(place, ok=source is not None)
-        self.total += 1
         self.values += message.value() is not None
         is_first = place.partition not in self._begun
         self._begun.add(place.partition)
@@ -192,7 +160,7 @@ class Outputs:
             self.counts["whose input is gone"] += 1
             return
         if not self._is_repeat(message, source, ledger):
-            self._check_order(message, source, place)
+            self._check_order(source, place)
 
     def _is_repeat(self, message: Message, source: Source, ledger: PartitionLedger) -> bool:
         key, value = message.key(), message.value()
@@ -205,8 +173,7 @@ class Outputs:
         self.checks.doubled.note(Place(source.topic, source.partition, source.offset), ok=not repeat)
         return repeat
 
-    def _check_order(self, message: Message, source: Source, place: Place) -> None:
-        origin = source.partition, source.offset
-        self.checks.order.note(place, ok=self.order.keeps(place[:2], origin, message.key()))
+    def _check_order(self, source: Source, place: Place) -> None:
+        self.checks.order.note(place, ok=self._order.keeps(place[:2], source.partition, source.offset))
         if self.same_partitions:
             self.checks.partition.note(place, ok=place.partition == source.partition)

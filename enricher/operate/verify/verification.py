@@ -26,7 +26,7 @@ from enricher.operate.verify.group_offsets import (
     wait_for_group,
 )
 from enricher.operate.verify.ledger import Doubts, Inputs, Judge, JudgedRange, PartitionLedger
-from enricher.operate.verify.outputs import ByKey, ByPartition, Outputs
+from enricher.operate.verify.outputs import Outputs
 from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, RecordAsJson, chosen_of
 from enricher.worker.kafka.partition_reader import Ranges
 from enricher.worker.kafka.properties import KafkaConfig
@@ -96,7 +96,6 @@ class _Verification:
         self._open_ledgers()
         for topic in topics:
             self._read_outputs(topic, ends[topic])
-        self._count_aborted()
         committed, pending = self._stable_offsets()
         for number, place in pending.items():
             self._checks.open_transactions.fail(Place(self._topic, number, place.offset if place else 0))
@@ -137,7 +136,6 @@ class _Verification:
         outputs = self._outputs[topic] = Outputs(
             checks=self._checks,
             ledgers=self._ledgers,
-            order=ByPartition() if same else ByKey(),
             input_topic=self._topic,
             topic_id=self._topic_id,
             dead_letters=topic == self._config.dead_letter_topic,
@@ -148,13 +146,6 @@ class _Verification:
         with self._reader() as reader:
             for message in reader.read(topic, ranges, f"reading {topic}"):
                 outputs.take(message)
-
-    def _count_aborted(self) -> None:
-        """Outputs of aborted transactions show how much of the promise was exercised."""
-        with self._reader(committed_only=False) as reader:
-            for topic, ranges in self._ranges.items():
-                seen = sum(1 for _ in reader.read(topic, ranges, f"counting aborted records of {topic}"))
-                self._facts["aborted outputs"] += max(0, seen - self._outputs[topic].total)
 
     # ---- judging
 
@@ -250,5 +241,5 @@ class _Verification:
         }
         return applies.get(check.name, True)
 
-    def _reader(self, *, committed_only: bool = True) -> closing[RangeReader]:
-        return closing(RangeReader(self._config, committed_only=committed_only, progress=self._progress))
+    def _reader(self) -> closing[RangeReader]:
+        return closing(RangeReader(self._config, committed_only=True, progress=self._progress))
