@@ -46,7 +46,7 @@ GROUPS = {
         {
             "list": "operate.dead_letters.commands:dead_letters_list",
             "show": "operate.dead_letters.commands:dead_letters_show",
-            "redrive": "operate.dead_letters.redrive:dead_letters_redrive",
+            "redrive": "operate.dead_letters.commands:dead_letters_redrive",
             "accept": "operate.dead_letters.commands:dead_letters_accept",
         },
     ),

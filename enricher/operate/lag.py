@@ -7,20 +7,25 @@ group (READ includes it), which is less than a worker has.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import orjson
 import typer
+from confluent_kafka import KafkaError
 from rich.markup import escape
 from rich.table import Column, Table
 
-from enricher.operate.inspect.follow import FirstRecords
-from enricher.operate.inspect.inspector import Inspector
+from enricher.errors import BrokerError
+from enricher.operate.inspect import Inspector
 from enricher.worker.commands.console import data_console, write_line
-from enricher.worker.kafka.errors import Complaint
+from enricher.worker.kafka.errors import Complaint, broker_errors
+from enricher.worker.kafka.metadata import partition_of, raw_record
+from enricher.worker.kafka.partition import DAMAGED
+from enricher.worker.kafka.partition_reader import END_OF_PARTITION, NO_END, lone_reader, may_pass
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import RawRecord
 from enricher.worker.rules.commit_metadata import CommitMetadata
@@ -30,6 +35,13 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 
 BEHIND = 9
 """The exit code if the group is further behind than allowed."""
+
+_ONE_RECORD = {
+    # One record of each partition is wanted, but a broker sends whole batches.
+    "fetch.message.max.bytes": 65_536,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1024,
+}
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -266,6 +278,42 @@ def _committed_offsets(topic: str, numbers: Sequence[int], ask: Inspector) -> di
         tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
         for tp in answer
     }
+
+
+class FirstRecords:
+    """Fetches the first record from given offsets on, in many partitions at once."""
+
+    def __init__(self, config: KafkaConfig, complaint: Complaint) -> None:
+        self._complaint = complaint
+        self._reader = lone_reader(config, complaint, _ONE_RECORD)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
+
+    def find(self, topic: str, starts: Mapping[int, int], deadline: Deadline) -> dict[int, RawRecord]:
+        """The first committed record at or after each offset; partitions without one are left out. Raises BrokerError.
+
+        A batch that cannot be read counts as a record at the offset that was asked for, without a timestamp.
+        """
+        found: dict[int, RawRecord] = {}
+        doing, reader = f"reading '{topic}'", self._reader
+        ranges = {number: (start, NO_END) for number, start in starts.items()}
+        with broker_errors(reader.consumer, doing, self._complaint):
+            for message in reader.read(topic, ranges, partial(may_pass, taken=DAMAGED), deadline=deadline):
+                if message is None:
+                    continue
+                number, error = message.partition() or 0, message.error()
+                if error is None:
+                    found[number] = raw_record(message)
+                elif error.code() != END_OF_PARTITION:
+                    found[number] = RawRecord(partition_of(message), starts[number], None, None)
+                reader.finish(number)
+        if reader.left:
+            names = ", ".join(map(str, sorted(reader.left)))
+            timeout = KafkaError(KafkaError._TIMED_OUT, f"{doing}: no answer in time from partitions {names}")  # noqa: SLF001  the client's name
+            raise BrokerError(self._complaint.explain(timeout))
+        return found
 
 
 def _start(committed: int, first: int, written: int) -> int:

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from enricher.operate.doctor.keys import KeyPartitions, murmur2
+from enricher.operate.doctor.articles import KeyPartitions, murmur2
 
 PARTITIONS = 8
 

@@ -14,9 +14,9 @@ from functools import partial
 from kafka.crashing_worker import CrashPoint, dying_producer
 
 from enricher import cli
-from enricher.operate.dead_letters import redrive
+from enricher.operate.dead_letters import commands
+from enricher.operate.dead_letters.letters import NewerRecords
 from enricher.operate.dead_letters.sender import Sender
-from enricher.operate.dead_letters.settled import NewerRecords
 
 CRASHING_REDRIVE = __file__
 POINTS = ("begun", "produced", "flushed", "offsets-sent", "committed")
@@ -29,7 +29,7 @@ if __name__ == "__main__":
     if text.startswith(BLIND):
         NewerRecords.has_letter = lambda *_: False  # type: ignore[method-assign]  # the negative control
     for name, made in (("Sender", partial(Sender, producer_class=producer)), ("MOST_RECORDS", int(records))):
-        assert hasattr(redrive, name), "a redrive is made of other parts now"
-        setattr(redrive, name, made)
+        assert hasattr(commands, name), "a redrive is made of other parts now"
+        setattr(commands, name, made)
     sys.argv[1:1] = ["dead-letters", "redrive"]
     cli.main()

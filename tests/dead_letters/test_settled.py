@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.errors import FatalError
-from enricher.operate.dead_letters.letters import Letter
-from enricher.operate.dead_letters.settled import Progress, committed_starts
-from enricher.operate.verify.headers import Source
+from enricher.operate.dead_letters.letters import Letter, Progress, committed_starts
+from enricher.operate.verify.contract import Source
 
 END = 100
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 
-from enricher.operate.verify.deletions import NO_DELETION, DeleteEvents, Deletion
+from enricher.operate.verify.contract import (
+    NO_DELETION,
+    DeleteEvents,
+    Deletion,
+    Omitted,
+    Source,
+    record_id,
+    source_of_dead_letter,
+    source_of_record,
+)
 from enricher.operate.verify.findings import Checks
 from enricher.operate.verify.group_offsets import (
     CommittedOffset,
@@ -18,7 +27,6 @@ from enricher.operate.verify.group_offsets import (
     same_topic,
     topic_id_in,
 )
-from enricher.operate.verify.headers import Omitted, Source, record_id, source_of_dead_letter, source_of_record
 from enricher.operate.verify.ledger import Doubts, Judge, JudgedRange, PartitionLedger, mark_of
 from enricher.operate.verify.outputs import SourceOrder, VersionOrder, belongs_to
 from enricher.operate.verify.recomputing import alike, chosen_of

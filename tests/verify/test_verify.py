@@ -27,7 +27,7 @@ from verify.pair import (
 
 from enricher.errors import BrokerError
 from enricher.operate.verify import Check, VerifyOptions, verify, watching
-from enricher.operate.verify.headers import record_id
+from enricher.operate.verify.contract import record_id
 from enricher.worker.records import RawRecord
 from tools.kafka import Cluster
 

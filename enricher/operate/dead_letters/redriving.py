@@ -24,11 +24,18 @@ from typing import Literal
 from confluent_kafka import Message
 
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
-from enricher.operate.dead_letters.letters import Letter, Selection, headers_to_send, input_headers, letter_of
+from enricher.operate.dead_letters.letters import (
+    Letter,
+    NewerRecords,
+    Progress,
+    Selection,
+    committed_starts,
+    headers_to_send,
+    input_headers,
+    letter_of,
+)
 from enricher.operate.dead_letters.sender import Outgoing, Overtaken, RefusedRecords, Sender
-from enricher.operate.dead_letters.settled import NewerRecords, Progress, committed_starts
-from enricher.operate.inspect.follow import RecordFinder
-from enricher.operate.inspect.inspector import Inspector
+from enricher.operate.inspect import Inspector, RecordFinder
 from enricher.operate.verify.group_offsets import same_topic
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import RangeReader

@@ -8,7 +8,7 @@ way to find out would need another Kafka client, so tests/kafka/test_unreadable_
 size.
 """
 
-from enricher.operate.verify.deletions import DeleteEvents
+from enricher.operate.verify.contract import DeleteEvents
 from enricher.operate.verify.findings import EARLIER, Check, Place, Report
 from enricher.operate.verify.group_offsets import watching
 from enricher.operate.verify.recomputing import LeastScore, Recompute

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
 
-from enricher.operate.verify.deletions import NO_DELETION, DeleteEvents, Deletion
+from enricher.operate.verify.contract import NO_DELETION, DeleteEvents, Deletion, Omitted, headers_by_name
 from enricher.operate.verify.findings import Check, Checks, Place
-from enricher.operate.verify.headers import Omitted, headers_by_name
 
 _COPIES, _TOMBSTONE, _DEAD, _INPUT = 0b11, 0b100, 0b1000, 0b1_0000
 _WITHOUT_VALUE, _WITHOUT_KEY, _UNREADABLE = 0b10_0000, 0b100_0000, 0b1000_0000

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from enricher.operate.verify.findings import EARLIER, Checks, Place
-from enricher.operate.verify.group_offsets import same_topic
-from enricher.operate.verify.headers import (
+from enricher.operate.verify.contract import (
     HeaderValues,
     Source,
     dead_letter_headers_by_name,
@@ -22,6 +20,8 @@ from enricher.operate.verify.headers import (
     source_of_dead_letter,
     source_of_record,
 )
+from enricher.operate.verify.findings import EARLIER, Checks, Place
+from enricher.operate.verify.group_offsets import same_topic
 from enricher.operate.verify.ledger import PartitionLedger
 
 

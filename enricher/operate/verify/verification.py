@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.operate.verify.deletions import DeleteEvents
+from enricher.operate.verify.contract import DeleteEvents
 from enricher.operate.verify.findings import Check, Checks, Place, Report
 from enricher.operate.verify.group_offsets import (
     Cluster,
