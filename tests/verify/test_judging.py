@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -55,43 +56,42 @@ def test_the_record_id_is_that_of_the_contract() -> None:
         assert written == record_id("articles", 3, 17, topic_id)
 
 
-def test_only_what_is_due_is_lost_and_only_what_is_committed_is_invented() -> None:
-    """Inputs from the due offset on may still be in process, and so may outputs from the committed offset on."""
+COMPACTED = Doubts(missing_outputs="compacted", missing_inputs="compacted")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "judged", "doubts", "lost", "invented", "ahead"),
+    [
+        # Inputs from the due offset on may still be in process, and so may outputs from the committed offset on.
+        ((5, 50), (0, 40), (3, 45, 0, 0), Doubts(), [0, 1, 2], range(40, 45), range(45, 50)),
+        # Below the oldest output that is left it is unknown what retention has deleted; above it, it is lost.
+        ((5, 20), (0, 20), (20, 20, 0, 5), Doubts(), "retention has deleted the oldest outputs", [], []),
+        ((5, 19), (0, 20), (20, 20, 0, 5), Doubts(), [19], [], []),
+        # Compaction legitimately removes inputs and outputs.
+        ((0, 5), (1, 9), (9, 9, 0, 0), COMPACTED, "compacted", "compacted", []),
+        # Before the first input that retention has left, there is nothing to compare with.
+        ((0, 9), (4, 9), (9, 9, 4, 0), Doubts(), [], [], []),
+    ],
+)
+def test_what_has_no_counterpart_is_judged_by_what_must_have_one(
+    outputs: tuple[int, int],
+    inputs: tuple[int, int],
+    judged: tuple[int, int, int, int],
+    doubts: Doubts,
+    lost: Sequence[int] | str,
+    invented: Sequence[int] | str,
+    ahead: Sequence[int],
+) -> None:
+    """A text is a doubt: then nothing is a violation."""
     checks = Checks()
-    ledger = filled(PartitionLedger(100, 200), outputs=range(105, 150), inputs=range(100, 140))
-    Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=103, committed=145, begins=100, outputs_begin=0))
-    assert [100, 101, 102] == [place.offset for place in checks.lost.examples]
-    assert [140, 141, 142, 143, 144] == [place.offset for place in checks.invented.examples]
-    assert [145, 146, 147, 148, 149] == [place.offset for place in checks.published_ahead.examples]
-
-
-def test_what_retention_may_have_deleted_is_unknown_and_not_lost() -> None:
-    """Below the oldest output that is left, it is unknown; above it, a missing output is lost."""
-    checks = Checks()
-    ledger = filled(PartitionLedger(0, 20), outputs=range(5, 20), inputs=range(20))
-    judge = Judge(checks, "in", Doubts())
-    judge.judge(0, ledger, JudgedRange(due=20, committed=20, begins=0, outputs_begin=5))
-    assert ("unknown", 5) == (checks.lost.state, judge.excused)
-    lossy = filled(PartitionLedger(0, 20), outputs=range(5, 19), inputs=range(20))
-    judge.judge(1, lossy, JudgedRange(due=20, committed=20, begins=0, outputs_begin=5))
-    assert ("failed", [19]) == (checks.lost.state, [place.offset for place in checks.lost.examples])
-
-
-def test_with_a_reason_for_doubt_nothing_missing_is_a_violation() -> None:
-    """Compaction legitimately removes inputs and outputs."""
-    checks = Checks()
-    ledger = filled(PartitionLedger(0, 9), outputs=range(5), inputs=range(1, 9))
-    doubts = Doubts(missing_outputs="compacted", missing_inputs="compacted")
-    Judge(checks, "in", doubts).judge(0, ledger, JudgedRange(due=9, committed=9, begins=0, outputs_begin=0))
-    assert ("unknown", "unknown", 0) == (checks.lost.state, checks.invented.state, checks.lost.failed)
-
-
-def test_inputs_that_retention_has_deleted_make_no_output_invented() -> None:
-    """Before the first input that is left, there is nothing to compare with."""
-    checks = Checks()
-    ledger = filled(PartitionLedger(0, 9), outputs=range(9), inputs=range(4, 9))
-    Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=9, committed=9, begins=4, outputs_begin=0))
-    assert "ok" == checks.invented.state
+    Judge(checks, "in", doubts).judge(
+        0, filled(PartitionLedger(0, 50), range(*outputs), range(*inputs)), JudgedRange(*judged)
+    )
+    for check, expected in ((checks.lost, lost), (checks.invented, invented), (checks.published_ahead, ahead)):
+        if isinstance(expected, str):
+            assert ("unknown", expected, 0) == (check.state, check.doubt, check.failed)
+        else:
+            assert [*expected] == [place.offset for place in check.examples]
 
 
 def test_at_most_ten_places_are_kept() -> None:
@@ -304,35 +304,45 @@ def test_records_may_be_events_but_no_broken_ones(changes: dict[str, bytes | Non
     assert source_of_record({**dict(own), "content-type": None}, tombstone=True) is not None
 
 
-def test_headers_that_the_schema_refuses_name_no_source() -> None:
-    """Decimals without leading zeros, an id, a version, and a content type if there is a value."""
-    good = {
-        "enricher.source.topic": b"in", "enricher.source.partition": b"0", "enricher.source.offset": b"12",
-        "enricher.record.id": b"x", "enricher.schema.version": b"1", "content-type": b"application/json",
-    }  # fmt: skip
-    found = source_of_record(good, tombstone=False)
-    assert found is not None
-    assert ("in", 0, 12, "x") == (found.topic, found.partition, found.offset, found.record_id)
-    for name, value in (("source.offset", b"+1"), ("source.offset", b"9" * 5000), ("source.topic", b""),
-                        ("record.id", None), ("schema.version", b"2")):  # fmt: skip
-        assert source_of_record(good | {f"enricher.{name}": value}, tombstone=False) is None
-    assert source_of_record(good, tombstone=True) is None
-    assert source_of_dead_letter(good) is None
+GOOD = {
+    "enricher.source.topic": b"in", "enricher.source.partition": b"0", "enricher.source.offset": b"12",
+    "enricher.record.id": b"x", "enricher.schema.version": b"1", "content-type": b"application/json",
+}  # fmt: skip
+WITH_ID = GOOD | {"enricher.schema.version": b"2", "enricher.source.topic.id": TOPIC_ID.encode()}
 
 
-def test_headers_of_version_2_have_a_topic_id_and_those_of_version_1_have_none() -> None:
-    """No other combination is valid; an id is 22 characters of base64."""
-    good = {
-        "enricher.source.topic": b"in", "enricher.source.partition": b"0", "enricher.source.offset": b"12",
-        "enricher.record.id": b"x", "enricher.schema.version": b"2", "content-type": b"application/json",
-        "enricher.source.topic.id": TOPIC_ID.encode(),
-    }  # fmt: skip
-    found = source_of_record(good, tombstone=False)
-    assert found is not None
-    assert TOPIC_ID == found.topic_id
-    for name, value in (("source.topic.id", None), ("source.topic.id", b""), ("source.topic.id", TOPIC_ID.encode() + b"=="),
-                        ("source.topic.id", b"\xff" * 22), ("schema.version", b"1"), ("schema.version", b"3")):  # fmt: skip
-        assert source_of_record(good | {f"enricher.{name}": value}, tombstone=False) is None
+def test_headers_of_both_versions_name_their_source() -> None:
+    """Version 2 has the id of the topic. A dead letter has other names, and a tombstone no content type."""
+    assert Source("in", 0, 12, None, "x") == source_of_record(GOOD, tombstone=False)
+    assert Source("in", 0, 12, TOPIC_ID, "x") == source_of_record(WITH_ID, tombstone=False)
+    assert source_of_record(GOOD, tombstone=True) is None
+    assert source_of_dead_letter(GOOD) is None
+
+
+@pytest.mark.parametrize(
+    ("good", "name", "value"),
+    [
+        (GOOD, "source.offset", b"+1"),
+        (GOOD, "source.offset", b"9" * 5000),
+        (GOOD, "source.topic", b""),
+        (GOOD, "record.id", None),
+        (GOOD, "schema.version", b"2"),
+        (GOOD, "version", b""),
+        (GOOD, "version", b"-1"),
+        (GOOD, "version", b"007"),
+        (GOOD, "version", b"9223372036854775808"),
+        (GOOD, "version", None),
+        (WITH_ID, "source.topic.id", None),
+        (WITH_ID, "source.topic.id", b""),
+        (WITH_ID, "source.topic.id", TOPIC_ID.encode() + b"=="),
+        (WITH_ID, "source.topic.id", b"\xff" * 22),
+        (WITH_ID, "schema.version", b"1"),
+        (WITH_ID, "schema.version", b"3"),
+    ],
+)
+def test_headers_that_the_schema_refuses_name_no_source(good: dict[str, bytes], name: str, value: bytes | None) -> None:
+    """Decimals have no leading zeros, versions 63 bits, ids 22 characters; records before there were versions have none."""
+    assert source_of_record(good | {f"enricher.{name}": value}, tombstone=False) is None
 
 
 def test_records_are_alike_up_to_their_scores() -> None:
@@ -354,17 +364,14 @@ def test_a_sample_is_as_large_as_asked_for() -> None:
     assert chosen_of(5, 20) is None
 
 
-@pytest.mark.parametrize("version", [b"", b"-1", b"007", b"9223372036854775808", None])
-def test_a_version_that_the_schema_refuses_names_no_source(version: bytes | None) -> None:
-    """Up to 63 bits, in decimal; records of workers before there were versions have none."""
-    raw = RawRecord(Partition("articles", 3), 17, None, None)
-    written = dict(record_headers(raw, version=VERSION, tombstone=True))
+def test_the_version_that_workers_write_is_read() -> None:
+    """Records of workers before there were versions have none."""
+    written = dict(record_headers(RawRecord(Partition("articles", 3), 17, None, None), version=VERSION, tombstone=True))
     found = source_of_record(written, tombstone=True)
     assert found is not None
     assert found.version == VERSION
-    assert source_of_record({**written, "enricher.version": version}, tombstone=True) is None
-    without = source_of_record({k: v for k, v in written.items() if k != "enricher.version"}, tombstone=True)
-    assert without == replace(found, version=None)
+    del written["enricher.version"]
+    assert replace(found, version=None) == source_of_record(written, tombstone=True)
 
 
 def test_a_version_belongs_to_one_offset() -> None:
