@@ -106,7 +106,7 @@ def test_a_group_whose_offsets_are_gone_is_behind_from_the_beginning(topics: Top
 
 
 @pytest.mark.broker
-def test_if_retention_deleted_the_committed_offset_the_oldest_record_left_counts(topics: Topics) -> None:
+def test_the_oldest_record_counts_if_the_committed_one_was_deleted(topics: Topics) -> None:
     """The remark says how many offsets were lost."""
     write(topics, 3, 4 * HOUR_S, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
     commit(topics, {3: 1})
@@ -118,7 +118,7 @@ def test_if_retention_deleted_the_committed_offset_the_oldest_record_left_counts
 
 
 @pytest.mark.broker
-def test_a_committed_offset_beyond_the_end_means_that_the_topic_was_created_again(topics: Topics) -> None:
+def test_a_committed_offset_beyond_the_end_is_that_of_an_earlier_topic(topics: Topics) -> None:
     """A worker starts at the beginning of such a topic, and so does the count."""
     write(topics, 0, HOUR_S)
     commit(topics, {0: 500})

@@ -24,7 +24,7 @@ def inputs(count: int) -> list[Sent]:
     return [Sent(b"k%d" % n, b'{"id": %d' % n, headers) for n in range(count)]
 
 
-def test_each_goes_back_to_its_partition_as_it_was_and_a_second_run_does_nothing(topics: Topics) -> None:
+def test_each_goes_back_once_to_its_partition_as_it_was(topics: Topics) -> None:
     """Key, value and headers are the input's bytes, with the count behind them; null and empty are told apart."""
     odd = [Sent(None, b"no key"), Sent(b"", b"empty key"), Sent(b"empty", b""), Sent(b"\xff\xfe", b"\x00\xff")]
     places = publish_and_die(topics, [*inputs(20), *odd])

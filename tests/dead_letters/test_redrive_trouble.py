@@ -67,7 +67,7 @@ def fail() -> None:
 
 
 @pytest.mark.parametrize("when", ["begun", "before", "after"])
-def test_after_a_transaction_of_unknown_outcome_the_next_run_sends_each_once(
+def test_after_an_unknown_outcome_the_next_run_sends_each_once(
     topics: Topics, hooks: dict[str, list[Hook]], when: str
 ) -> None:
     """It sees in the input whether the transaction took effect. Without keys, nothing else would tell."""
@@ -114,9 +114,7 @@ def test_another_redrive_is_noticed_also_where_this_one_has_sent_nothing(
     assert others == [sum(number != first[0] for number, _ in places)]
 
 
-def test_a_newer_record_that_comes_during_the_transaction_is_not_overwritten(
-    topics: Topics, hooks: dict[str, list[Hook]]
-) -> None:
+def test_a_newer_record_during_the_transaction_is_not_overwritten(topics: Topics, hooks: dict[str, list[Hook]]) -> None:
     """It is in the input before ours, and the look before the transaction has not seen it."""
     places = publish_and_die(topics, [Sent(b"a", b"old"), Sent(b"b", b"only")])
     newer: dict[tuple[int, int], Sent] = {}

@@ -121,7 +121,7 @@ def in_transactions(topics: Topics, count: int, *, commit: bool) -> dict[tuple[i
     return places if commit else {}
 
 
-def test_a_range_is_replayed_once_by_processes_that_are_killed_behind_markers_and_an_open_transaction(
+def test_killed_processes_replay_a_range_once_behind_an_open_transaction(
     replay: Replay,
 ) -> None:
     """Two processes share it, each is killed and started again; what comes after the range was chosen is not in it."""
@@ -169,7 +169,7 @@ def test_a_replay_that_is_stopped_says_so_and_goes_on(replay: Replay, tmp_path: 
     replay.assert_holds(places)
 
 
-def test_a_range_of_times_and_one_of_a_file_are_replayed_beside_live_workers(replay: Replay, tmp_path: Path) -> None:
+def test_ranges_of_times_and_of_a_file_are_replayed_beside_live_workers(replay: Replay, tmp_path: Path) -> None:
     """Live workers go on; partitions that a file does not name are left out."""
     fill(replay.live, 20)
     time_from = _now_after_a_tick()

@@ -117,7 +117,7 @@ def test_keys_and_dead_letters_are_compared_by_their_marks() -> None:
     assert differs((b"k", b"v"), (b"l", b"v"))
 
 
-def test_of_what_a_dead_letter_leaves_out_the_size_is_compared_and_the_rest_as_always() -> None:
+def test_of_what_a_dead_letter_leaves_out_the_size_is_compared() -> None:
     """A key that is still there must be the input's, and a value that is there though it was declared as left out too."""
     five = Omitted(value_bytes=5)
     assert not differs((b"k", None), (b"k", b"12345"), five)

@@ -131,9 +131,7 @@ def test_one_wrong_output_is_found_and_named_and_nothing_else(shared: Topics, pu
     assert (check.failed, len(check.examples)) == (1, 1)
 
 
-def test_records_of_workers_before_there_were_versions_are_counted_and_break_nothing(
-    shared: Topics, published: Inputs
-) -> None:
+def test_records_without_a_version_are_counted_and_break_nothing(shared: Topics, published: Inputs) -> None:
     """The group was upgraded while it ran: records without a version lie between those that have one."""
 
     def strip(outputs: list[Output]) -> None:
@@ -158,7 +156,7 @@ def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(share
 
 
 @pytest.mark.parametrize("name", ["value.omitted_bytes", "key.omitted_bytes", "batch.offset"])
-def test_a_wrong_dead_letter_is_found_though_its_input_claims_that_something_is_left_out(
+def test_a_wrong_dead_letter_is_found_whatever_headers_its_input_has(
     shared: Topics, published: Inputs, name: str
 ) -> None:
     """The header came with the input and stands before those of the worker, as workers before 0.1.0 left it there."""

@@ -77,7 +77,7 @@ def test_what_was_passed_over_in_the_new_topic_is_lost(topics: Topics) -> None:
     assert PARTITIONS * OLD_END == report.facts["outputs of an earlier topic of this name"]
 
 
-def test_a_new_topic_that_is_all_enriched_is_right_beside_the_outputs_of_the_old_one(topics: Topics) -> None:
+def test_a_new_topic_is_right_beside_the_outputs_of_the_old_one(topics: Topics) -> None:
     """Nothing is doubled, out of order or invented: the old outputs are counted separately."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, fill(topics, NEW_END), identity)
@@ -101,7 +101,7 @@ def test_outputs_without_an_id_are_compared_by_partition_and_offset(topics: Topi
     assert PARTITIONS * OLD_END == check_of(report, "doubled").failed
 
 
-def test_retention_of_the_outputs_is_no_excuse_while_outputs_of_the_old_topic_are_left(topics: Topics) -> None:
+def test_retention_is_no_excuse_while_outputs_of_the_old_topic_are_left(topics: Topics) -> None:
     """Topics lose their oldest records first, so no output of the new topic is deleted: a missing one is lost."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
@@ -125,7 +125,7 @@ def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) ->
     assert ["published ahead"] == verified(topics).failed
 
 
-def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_one(topics: Topics) -> None:
+def test_records_of_the_old_topic_are_not_recomputed(topics: Topics) -> None:
     """Another article is at their source's offset now."""
     identity = enriched_once(topics, with_ids=True)
     other = orjson.dumps({"id": "another", "body": "text"})
@@ -138,7 +138,7 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
     assert PARTITIONS == check_of(report, "payload").checked
 
 
-def test_committed_offsets_of_the_new_topic_begin_at_its_beginning_while_watched(topics: Topics) -> None:
+def test_committed_offsets_of_a_new_topic_may_begin_at_its_beginning(topics: Topics) -> None:
     """They name the new id, and are missing for a while, because Kafka removes those of a deleted topic."""
     old = topic_id(topics.bootstrap_servers, topics.input)
     commit_offsets(topics, {0: 25, 1: 25}, old)
