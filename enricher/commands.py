@@ -44,10 +44,10 @@ GROUPS = {
     "dead-letters": Group(
         "Count dead letters, show one, send them back to the input topic exactly once, go on after a limit of them.",
         {
-            "list": "operate.dead_letters.commands:dead_letters_list",
-            "show": "operate.dead_letters.commands:dead_letters_show",
-            "redrive": "operate.dead_letters.commands:dead_letters_redrive",
-            "accept": "operate.dead_letters.commands:dead_letters_accept",
+            "list": "operate.dead_letters.command:dead_letters_list",
+            "show": "operate.dead_letters.command:dead_letters_show",
+            "redrive": "operate.dead_letters.command:dead_letters_redrive",
+            "accept": "operate.dead_letters.command:dead_letters_accept",
         },
     ),
     "index": Group(

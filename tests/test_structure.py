@@ -131,7 +131,7 @@ def test_the_core_has_no_clock_no_threads_no_input_and_no_logging() -> None:
 SHARED_WITH_THE_VERIFIER = (
     "enricher.distribution",  # its name, for messages
     "enricher.errors",
-    "enricher.operate.inspect",
+    "enricher.operate.inspector",
     "enricher.operate.verify",
     "enricher.worker.contracts",
     "enricher.worker.kafka.errors",

@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from enricher.errors import BrokerError
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.kafka.errors import Complaint, broker_errors
 from enricher.worker.kafka.metadata import partition_of, raw_record

@@ -26,7 +26,7 @@ import typer
 from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.operate.publish import MAX_RATE
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from enricher.operate.inspect import TopicReader
+from enricher.operate.inspector import TopicReader
 from enricher.worker.articles import record_as_json
 from enricher.worker.commands.console import data_console, printable, remark_console, write_line
 from enricher.worker.heads import KINDS

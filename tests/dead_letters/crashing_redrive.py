@@ -14,7 +14,7 @@ from functools import partial
 from kafka.crashing_worker import CrashPoint, dying_producer
 
 from enricher import cli
-from enricher.operate.dead_letters import commands
+from enricher.operate.dead_letters import command
 from enricher.operate.dead_letters.letters import NewerRecords
 from enricher.operate.dead_letters.sender import Sender
 
@@ -29,7 +29,7 @@ if __name__ == "__main__":
     if text.startswith(BLIND):
         NewerRecords.has_letter = lambda *_: False  # type: ignore[method-assign]  # the negative control
     for name, made in (("Sender", partial(Sender, producer_class=producer)), ("MOST_RECORDS", int(records))):
-        assert hasattr(commands, name), "a redrive is made of other parts now"
-        setattr(commands, name, made)
+        assert hasattr(command, name), "a redrive is made of other parts now"
+        setattr(command, name, made)
     sys.argv[1:1] = ["dead-letters", "redrive"]
     cli.main()

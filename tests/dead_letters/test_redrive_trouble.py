@@ -18,7 +18,7 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
-from enricher.operate.dead_letters import commands
+from enricher.operate.dead_letters import command
 from enricher.operate.dead_letters.letters import REDRIVEN_LETTER
 from enricher.operate.dead_letters.sender import Sender
 from enricher.worker.records import Unreadable
@@ -57,7 +57,7 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Hook]]:
             super().commit_transaction(*arguments)
             call("after")
 
-    monkeypatch.setattr(commands, "Sender", partial(Sender, producer_class=HookedProducer))
+    monkeypatch.setattr(command, "Sender", partial(Sender, producer_class=HookedProducer))
     return waiting
 
 

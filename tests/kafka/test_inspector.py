@@ -15,7 +15,7 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 
 
 class Administrator:

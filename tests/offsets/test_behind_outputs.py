@@ -18,7 +18,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, NoAnswer
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.operate.offsets import set as setting
 from enricher.operate.offsets.set import BehindOutputs
 from enricher.worker.kafka.properties import KafkaConfig

@@ -16,7 +16,7 @@ from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import SettingsError
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.operate.replay import ranges_of
 from enricher.worker.commands.topic_options import Bound, range_name
 

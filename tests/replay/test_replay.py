@@ -38,7 +38,7 @@ from support.topics import PARTITIONS, Topics, make_topics
 
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.operate import replay as replaying
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.operate.replay import Pinned, count_left, pin, read_pinned
 from enricher.worker.kafka.errors import ClientErrors, Polled, mapping_errors
 from enricher.worker.kafka.properties import KafkaConfig

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from confluent_kafka import Message, TopicPartition
 
 from enricher.errors import FatalError, SettingsError
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.operate.verify.contract import Source, source_of_dead_letter, split_headers
 from enricher.worker.kafka.metadata import headers_of
 from enricher.worker.kafka.ranges import RangeReader

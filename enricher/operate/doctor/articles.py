@@ -13,7 +13,7 @@ import orjson
 from enricher.distribution import install_command
 from enricher.errors import BrokerError, InvalidArticle, SchemaPending
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.inspect import TopicReader
+from enricher.operate.inspector import TopicReader
 from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.kafka.properties import KafkaConfig

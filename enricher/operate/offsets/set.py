@@ -21,7 +21,7 @@ import typer
 from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, SettingsError
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.worker.commands.console import Ticker, remark_console, write_line
 from enricher.worker.kafka.errors import Complaint
 from enricher.worker.kafka.metadata import headers_of

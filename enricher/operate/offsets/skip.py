@@ -16,7 +16,7 @@ import typer
 from confluent_kafka import KafkaError
 
 from enricher.errors import FatalError, NoAnswer
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.worker.commands.console import write_line
 from enricher.worker.kafka.errors import UNREADABLE, Complaint, broker_errors, without_recovery
 from enricher.worker.kafka.partition_reader import NO_END, lone_reader, may_pass

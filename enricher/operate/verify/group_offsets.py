@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from enricher.errors import BrokerError
-from enricher.operate.inspect import Inspector
+from enricher.operate.inspector import Inspector
 from enricher.operate.verify.findings import Check, Checks, Place
 from enricher.worker.kafka.errors import broker_errors
 from enricher.worker.kafka.metadata import without_errors

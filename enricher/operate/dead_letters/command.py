@@ -29,7 +29,7 @@ from enricher.errors import FatalError, SettingsError
 from enricher.operate.dead_letters.letters import Selection, letter_of
 from enricher.operate.dead_letters.redriving import MOST_RECORDS, Ending, Readers, Redrive, RedriveOptions
 from enricher.operate.dead_letters.sender import Sender
-from enricher.operate.inspect import Inspector, RecordFinder
+from enricher.operate.inspector import Inspector, RecordFinder
 from enricher.operate.publish import MAX_RATE, TokenBucket
 from enricher.worker.commands.console import Ticker, data_console, printable, remark_console, write_line
 from enricher.worker.commands.topic_options import TIME_FORMS, InputOption, time_option, with_one_input
