@@ -20,6 +20,7 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Tombstone
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings
+from enricher.worker.settings.connections import IndexSettings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
 
@@ -97,7 +98,8 @@ def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
 
 def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> Iterator[Finding]:
     refused: Counter[str] = Counter()
-    articles = list(_read(settings, records, refused))
+    keyed = list(_read(settings, records, refused))
+    articles = [article for _, article in keyed]
     total = len(articles) + refused.total()
     seen = f"{len(articles)} of the newest {total} records of '{topic}' can be read"
     if refused:
@@ -108,10 +110,13 @@ def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> I
         yield _report.ok("the newest articles", seen if total else f"'{topic}' has no records yet")
     if articles:
         yield from _contents(settings, articles)
+    yield from _document_keys(settings.index, keyed)
 
 
-def _read(settings: Settings, records: Sequence[RawRecord], refused: Counter[str]) -> Iterator[Article]:
-    """The articles, without tombstones and delete events. Counts all others in `refused`."""
+def _read(
+    settings: Settings, records: Sequence[RawRecord], refused: Counter[str]
+) -> Iterator[tuple[bytes | None, Article]]:
+    """The articles, each with its record's key, without tombstones and delete events. Counts all others in `refused`."""
     with waiting_decoders(settings) as decoders:
         reader = article_reader(settings, decoders)
         for record in records:
@@ -119,11 +124,30 @@ def _read(settings: Settings, records: Sequence[RawRecord], refused: Counter[str
                 continue
             try:
                 if not isinstance(found := reader.read(record), Tombstone):
-                    yield found
+                    yield record.key, found
             except InvalidArticle as error:
                 refused[str(error)] += 1
             except SchemaPending as pending:
                 refused[f"schema {pending.reference} is not there: such articles wait"] += 1
+
+
+def _document_keys(index: IndexSettings, keyed: Sequence[tuple[bytes | None, Article]]) -> Iterator[Finding]:
+    """Whether the indexer takes the keys: by them tombstones delete. Nothing without a search index in the settings."""
+    if not index.url and index.document_id == "key":
+        return
+    check = "keys of the search index"
+    if index.document_id == "id":
+        what, advice = "not their ids", "Set index.document_id=key, or publish articles with their id as key."
+        wrong = [key for key, article in keyed if key and key != article.id.encode()]
+    else:
+        what, advice = "no text in UTF-8", "Publish articles with their id as key."
+        wrong = [key for key, _ in keyed if key and key.decode(errors="replace").encode() != key]
+    if not wrong:
+        yield _report.ok(check, f"those of {len(keyed)} articles can identify documents")
+        return
+    seen = f"with index.document_id={index.document_id}, the keys of {len(wrong)} of {len(keyed)} articles are {what}"
+    advice = f"Their records become dead letters of the indexer, because no tombstone could delete them. {advice}"
+    yield Reporter("settings").fail(check, seen, advice)
 
 
 def _contents(settings: Settings, articles: Sequence[Article]) -> Iterator[Finding]:
