@@ -71,7 +71,7 @@ def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold
 
 
 @pytest.mark.usefixtures("runs_anywhere")
-def test_a_passed_check_ends_with_code_0_and_inspect_then_says_that_it_may_serve(
+def test_a_passed_check_ends_with_code_0_and_inspect_says_so(
     model: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is the user's; a model without skill is let through here only because the test lets it."""

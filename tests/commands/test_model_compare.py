@@ -95,7 +95,7 @@ def row(found: Mapping[str, Any], label: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_model_that_loses_some_places_is_reported_by_label_within_the_interval(tmp_path: Path) -> None:
+def test_lost_places_are_reported_by_label_within_the_interval(tmp_path: Path) -> None:
     """The share that it loses in a population is inside the interval of a sample, and a control lies outside.
 
     People, whose bias is as it was, are lost less often, and the verdict and its exit code follow.
@@ -238,7 +238,7 @@ def assert_nothing_was_left_behind(topics: Topics) -> None:
 
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
-def test_the_newest_of_the_input_topic_are_compared_and_nothing_is_committed(topics: Topics) -> None:
+def test_the_newest_of_the_topic_are_compared_and_nothing_is_committed(topics: Topics) -> None:
     """All of a small topic, or as many as are asked for; an empty topic is an error."""
     error = run("model", "compare", EMBEDDED, EMBEDDED, "--topic", env=topics.environment).exception
     assert isinstance(error, SettingsError)

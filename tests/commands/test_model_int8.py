@@ -160,7 +160,7 @@ def test_a_valid_recipe_is_kept_unless_another_is_asked_for(
     assert Checkpoint.open(source).digest == recipe_in(tmp_path / "replaced").model_digest
 
 
-def test_auto_calibrates_on_the_sample_articles_and_says_when_they_are_not_enough(
+def test_auto_calibrates_on_the_sample_and_says_when_it_is_too_small(
     source: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An option for other languages and domains is named."""
@@ -290,7 +290,7 @@ def test_texts_are_read_once(gold: Path, texts: Path, tmp_path: Path) -> None:
     assert [ARTICLES, ARTICLES] == [each.number for each in found]
 
 
-def test_texts_are_read_where_the_settings_say_and_the_sample_articles_where_they_are(
+def test_texts_are_read_by_the_settings_and_the_sample_where_it_lies(
     gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The articles of the topic look like those that are calibrated on; the sample articles are ours."""

@@ -55,7 +55,7 @@ def test_the_folder_is_complete_and_every_file_is_recorded(source: Path, tmp_pat
     assert any(name.startswith("graphs/") and name.endswith("model.onnx") for name in files)
 
 
-def test_the_folder_runs_by_its_path_and_its_graph_is_the_one_that_would_be_built(source: Path, tmp_path: Path) -> None:
+def test_the_folder_runs_by_its_path_and_has_the_graph_of_a_build(source: Path, tmp_path: Path) -> None:
     """The worker's own way in."""
     out = prepared(source, tmp_path / "out")
     shutil.rmtree(source)

@@ -156,7 +156,7 @@ def test_check_measures_classes_against_labels(folders: dict[str, Path], labelle
 
 @pytest.mark.usefixtures("bf16_anywhere")
 @pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
-def test_check_measures_vectors_on_texts_alone_and_inspect_then_says_that_they_may_serve(
+def test_check_measures_vectors_on_texts_alone_and_inspect_says_so(
     folders: dict[str, Path], labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside a head that has not passed it serves fp32, and says about which model the reason is."""

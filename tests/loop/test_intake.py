@@ -199,7 +199,7 @@ def test_refused_values_count_for_how_large_articles_are_lately() -> None:
     assert intake.capacity == 1
 
 
-def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_one() -> None:
+def test_too_many_headers_make_an_article_or_tombstone_a_dead_letter() -> None:
     """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
     intake, pool = new_intake()
     article, tombstone = (

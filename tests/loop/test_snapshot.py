@@ -45,7 +45,7 @@ def test_a_partition_that_is_behind_is_as_old_as_its_last_record() -> None:
     assert 7.0 == behind.oldest_timestamp_s({ZERO})
 
 
-def test_where_a_partition_stands_is_what_was_released_or_its_first_in_flight() -> None:
+def test_a_partition_stands_at_what_was_released_or_its_first_in_flight() -> None:
     """Unknown where nothing was read yet."""
     done, waiting = ticket(ZERO, 4, 1.0), ticket(ONE, 8, 1.0)
     standing = tracker(done, waiting)

@@ -56,7 +56,7 @@ def ended(world: World, process: Process, *, judged: bool = True) -> TooManyDead
     return end.value
 
 
-def test_it_commits_what_is_within_the_limit_and_ends_with_a_code_of_its_own() -> None:
+def test_it_commits_what_is_within_the_limit_and_ends_with_its_own_code() -> None:
     """No dead letter and no offset beyond; the message has no text of an article, and the end counts as no death."""
     world = World(partitions=1)
     world.put(*[SHORT] * 5, *[INVALID] * 60)
@@ -143,7 +143,7 @@ def test_a_ratio_of_the_window_ends_it() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("visit", [1, 2])
-def test_a_transaction_that_fails_or_whose_outcome_is_unknown_counts_at_most_once(step: str, visit: int) -> None:
+def test_a_transaction_that_fails_or_is_in_doubt_counts_at_most_once(step: str, visit: int) -> None:
     """One that took effect although the worker did not learn it is not counted."""
     world = World(partitions=1)
     process = started(world, fault=Faults(step, TransactionTrouble(step), visit))
@@ -188,7 +188,7 @@ def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> No
     assert world.violations() == []
 
 
-def test_outputs_that_turn_out_to_be_too_large_while_they_are_written_count_too() -> None:
+def test_outputs_found_too_large_while_they_are_written_count_too() -> None:
     """They are read again, as dead letters, and then the release is cut."""
 
     def too_large(outcome: Outcome) -> bool:
@@ -284,7 +284,7 @@ def most_allowed(broken: Broken) -> int:
 
 
 @pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=300))
-def test_a_crash_loop_of_broken_workers_dead_letters_no_more_than_the_limits(seeds: range) -> None:
+def test_a_crash_loop_of_broken_workers_dead_letters_within_the_limits(seeds: range) -> None:
     """Killed, fenced, expelled and doubled, with transactions of unknown outcome: no topic is walked through."""
     for seed in seeds:
         broken = Broken(seed).run()

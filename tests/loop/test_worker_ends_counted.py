@@ -64,7 +64,7 @@ def test_an_end_of_which_no_record_can_be_the_cause_is_no_death(
     assert killed(world) == []
 
 
-def test_a_partition_that_delivers_nothing_is_no_death_of_the_others_records() -> None:
+def test_a_silent_partition_is_no_death_of_the_other_partitions_records() -> None:
     """The process ends with code 7, and another partition's records were counted."""
     world = World()
     world.put(*[SHORT] * 4)

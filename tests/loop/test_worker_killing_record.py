@@ -126,7 +126,7 @@ def test_several_of_them_are_all_found() -> None:
     assert world.violations() == []
 
 
-def test_a_suspect_partition_leaves_room_for_one_record_in_the_whole_worker() -> None:
+def test_a_suspect_partition_leaves_room_for_one_record_in_the_worker() -> None:
     """So that a death is that record's: nothing else is with the tokenizer or the device, not even what was forgotten."""
     world = World()
     world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
@@ -273,7 +273,7 @@ def test_the_next_owner_of_a_suspect_partition_takes_its_records_alone() -> None
     assert killed(world) == [(FIRST, 8)]
 
 
-def test_after_as_many_articles_as_may_have_been_in_flight_it_works_as_usual() -> None:
+def test_after_as_many_articles_as_were_in_flight_it_works_as_usual() -> None:
     """What ended the processes was among them, or it was something else. Reading again to take them alone is no recovery."""
     world = World(partitions=1)
     world.put(*[SHORT] * 60)

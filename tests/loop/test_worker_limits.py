@@ -113,7 +113,7 @@ def test_one_article_that_is_larger_than_every_bound_goes_through() -> None:
     world.steps(process, until=world.done)
 
 
-def test_without_capacity_for_long_the_source_is_paused_and_polled_and_resumed_with_capacity() -> None:
+def test_the_source_is_paused_and_polled_while_capacity_is_missing() -> None:
     """Not at once, since a pause throws away what is prefetched; then polls go on so that the group sees life."""
     world = World()
     process = world.start(limits=replace(LIMITS, max_in_flight=3, engine_timeout_s=1e9))

@@ -116,7 +116,7 @@ def test_a_slow_article_holds_back_those_behind_it_and_no_other_partition() -> N
     ],
     ids=["tombstone", "invalid article", "refused by the tokenizer", "failed window"],
 )
-def test_what_cannot_be_enriched_is_one_output_in_the_same_transaction_as_its_neighbours(
+def test_a_dead_letter_is_one_output_in_the_transaction_of_its_neighbours(
     value: bytes | None, topic: str, content: object
 ) -> None:
     """A bad record is just another output: written once, and committed together with the good ones around it."""

@@ -22,7 +22,7 @@ CONFIGURED = 8192
 PACKED_RULES = BatchRules(bucket_edges=(512,), max_batch_tokens=CONFIGURED, max_wait_s=0.1, run_overhead_tokens=0)
 
 
-def test_a_batch_that_runs_out_of_memory_costs_no_article_and_later_ones_are_smaller(
+def test_running_out_of_memory_costs_no_article_and_makes_batches_smaller(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Full batches have 40 tokens and the device's memory fits 20: after the first, no batch is larger."""

@@ -55,7 +55,7 @@ def test_revoked_partitions_publish_what_is_ready_and_forget_the_rest() -> None:
     assert {*process.tracker.partitions, *other.tracker.partitions} == {FIRST, SECOND}
 
 
-def test_a_batch_that_came_back_in_time_is_published_with_the_revoked_partition() -> None:
+def test_a_batch_back_in_time_is_published_with_the_revoked_partition() -> None:
     """Results that lie with the engine are collected first, so that no finished work is thrown away."""
     world, process = world_with_one_worker()
     world.put(SHORT, partition=0)
@@ -99,7 +99,7 @@ def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
     assert all(ticket.tokens is None for ticket in taken)
 
 
-def test_articles_that_wait_for_the_tokenizer_are_dropped_with_their_partition() -> None:
+def test_articles_waiting_for_the_tokenizer_go_with_their_partition() -> None:
     """Nobody tokenises what nobody waits for."""
     world, process = world_with_one_worker()
     ticket = Ticket(RawRecord(FIRST, 0, None, SHORT), 0.0)
@@ -139,7 +139,7 @@ def test_offsets_of_a_worker_that_was_thrown_out_are_refused() -> None:
     world.steps(process, other, until=world.done)
 
 
-def test_a_partition_that_goes_and_comes_back_starts_at_its_committed_offset() -> None:
+def test_a_partition_that_comes_back_starts_at_its_committed_offset() -> None:
     """What was forgotten is read again, once; late results of the first time land nowhere."""
     world, process = world_with_one_worker()
     world.put(SHORT, LONG, partition=0)
@@ -173,7 +173,7 @@ def test_late_results_on_forgotten_tickets_land_nowhere() -> None:
 
 
 @pytest.mark.parametrize("step", ["begin", "produce", "send_offsets", "commit", "committed"])
-def test_trouble_in_the_last_transaction_of_a_revoked_partition_loses_nothing(step: str) -> None:
+def test_trouble_in_the_last_transaction_before_revocation_loses_nothing(step: str) -> None:
     """The partition is given up all the same, the rest is rewound; whether it was committed is read from the log."""
     world, process = world_with_one_worker(fault=Faults(step, TransactionTrouble(step), 1))
     world.put(*[INVALID] * 4, partition=0)
@@ -228,7 +228,7 @@ def world_with_finished_articles(fault: Meets) -> tuple[World, Process, list[Pro
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_transaction_that_a_rebalance_meets_is_made_once_more_without_a_recovery(times: int) -> None:
+def test_a_transaction_met_by_a_rebalance_is_made_again_without_recovery(times: int) -> None:
     """The worker was a member all the time: what it finished is published once, and nothing in flight is forgotten."""
     fault = Meets()
     world, process, others = world_with_finished_articles(fault)
@@ -252,7 +252,7 @@ def test_a_rebalance_at_every_try_ends_in_a_recovery() -> None:
     world.steps(process, *others, until=world.done)
 
 
-def test_a_worker_that_is_thrown_out_while_offsets_are_under_way_does_not_try_again() -> None:
+def test_a_worker_expelled_while_offsets_are_sent_does_not_try_again() -> None:
     """Its partitions may be another one's already, who has read from the offset before."""
     fault = Meets()
     world, process, _ = world_with_finished_articles(fault)

@@ -47,7 +47,7 @@ def test_other_partitions_and_other_schemas_go_on_while_one_waits() -> None:
     assert (2, 61, 0) == (len(world.outputs()), len(world.outputs(partition=1)), process.intake.waiting_articles)
 
 
-def test_a_registry_that_is_away_for_ten_minutes_is_no_stall_and_no_dead_letter() -> None:
+def test_a_registry_away_for_ten_minutes_is_no_stall_and_no_dead_letter() -> None:
     """The worker waits, and goes on by itself."""
     world = World()
     world.put(NEEDY)
@@ -74,7 +74,7 @@ def test_while_a_ticket_waits_the_loop_turns_no_more_than_an_idle_one() -> None:
     assert world.clock() <= began_s + 8 * TICK_S
 
 
-def test_with_all_room_taken_by_waiting_tickets_the_loop_sleeps_and_keeps_polling() -> None:
+def test_full_of_waiting_tickets_the_loop_sleeps_and_keeps_polling() -> None:
     """The limit is reached, so the source is paused and polled, and the group keeps the worker."""
     world = World()
     world.put(*[NEEDY] * 50, partition=0)
@@ -277,7 +277,7 @@ def test_processes_that_end_while_a_record_waits_blame_it_for_nothing() -> None:
         assert (2, []) == (len(world.outputs()), world.outputs(DEAD_LETTERS))
 
 
-def test_while_a_record_of_a_suspect_partition_waits_other_partitions_go_on_one_at_a_time() -> None:
+def test_while_a_suspect_record_waits_other_partitions_go_one_at_a_time() -> None:
     """Those behind it are not read, and when the schema is here all are read, alone."""
     world = World()
     world.put(NEEDY, SHORT, None, SHORT)

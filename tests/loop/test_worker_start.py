@@ -87,7 +87,7 @@ def test_a_start_has_the_bound_of_a_recovery() -> None:
     assert 100 < clock() < 110
 
 
-def test_a_missing_topic_has_a_shorter_bound_that_begins_when_somebody_answers() -> None:
+def test_a_missing_topic_has_a_shorter_bound_from_the_first_answer() -> None:
     """A broker that was away for long and comes up without its topics is given the time to hear of them."""
     missing = MissingTopic("no topic 'x'")
     ends = Ends(clock := FakeClock(), *[AWAY] * 50, *[missing] * 5)

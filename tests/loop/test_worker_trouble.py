@@ -104,7 +104,7 @@ def refuses_every_list(output: Output) -> bool:
     return isinstance(output.content, list)
 
 
-def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_letters() -> None:
+def test_refused_outputs_named_one_at_a_time_all_become_dead_letters() -> None:
     """Each refusal is a step forward: neither do two of them take turns for ever, nor do they count as hopeless."""
     world = World()
     process = world.start(refuses=refuses_every_list)
@@ -135,7 +135,7 @@ def test_a_record_of_a_topic_that_was_made_again_inherits_no_refusal() -> None:
 
 
 @pytest.mark.parametrize("taken", LetterForm)
-def test_a_dead_letter_that_the_broker_refuses_is_written_in_the_next_smaller_form(taken: LetterForm) -> None:
+def test_a_dead_letter_that_the_broker_refuses_is_written_smaller(taken: LetterForm) -> None:
     """One record never ends the worker while there is a smaller form; the articles around it are enriched."""
 
     def refuses(output: Output) -> bool:

@@ -38,7 +38,7 @@ def test_publishing_keeps_its_interval() -> None:
     assert min(gaps) >= LIMITS.publish_interval_s
 
 
-def test_at_low_load_an_article_waits_neither_for_company_nor_for_the_interval() -> None:
+def test_at_low_load_no_article_waits_for_company_or_the_interval() -> None:
     """An idle thread takes it at once, and its transaction begins as soon as its batch is back."""
     world = World()
     process = started(world, replace(LIMITS, publish_share=0.5))

@@ -115,9 +115,7 @@ def test_a_registry_that_is_away_is_no_poison_record(
     assert_all_is_right(busy)
 
 
-def test_a_worker_that_starts_without_a_registry_works_for_the_schemas_it_knows(
-    staged: Staged, proxy: FaultProxy
-) -> None:
+def test_a_worker_without_a_registry_works_for_the_schemas_it_knows(staged: Staged, proxy: FaultProxy) -> None:
     """Ids and GUIDs that were fetched once are on its disk; articles of others wait, and go on with the registry."""
     stage = staged(NESTED)
     first = stage.start()
@@ -142,7 +140,7 @@ def test_a_worker_that_starts_without_a_registry_works_for_the_schemas_it_knows(
     assert_all_is_right(stage)
 
 
-def test_an_id_that_the_registry_does_not_know_is_a_dead_letter_that_names_it(staged: Staged) -> None:
+def test_an_id_unknown_to_the_registry_is_a_dead_letter_that_names_it(staged: Staged) -> None:
     """The registry answers, so waiting would help nobody; other articles are enriched."""
     stage = staged(FLAT)
     known = [stage.inputs.one(number, "Avro, prefix") for number in range(3)]

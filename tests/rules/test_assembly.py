@@ -85,7 +85,7 @@ def test_an_entity_across_a_seam_is_one_entity() -> None:
     assert len(ticket.outcome.entities) == 2
 
 
-def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() -> None:
+def test_a_record_tells_what_the_model_saw_and_the_ticket_drops_the_rest() -> None:
     """Tokens and windows are counted; arrays that are of no more use are not kept while the ticket waits."""
     ticket, windows = cut(BODY)
     for window in windows:

@@ -46,7 +46,7 @@ def said(release: Release) -> tuple[dict[Partition, int], dict[Partition, Mark]]
     return dict(release.committable), dict(release.marks)
 
 
-def test_an_attempt_is_counted_at_the_committed_offset_when_the_first_records_arrive() -> None:
+def test_an_attempt_counts_at_the_committed_offset_with_the_first_records() -> None:
     """Once, and for the partitions of these records only."""
     attempts = begun(Mark(1))
     attempts.expect([THERE])

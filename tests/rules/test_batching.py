@@ -79,14 +79,14 @@ def test_of_several_ready_buckets_the_one_with_the_oldest_head_goes_first() -> N
     assert [8] * 8 == lengths(scheduler.next_batch(0.1))
 
 
-def test_a_window_comes_along_where_padding_it_costs_less_than_a_run_of_its_own() -> None:
+def test_a_window_is_added_where_padding_costs_less_than_its_own_run() -> None:
     """Nothing else waits: alone 20 would pay a run, 10 tokens; an eighth of 20 is cheap. 32 - 20 is less, 33 - 20 not."""
     rules = replace(RULES, run_overhead_tokens=10)
     assert [32, 20] == lengths(scheduler_with(window_of(32, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
     assert [33] == lengths(scheduler_with(window_of(33, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
 
 
-def test_a_window_that_would_share_a_later_run_with_others_pays_only_its_share_of_it() -> None:
+def test_a_window_that_would_share_a_later_run_pays_only_its_share() -> None:
     """With 64 tokens left for the later run, of the same 10 tokens, 20 is worth padding to 25, and not to 32."""
     rules = replace(RULES, run_overhead_tokens=10)
     others = [window_of(4, 0.06) for _ in range(11)]
@@ -112,7 +112,7 @@ def test_longer_windows_come_along_where_that_is_cheaper() -> None:
     assert [20, 20, 21] == lengths(scheduler_with(*waiting, rules=rules).next_batch(0.1))
 
 
-def test_a_longer_window_comes_along_only_where_the_budget_holds_all_padded_to_it() -> None:
+def test_a_longer_window_is_added_only_where_all_fit_padded_to_it() -> None:
     """Three of 20 use 60 of 64 tokens; with one of 21 there would be 84."""
     waiting = [*[window_of(20, 0.0)] * 2, window_of(32, 0.0)]
     assert [20, 20] == lengths(scheduler_with(*waiting, rules=replace(RULES, run_overhead_tokens=99)).next_batch(0.1))

@@ -201,9 +201,7 @@ def test_every_window_is_served_once_within_the_bound_the_oldest_due_first(
 
 @given(sizes=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4), min_size=1, max_size=20), rules=rules)
 @examples(100)
-def test_an_engine_that_always_has_a_free_thread_makes_no_window_wait_beyond_the_timer(
-    sizes: list[list[int]], rules: BatchRules
-) -> None:
+def test_with_a_thread_always_free_no_window_waits_beyond_the_timer(sizes: list[list[int]], rules: BatchRules) -> None:
     """With more pool than windows nothing is ever in the way."""
     articles = articles_of([(20, each) for each in sizes])
     starts = serve(LengthBucketScheduler(rules), articles, WorkerPool(sum(map(len, sizes)), 5))

@@ -163,7 +163,7 @@ def test_a_higher_limit_reads_on(before: Limits, after: Limits, *, refused: bool
         assert set(Process(offsets, after).rule.used.values()) <= {0.0}
 
 
-def test_only_partitions_that_are_ours_are_looked_at_once_their_start_is_known() -> None:
+def test_only_own_partitions_with_a_known_start_are_looked_at() -> None:
     """Another worker's partition ends nobody; one that comes later, or is rewound, is looked at again."""
     offsets, limits = Offsets(), Limits(30, 0, 1)
     assert Process(offsets, limits, PLACES[:1]).publish("-" * 31)
@@ -196,7 +196,7 @@ def test_limits_at_their_edges(limits: Limits, story: str, committed: int) -> No
     assert committed == offsets.next[PLACES[0]]
 
 
-def test_dead_letters_instead_of_large_outputs_count_before_they_are_committed() -> None:
+def test_dead_letters_of_large_outputs_count_before_their_commit() -> None:
     """Only writing shows them; with them the release may be beyond a limit that it was within."""
     offsets = Offsets()
     process, release = Process(offsets, Limits(3, 0, 1)), offsets.release("--+-")

@@ -39,9 +39,7 @@ def test_less_is_allowed_the_higher_the_load_is(one: float, other: float, share:
 
 
 @given(share=shares, power=st.integers(1, 4))
-def test_anything_is_allowed_without_load_the_share_at_half_load_and_nothing_at_full_load(
-    share: float, power: int
-) -> None:
+def test_the_share_that_is_allowed_falls_with_the_load(share: float, power: int) -> None:
     """The setting means what it says."""
     assert math.inf == share_at_load(share, 0.0, power)
     assert share == share_at_load(share, 0.5, power)

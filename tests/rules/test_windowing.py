@@ -112,7 +112,7 @@ def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
     )
 
 
-def test_windows_carry_the_special_tokens_and_the_ids_of_title_and_body_together() -> None:
+def test_windows_carry_special_tokens_and_the_ids_of_title_and_body() -> None:
     """The title leads into the body without a break; every window begins and ends as the model expects."""
     ticket = Ticket(raw(0), 0.0)
     windows = WindowCutter(8, 2, (101, 100), (102,)).cut(ticket, article([1, 2, 3], [4, 5, 6, 7, 8]), now_s=7.5)
