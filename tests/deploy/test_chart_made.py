@@ -54,14 +54,9 @@ def test_the_schema_is_one() -> None:
     VALIDATOR.check_schema(VALIDATOR.schema)
 
 
-def test_the_charts_own_values_are_valid() -> None:
-    """This does not need Helm."""
-    assert problems(values_of(VALUES)) == []
-
-
-@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
-def test_the_values_of_each_option_are_valid(path: Path) -> None:
-    """These are the values that the other tests render."""
+@pytest.mark.parametrize("path", [VALUES, *CI_FILES], ids=lambda path: path.stem)
+def test_the_charts_own_values_and_those_of_each_option_are_valid(path: Path) -> None:
+    """The other tests render them."""
     assert problems(values_of(path)) == []
 
 

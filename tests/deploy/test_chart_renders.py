@@ -97,16 +97,18 @@ def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
 
 
 def test_the_checks_catch_what_they_are_for() -> None:
-    """Negative controls: a misspelt field is refused by both."""
-    production = render(values_of(CHART / "ci" / "production-values.yaml"))
-    workload = json.loads(json.dumps(production.one("StatefulSet")))
+    """Negative controls: both refuse a misspelt field, and the schema of every kind does at its top and inside."""
+    workload = json.loads(json.dumps(render(values_of(CHART / "ci" / "production-values.yaml")).one("StatefulSet")))
     workload["spec"]["template"]["spec"]["terminationGracePeriodSecond"] = 1
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(workload, NEWEST, strict=True)
-    scaled = json.loads(json.dumps(production.one("ScaledObject")))
-    scaled["spec"]["maxReplicasCount"] = 1
-    with pytest.raises(jsonschema.ValidationError):
-        check_custom(scaled)
+    by_kind: dict[str, Object] = {each["kind"]: each for each in everything(NEWEST) if each["kind"] in CUSTOM}
+    assert by_kind.keys() == CUSTOM
+    for each in by_kind.values():
+        changes: list[Object] = [{"sepc": {}}, {"spec": {**each["spec"], "misspelt": 1}}, {"status": {}}]
+        for change in changes:
+            with pytest.raises(jsonschema.ValidationError):
+                check_custom({**each, **change})
 
 
 def test_the_versions_are_those_that_the_chart_claims() -> None:

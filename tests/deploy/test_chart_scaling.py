@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from deploy.chart_rendering import (
@@ -44,21 +43,9 @@ def test_an_upgrade_does_not_undo_what_the_autoscaler_chose(values: Object, scal
     """The StatefulSet has no number of replicas, and one autoscaler targets it."""
     rendered = render(values)
     assert "replicas" not in rendered.one("StatefulSet")["spec"]
+    assert 1 == len(rendered.all("ScaledObject") + rendered.all("HorizontalPodAutoscaler"))
     target = rendered.one(scaler)["spec"]["scaleTargetRef"]
     assert target == {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": FULL_NAME}
-
-
-@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
-def test_there_are_never_two_autoscalers(path: Path) -> None:
-    """Both would set the same number."""
-    rendered = render(values_of(path))
-    assert len(rendered.all("ScaledObject") + rendered.all("HorizontalPodAutoscaler")) <= 1
-
-
-def test_two_autoscalers_cannot_even_be_asked_for() -> None:
-    """The mode is one of three words."""
-    for mode in ("both", ["keda", "hpa"], "keda,hpa"):
-        assert "/autoscaling/mode" in refusal({"autoscaling": {"mode": mode}})
 
 
 @pytest.mark.parametrize(

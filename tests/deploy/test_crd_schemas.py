@@ -6,23 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from jsonschema import Draft202012Validator
 
 from tools.crd_schemas import FOLDER, KINDS, strict, write
 
 FILES = sorted(FOLDER.rglob("*.json"))
-RESOURCES: dict[str, dict[str, Any]] = {
-    "kafkatopic": {"partitions": 8, "replicas": 3, "config": {"retention.ms": 604800000}},
-    "kafkauser": {"authentication": {"type": "scram-sha-512"}},
-    "podmonitor": {"selector": {}, "podMetricsEndpoints": [{"port": "metrics"}]},
-    "prometheusrule": {"groups": [{"name": "g", "rules": [{"alert": "a", "expr": "up == 0", "for": "5m"}]}]},
-    "scaledobject": {
-        "scaleTargetRef": {"name": "worker"},
-        "triggers": [{"type": "kafka", "metadata": {"lagThreshold": "600"}}],
-    },
-    "triggerauthentication": {"secretTargetRef": [{"parameter": "password", "name": "secret", "key": "password"}]},
-}
 
 
 def checked(schema: dict[str, Any]) -> Draft202012Validator:
@@ -36,36 +24,11 @@ def accepts(schema: dict[str, Any], value: object) -> bool:
     return bool(checked(schema).is_valid(value))
 
 
-def resource_for(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A schema of the repository with a valid resource."""
-    schema = json.loads(path.read_text("utf-8"))
-    named = {name: schema["properties"][name]["const"] for name in ("apiVersion", "kind")}
-    return schema, {**named, "metadata": {"name": "x"}, "spec": RESOURCES[path.stem.split("_")[0]]}
-
-
 def test_there_is_a_schema_for_every_kind_that_the_chart_renders() -> None:
     """An empty folder would make the tests below vacuous."""
     assert sorted(kind.lower() for kind in KINDS) == [
         path.stem.split("_")[0] for path in sorted(FILES, key=lambda path: path.stem)
     ]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_usual_resource_is_accepted(path: Path) -> None:
-    """A usual resource passes the strict schema."""
-    schema, resource = resource_for(path)
-    assert [] == [error.message for error in Draft202012Validator(schema).iter_errors(resource)]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_misspelt_field_a_wrong_version_and_a_status_are_refused(path: Path) -> None:
-    """Errors are rejected at the top level and inside."""
-    schema, resource = resource_for(path)
-    is_valid = checked(schema).is_valid
-    assert not is_valid({**resource, "sepc": {}})
-    assert not is_valid({**resource, "spec": {**resource["spec"], "partitons": 1}})
-    assert not is_valid({**resource, "apiVersion": "v1"})
-    assert not is_valid({**resource, "status": {}})
 
 
 def test_a_definition_becomes_the_file_of_its_kind_and_version(tmp_path: Path) -> None:
