@@ -68,19 +68,6 @@ def test_a_promise_that_was_not_tried_does_not_count_as_kept(holds: bool | None,
     assert finding_of(Result(promise, Outcome(holds, "seen"), 1.0), "rights").verdict == verdict
 
 
-def test_no_broker_is_exit_code_4_with_the_reason() -> None:
-    """It ends within the request timeout, without a trial."""
-    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
-    result = run("doctor", "--transactions", env=environment)
-    assert result.exit_code == 4, result.output
-    assert "Connection refused" in " ".join(result.stdout.split())
-
-
-def test_wrong_settings_are_exit_code_2() -> None:
-    """The same exit code as for every command."""
-    assert run("doctor", "--transactions", env={"ENRICHER_KAFKA__GROUP": "x"}).exit_code == 2
-
-
 @pytest.mark.broker
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Signals) -> None:

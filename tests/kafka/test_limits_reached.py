@@ -89,17 +89,6 @@ def accept(topics: Topics) -> Result:
     return run("dead-letters", "accept", topics.group, env=topics.environment)
 
 
-def test_a_higher_limit_reads_on_as_well(topics: Topics) -> None:
-    """Without the command, and with what is beyond the old limit as dead letters."""
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(LIMIT + 50)))
-    for limit, code in ((LIMIT, 12), (LIMIT, 12), (LIMIT + 1, 0)):
-        environment = topics.environment | BROKEN | {MAX_IN_A_ROW: str(limit)}
-        with worker(environment, "--until-caught-up", stub=True) as process:
-            assert code == process.wait(WORK_S)
-    assert_exactly_once(read_all(topics.bootstrap_servers, topics.dead_letters), places)
-    assert is_all_committed(topics)
-
-
 def test_without_limits_everything_is_dead_lettered(topics: Topics) -> None:
     """The control: nothing else keeps a worker with this mapping from it."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_000)))

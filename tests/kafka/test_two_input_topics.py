@@ -57,16 +57,3 @@ def test_headlines_pass_a_backlog_of_thousands(topics: Topics, tmp_path: Path) -
     for each in (topics, now):
         committed = committed_and_ends(each.bootstrap_servers, each.group, each.input)
         assert all(offset == end for offset, end in committed.values())
-
-
-def test_a_backlog_of_the_first_topic_goes_before_that_of_the_second(topics: Topics, tmp_path: Path) -> None:
-    """What was fetched before is all that is done of the second until the first is done; then it is done too."""
-    now, environment = both_of(topics)
-    later = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(BACKLOG)))
-    first = publish(now.bootstrap_servers, now.input, as_headlines(BACKLOG))
-    with worker(environment | {"ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "500"}, log=tmp_path / "log", stub=True):
-        wait_until(lambda: len(outputs_of(now)) == BACKLOG, WORK_S, "the first topic is done")
-        assert len(outputs_of(topics)) < BACKLOG / 2, "it was held"
-        wait_until(lambda: len(outputs_of(topics)) == BACKLOG, WORK_S, "the second topic is done")
-    assert_exactly_once(outputs_of(topics), later)
-    assert_exactly_once(outputs_of(now), first)

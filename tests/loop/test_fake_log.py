@@ -33,16 +33,6 @@ def test_records_of_a_transaction_appear_at_its_commit(log: FakeLog) -> None:
     assert log.partitions[OUTPUT_0].end == 4
 
 
-def test_aborted_records_are_never_seen(log: FakeLog) -> None:
-    """A newer producer of the same id aborts what was left open; the records and the marker keep their offsets."""
-    producer = log.init_transactions("id")
-    producer.begin()
-    producer.produce(OUTPUT_0, "inside")
-    log.init_transactions("id")
-    log.append(OUTPUT_0, "behind")
-    assert log.read_committed(OUTPUT_0) == [(2, "behind")]
-
-
 def test_an_older_producer_is_fenced_everywhere(log: FakeLog) -> None:
     """After a newer one of the same id, none of its calls does anything."""
     older = log.init_transactions("id")

@@ -63,11 +63,12 @@ def test_a_window_that_could_take_no_other_along_does_not_wait() -> None:
     assert [40] == lengths(scheduler_with(window_of(40, 5.0)).next_batch(5.0))
 
 
-def test_a_window_above_the_budget_goes_alone() -> None:
-    """The only batch that may be larger than allowed has one window."""
-    scheduler = scheduler_with(window_of(100, 0.0), window_of(100, 0.0))
-    assert [100] == lengths(scheduler.next_batch(0.0))
-    assert [100] == lengths(scheduler.next_batch(0.0))
+@pytest.mark.parametrize(("length", "budget"), [(100, RULES.max_batch_tokens), (32, 1)])
+def test_a_window_above_the_budget_goes_alone(length: int, budget: int) -> None:
+    """The only batch that may be larger than allowed has one window, also where a lower budget was set."""
+    scheduler = scheduler_with(window_of(length, 0.0), window_of(length, 0.0))
+    scheduler.limit_budget(budget)
+    assert [[length], [length]] == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
     assert scheduler.next_batch(10.0) is None
 
 
@@ -158,14 +159,6 @@ def test_a_lower_budget_counts_for_windows_already_queued() -> None:
     assert scheduler.queued_windows == 0
 
 
-def test_a_lower_budget_can_make_a_bucket_full() -> None:
-    """Three of 16 wait for a fourth; if only two fit, there is nothing to wait for."""
-    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
-    assert scheduler.next_due_s() == 5.1
-    scheduler.limit_budget(32)
-    assert scheduler.next_due_s() == 5.0
-
-
 def test_a_budget_rises_up_to_that_of_the_rules() -> None:
     """A batch that was full waits for more again; no caller gets past the rules."""
     scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
@@ -174,13 +167,6 @@ def test_a_budget_rises_up_to_that_of_the_rules() -> None:
     scheduler.limit_budget(1_000)
     assert scheduler.max_batch_tokens == RULES.max_batch_tokens
     assert scheduler.next_due_s() == 5.1
-
-
-def test_below_the_longest_window_the_budget_lets_it_go_alone() -> None:
-    """A window is not cut any more: one that is above the budget is the smallest batch there is."""
-    scheduler = scheduler_with(*[window_of(32, 0.0)] * 2)
-    scheduler.limit_budget(1)
-    assert [[32], [32]] == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
 
 
 def test_nothing_is_due_where_nothing_waits() -> None:
