@@ -54,8 +54,8 @@ GROUPS = {
         "Write the records into OpenSearch or Elasticsearch, and check that the index is right.",
         {
             "run": "indexing.index_run:index_run",
-            "template": "indexing.template_command:print_index_template",
-            "verify": "indexing.verify_command:verify_against_topic",
+            "template": "indexing.index_template:print_index_template",
+            "verify": "indexing.index_verify:verify_against_topic",
         },
     ),
     "schemas": Group(

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
-from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.run.model import WEIGHTS_FILE, open_model, prepare_variant
-from enricher.worker.inference.run.selection import unproven
+from enricher.worker.inference.run.selection import unproven, variants_for
 
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.device.session import Device
+    from enricher.worker.inference.device.sessions import Device
     from enricher.worker.inference.graph.variants import Variant
 
 

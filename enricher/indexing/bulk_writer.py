@@ -1,24 +1,26 @@
 """Writes documents until each is done or refused. The others are sent again, with pauses, within a bound.
 
 Without an answer the documents may have been written, or not, or may be written later. Their versions make it harmless to
-send them again.
+send them again. `BulkSize` and the lines and verdicts of a request, below the writer, are pure.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import orjson
 
 from enricher.errors import RecoveryExhausted, SearchUnavailable
-from enricher.indexing.bulk_requests import DONE, Refusal, Verdict, bulk_lines, items_in, refusal_of, verdict_on
-from enricher.indexing.bulk_size import BulkSize, request_bytes
-from enricher.indexing.index_counts import IndexCounts
 from enricher.indexing.index_documents import Document
+from enricher.indexing.index_health import IndexCounts
+from enricher.indexing.search_clients import REQUEST_TIMEOUT_S
 from enricher.indexing.search_index import Reply, SearchIndex, raise_failure
-from enricher.indexing.transports import REQUEST_TIMEOUT_S
+from enricher.worker.records import RawRecord
 from enricher.worker.runtime.deadlines import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.runtime.watchdog import Guard
@@ -164,3 +166,117 @@ class BulkWriter:
             doubling_pause_s(self._failures, first_s=_FIRST_PAUSE_S, longest_s=self._settings.retry_max_s)
         )
         return not self._control.over()
+
+
+_FIRST_SHARE = 4
+_GROWTH = 1.25
+_LINE_BYTES = 120
+"""Bytes of an action's first line besides the id."""
+
+
+class BulkSize:
+    """The most documents and bytes of the next request."""
+
+    def __init__(self, max_documents: int, max_bytes: int) -> None:
+        self._max_documents, self._max_bytes = max_documents, float(max_bytes)
+        self.documents = max(1, max_documents // _FIRST_SHARE)
+        self.bytes = float(max_bytes)
+
+    def take(self, documents: Sequence[Document]) -> Sequence[Document]:
+        """The first documents, as many as fit, but at least one."""
+        size_bytes, count = 0, 0
+        for each in documents[: self.documents]:
+            size_bytes += request_bytes(each)
+            if count and size_bytes > self.bytes:
+                break
+            count += 1
+        return documents[:count]
+
+    def note_taken(self, taken: int, sent: int) -> None:
+        """Note that the index took so many documents of a request, and had too much to do for the rest.
+
+        Each shard takes or refuses its share of a request as a whole. A request of which at least half was taken counts as
+        taken, because smaller requests would only be more. Only full requests show that larger ones would be taken too.
+        """
+        if not taken:
+            self.documents = max(1, min(self.documents, sent) // 2)
+            return
+        if sent >= self.documents and 2 * taken >= sent:
+            self.documents = min(self._max_documents, int(self.documents * _GROWTH) + 1)
+        self.bytes = min(self._max_bytes, self.bytes * _GROWTH)
+
+    def note_too_large(self, size_bytes: int) -> None:
+        """Note that a request of so many bytes is too large for the index."""
+        self.bytes = size_bytes / 2
+        self._max_bytes = min(self._max_bytes, 0.9 * size_bytes)
+
+
+def request_bytes(document: Document) -> int:
+    """Bytes of a document in a request."""
+    return len(document.body or b"") + len(document.id) + _LINE_BYTES
+
+
+Verdict = Literal["written", "deleted", "older", "busy", "failed", "refused"]
+"""The first three are done, `busy` and `failed` are sent again, and `refused` would be refused again."""
+
+DONE: frozenset[Verdict] = frozenset({"written", "deleted", "older"})
+_NOT_THE_DOCUMENTS = frozenset({401, 403, 404, 408})
+"""Statuses for a missing right or index, or a block (a disk is too full). The document can be written once an operator has
+acted."""
+_FIELD = re.compile(r"\bfield \[([A-Za-z_]{1,64})[.\]]")
+_MAX_TYPE_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A record that the index will never take. `message` contains none of its text."""
+
+    raw: RawRecord
+    error_type: str
+    message: str
+
+
+def bulk_lines(documents: Iterable[Document]) -> bytes:
+    """The actions in order, each with its version: the index refuses a version that is older than what it has."""
+    lines: list[bytes] = []
+    for each in documents:
+        meta = {"_id": each.id, "version": each.version, "version_type": "external_gte"}
+        lines.append(orjson.dumps({"delete" if each.body is None else "index": meta}))
+        if each.body is not None:
+            lines.append(each.body)
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+def verdict_on(document: Document, status: int) -> Verdict:
+    """The meaning of one action's status."""
+    if 200 <= status < 300:
+        return "deleted" if document.body is None else "written"
+    if status == 409:
+        return "older"
+    if status == 404 and document.body is None:
+        return "deleted"  # the document was missing, and the index keeps the version of the deletion
+    if status == 429:
+        return "busy"
+    return "failed" if status in _NOT_THE_DOCUMENTS or status >= 500 else "refused"
+
+
+def items_in(answer: Any, expected: int) -> list[Mapping[str, Any]] | None:  # noqa: ANN401  parsed JSON
+    """The result of each action, in order; None if this is not the answer to a bulk request of so many actions."""
+    items = answer.get("items") if isinstance(answer, dict) else None
+    if not isinstance(items, list) or len(items) != expected:
+        return None
+    results = [each for item in items if isinstance(item, dict) for each in item.values()]
+    is_whole = all(isinstance(each, dict) and isinstance(each.get("status"), int) for each in results)
+    return results if is_whole and len(results) == expected else None
+
+
+def refusal_of(document: Document, item: Mapping[str, Any]) -> Refusal:
+    """The reason, without text of the document: the type of the error, and the field of ours that it names."""
+    error = item.get("error")
+    error = error if isinstance(error, dict) else {}
+    kind = re.sub(r"[^\w.-]", "", str(error.get("type", "")))[:_MAX_TYPE_CHARS] or "unknown"
+    named = _FIELD.search(str(error.get("reason", ""))[:1000])
+    ours = orjson.loads(document.body) if document.body and named else {}
+    where = f" in the field '{named[1]}'" if named and named[1] in ours else ""
+    return Refusal(document.raw, kind, f"the index answers with status {item['status']}{where}")

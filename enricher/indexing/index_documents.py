@@ -2,7 +2,7 @@
 
 A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and also:
 
-- `name` of each entity: its text as other articles write it too (`entity_names`);
+- `name` of each entity: its text as other articles write it too (`name_of`);
 - `facets`: for each label the names of its entities, each once, so that aggregations need no nested query;
 - `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
 """
@@ -10,13 +10,13 @@ A document has the fields of its record (`schemas/enriched-record.v1.schema.json
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
-from enricher.indexing.entity_names import name_of
 from enricher.worker.articles.pointers import MISSING, body_finder, parse_pointer
 from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.records import RawRecord
@@ -163,3 +163,15 @@ def _origin_in(headers: Mapping[str, bytes | None], version: int) -> Origin:
     return Origin(
         text, topic_id[:_MAX_NAME].decode("utf-8", "backslashreplace") if topic_id else None, epoch_of(version)
     )
+
+
+def name_of(text: str) -> str:
+    """The text in NFC, without format characters, and with one space for any run of white space; empty if nothing is left.
+
+    Line breaks, no-break spaces, soft hyphens and zero-width spaces come with the layout of a page; they are no part of a
+    name.
+    """
+    if not text.isascii():
+        shown = "".join(each for each in text if unicodedata.category(each) != "Cf")
+        text = unicodedata.normalize("NFC", shown)
+    return " ".join(text.split())

@@ -13,13 +13,11 @@ import typer
 
 from enricher.distribution import installed_version
 from enricher.errors import SettingsError
-from enricher.indexing.index_counts import IndexCounts
-from enricher.indexing.index_health import IndexHealth
-from enricher.indexing.index_instruments import EXPORTED, ObservedIndexer
+from enricher.indexing.index_health import EXPORTED, IndexCounts, IndexHealth, ObservedIndexer
 from enricher.indexing.indexer import Indexer
-from enricher.indexing.open_index import open_index
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
+from enricher.indexing.search_clients import open_index
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.health import serve_health
 from enricher.worker.commands.run.work import AROUND_S

@@ -1,4 +1,4 @@
-"""The index template: how the fields of documents can be searched. Pure; deploy/search-index.md explains it.
+"""`enricher index template`: how the fields of documents can be searched. deploy/search-index.md explains it.
 
 Fields that are not named here are kept in the document, but cannot be searched. A mapping that grew with the documents would
 at some time refuse one, because it has a value of another type.
@@ -7,9 +7,52 @@ at some time refuse one, because it has a value of another type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import closing
+from typing import Annotated, Any, Literal
 
+import orjson
+import typer
+
+from enricher.indexing.search_clients import open_index
 from enricher.indexing.search_index import Product
+from enricher.worker.commands.console import remark_console, write_line
+from enricher.worker.settings import IndexSettings, load_settings
+
+
+def print_index_template(
+    *,
+    install: Annotated[
+        bool, typer.Option("--install", help="Install the template, or replace the one of this name.")
+    ] = False,
+) -> None:
+    """Print the index template, settings and mapping, for the index of the settings; --install installs it.
+
+    The template applies to indices that are created later; an index that exists keeps its mapping. Without --install nothing
+    connects, and with index.product=auto the template is the one for OpenSearch. The printed template can be edited and
+    installed with any client.
+
+    Exit code: 0, or 2 for settings, 4 if the index refuses it, 6 if it does not answer.
+    """
+    settings = load_settings().index
+    if install:
+        _install(settings)
+        return
+    product: Literal["opensearch", "elasticsearch"] = "opensearch" if settings.product == "auto" else settings.product
+    write_line(orjson.dumps(index_template(settings.name, product), option=orjson.OPT_INDENT_2))
+
+
+def _install(settings: IndexSettings) -> None:
+    with closing(open_index(settings)) as index:
+        name = f"enricher-{settings.name}"
+        index.put_template(name, index_template(settings.name, index.server().product))
+        has_index = index.meta() is not None
+    console = remark_console()
+    console.print(f"The index template '{name}' is installed.")
+    if has_index:
+        console.print(
+            f"The index '{settings.name}' exists already and keeps its mapping; the template applies to new indices."
+        )
+
 
 Json = Mapping[str, Any]
 

@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from enricher.errors import RecoveryExhausted, SearchUnavailable, TooManyDeadLetters, TransactionTrouble
-from enricher.indexing.bulk_requests import Refusal
-from enricher.indexing.bulk_writer import BulkWriter, RetryControl
-from enricher.indexing.index_counts import IndexCounts, IndexSnapshot
+from enricher.indexing.bulk_writer import BulkWriter, Refusal, RetryControl
 from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument
+from enricher.indexing.index_health import IndexCounts, IndexSnapshot
 from enricher.indexing.origins import Origins
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
+from enricher.indexing.search_clients import REQUEST_TIMEOUT_S
 from enricher.indexing.search_index import SearchIndex
-from enricher.indexing.transports import REQUEST_TIMEOUT_S
 from enricher.worker.records import RawRecord
 from enricher.worker.runtime.deadlines import Deadline, StopEvent
 from enricher.worker.runtime.watchdog import Guard

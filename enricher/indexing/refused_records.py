@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError, RecoveryExhausted
-from enricher.indexing.bulk_requests import Refusal
+from enricher.indexing.bulk_writer import Refusal
 from enricher.worker.articles.encoder import time_text
 from enricher.worker.kafka.errors import ClientErrors, new_client, our_error
 from enricher.worker.kafka.producers import CLOSE_WAIT_S, close_in_background

@@ -1,4 +1,4 @@
-"""The requests to a search index that OpenSearch and Elasticsearch share. `transports` sends them."""
+"""The requests to a search index that OpenSearch and Elasticsearch share. `search_clients` sends them."""
 
 from __future__ import annotations
 

@@ -1,16 +1,25 @@
 """Compares the versions that the topic wants with those that the index holds, in a temporary database on disk.
 
 So memory does not grow with the number of documents. SQLite removes the file when it is closed or the process ends.
+Reading a version from a record shares no rule with the indexer. No version is expected of records from which no document can
+be made: the indexer writes them to its dead letters.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from enricher.indexing.expected_versions import Wanted
+import orjson
+from confluent_kafka import Message
+
+from enricher.errors import SettingsError
+from enricher.worker.articles.record_formats import record_as_json
+from enricher.worker.kafka.metadata import headers_of
 
 Kind = Literal["missing", "older", "newer", "came back", "surplus", "twice", "refused", "older than the topic"]
 
@@ -137,3 +146,41 @@ class VersionComparison:
             self._database.executemany(statement, chunk)
             inserted += len(chunk)
             progress(inserted)
+
+
+_MAX_ID_BYTES = 512
+_MAX_VERSION = 2**63 - 1
+_DIGITS = re.compile(rb"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The version of a document that the index should have after one record, or should have deleted."""
+
+    id: str
+    version: int
+    deleted: bool
+    partition: int
+
+
+def wanted_by(message: Message, identified_by: Literal["key", "id"]) -> Wanted | None:
+    """The version that a record asks for; None if no document can be made. `identified_by`: `index.document_id`."""
+    headers = dict(headers_of(message))
+    digits, value = headers.get("enricher.version") or b"", message.value()
+    if not _DIGITS.fullmatch(digits) or (version := int(digits)) > _MAX_VERSION:
+        return None
+    key = message.key()
+    try:
+        name = key.decode() if isinstance(key, bytes) else key
+        if value is not None and (identified_by == "id" or not name):
+            text = value if isinstance(value, bytes) else value.encode()
+            name = orjson.loads(record_as_json(text, headers.get("content-type")))["id"]
+            if key and name.encode() != (key if isinstance(key, bytes) else key.encode()):
+                return None  # no tombstone would delete it
+    except SettingsError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= _MAX_ID_BYTES:
+        return None
+    return Wanted(name, version, deleted=value is None, partition=message.partition() or 0)

@@ -1,12 +1,17 @@
 """Makes the int8 recipe of a model from unlabelled articles: reads and samples the articles, and shows the progress.
 
-It refuses articles that share sentences with the gold set, because the gate would then judge int8 by its own calibration.
+It refuses articles that share sentences with the gold set, because the gate would then judge int8 by its own calibration. It
+finds copies of sentences, paragraphs, lines and whole texts, also wrapped ones, ignoring case, spaces and punctuation. It
+finds no paraphrase, no part of a sentence and, within a longer text, no short sentence.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +23,15 @@ from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.files import Line, read_lines
-from enricher.worker.inference.device.cores import available_cores
-from enricher.worker.inference.graph.recipe import TextsFile, write_recipe
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.graph.int8 import Recipe, TextsFile, write_recipe
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone, Window
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import line_reader
-from enricher.workshop.gate.overlap import sentences_of, shares_sentence
+from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.quantisation.calibrate import (
     DEFAULT_TARGET,
     HELD_OUT_TOKENS,
@@ -35,13 +41,7 @@ from enricher.workshop.quantisation.calibrate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from hashlib import _Hash as HASH
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.graph.recipe import Recipe
-    from enricher.worker.records import Window
-    from enricher.workshop.gate.gold import GoldSet
 
 DEFAULT_TEXTS = Path(__file__).parents[1] / "models" / "articles" / "wikinews.jsonl"
 SAMPLED_ARTICLES = 500
@@ -222,3 +222,45 @@ def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str
         f"{what} and the gold set {gold.name} share sentences (line {lines[0]}{more}): the gate would judge int8 by the "
         f"text that it was calibrated on. {advice}, or choose another gold set."
     )
+
+
+LEAST_CHARS = 24
+"""The least letters and digits of a sentence that counts: shorter ones ("He declined to comment.") occur in unrelated texts.
+Whole texts may be shorter."""
+LEAST_CHARS_CJK = 8
+"""The same for scripts in which a letter is a syllable or a word."""
+_CLOSING = r"""["'”’»」』）)\]]*"""
+_SENTENCE_END = re.compile(rf"(?<=[.!?]){_CLOSING}\s+|(?<=[。！？]){_CLOSING}")
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+_NOT_WORDS = re.compile(r"[\W_]+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def sentences_of(texts: Iterable[str]) -> frozenset[int]:
+    """The sentences of `texts` as hashes, which are valid in this process only."""
+    return frozenset(sentence for text in texts for sentence in _sentences(text))
+
+
+def shares_sentence(text: str, sentences: frozenset[int]) -> bool:
+    """True if a sentence of `text`, or the whole of it, is among `sentences`."""
+    return any(sentence in sentences for sentence in _sentences(text))
+
+
+def _sentences(text: str) -> Iterator[int]:
+    if whole := _letters(text):
+        yield hash(whole)
+    for part in _parts(text):
+        letters = _letters(part)
+        if len(letters) >= (LEAST_CHARS_CJK if _CJK.search(letters) else LEAST_CHARS):
+            yield hash(letters)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Paragraphs and lines, and the sentences of both: a line break may be in a wrapped sentence, or after a headline."""
+    for block in (*_PARAGRAPH_END.split(text), *text.splitlines()):
+        yield block
+        yield from _SENTENCE_END.split(block)
+
+
+def _letters(text: str) -> str:
+    return _NOT_WORDS.sub("", unicodedata.normalize("NFKC", text).casefold())

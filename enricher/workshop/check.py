@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import data_console, remark_console
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.resolution import resolve_device
-from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.device.sessions import Device
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import measured_languages
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.inference.run.selection import (
@@ -21,10 +24,11 @@ from enricher.worker.inference.run.selection import (
     named_variant,
     problem_of,
     recipe_problem,
+    variants_for,
     why_not_reduced,
 )
 from enricher.worker.runtime.devices import Precision, parse_device
-from enricher.worker.settings import load_settings
+from enricher.worker.settings import Settings, load_settings
 from enricher.workshop.arguments import (
     DeviceOption,
     DryRunOption,
@@ -34,19 +38,10 @@ from enricher.workshop.arguments import (
     UndoOption,
 )
 from enricher.workshop.calibration import CalibratedOnGold
-from enricher.workshop.gate.kinds import gold_for
+from enricher.workshop.gate.quality_gate import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.result_files import remove_results
 from enricher.workshop.tables import verdicts_table
-from enricher.workshop.variant_check import Checked, check_variant, reasons_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.device.session import Device
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.settings import Settings
+from enricher.workshop.variant_check import Checked, check_variant, reasons_of, remove_results
 
 
 def model_check(

@@ -1,39 +1,49 @@
-"""`enricher model compare`: what changes when one model replaces another, before it does."""
+"""`enricher model compare`: what changes when one model replaces another, before it does.
+
+Gets the articles, from a file, or the newest or next ones of the input topic, and runs both models on them in the worker's
+pipeline; comparison.py counts. Nothing here joins a group, commits an offset or writes a record.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
+from confluent_kafka import Consumer
 from rich.markup import escape
 
-from enricher.errors import SettingsError
+from enricher.errors import FatalError, SettingsError
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.commands.topic_options import InputOption, with_one_input
+from enricher.worker.files import Line, read_lines
+from enricher.worker.heads import KINDS
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.settings import load_settings
+from enricher.worker.kafka.errors import Complaint, broker_errors
+from enricher.worker.kafka.metadata import bounds_of, partitions_of, raw_record
+from enricher.worker.kafka.partition_reader import NO_END, lone_reader, may_pass
+from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.ranges import Progress, RangeReader
+from enricher.worker.records import Partition, RawRecord
+from enricher.worker.runtime.deadlines import Deadline
+from enricher.worker.settings import Settings, TaskSettings, load_settings
 from enricher.worker.telemetry.logs import escape_controls
-from enricher.worker.wiring.formats import line_reader
+from enricher.worker.wiring.formats import ReaderOf, line_reader
 from enricher.worker.wiring.kafka_clients import kafka_config
+from enricher.worker.wiring.loaded_tasks import load_tasks
+from enricher.worker.wiring.memory_runs import recompute
 from enricher.workshop.arguments import JsonOption, ModelArgument
-from enricher.workshop.comparison.figures import COLUMNS, compare, judge
-from enricher.workshop.comparison.model_answers import run_model
-from enricher.workshop.comparison.sampling import file_sample, live_sample, newest_sample
-from enricher.workshop.scores import require_labels
+from enricher.workshop.comparison import COLUMNS, Answer, Answers, Comparison, Verdict, compare, judge
+from enricher.workshop.evaluate import require_labels
+from enricher.workshop.gate.scoring import EntitySpan
 from enricher.workshop.tables import text_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.settings import Settings
-    from enricher.worker.wiring.formats import ReaderOf
-    from enricher.workshop.comparison.figures import Comparison, Verdict
-    from enricher.workshop.comparison.sampling import Sample
 
 CHANGED = 13
 """The exit code if more changes than is allowed."""
@@ -151,3 +161,112 @@ def _print(comparison: Comparison, verdict: Verdict | None, remarks: Sequence[st
         said.print(escape(escape_controls(line)))
     if verdict:
         said.print("passed" if verdict.passed else "failed")
+
+
+_MAX_BYTES = 512 * 2**20
+"""All articles of a comparison are in memory."""
+_MAX_LINE_BYTES = 128 * 2**20
+
+
+@dataclass(slots=True)
+class Sample:
+    """At most `most` articles, of at most 512 MiB. `remarks`: sentences that a reader of the result should know."""
+
+    most: int
+    records: list[RawRecord] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    _bytes: int = 0
+
+    def skip(self, number: int, offsets: range) -> None:
+        """Note records that no client can read."""
+        self.remarks.append(f"{len(offsets):,} records of partition {number} cannot be read (a damaged batch).")
+
+    def take(self, records: Iterable[RawRecord]) -> None:
+        """Take records until there are enough."""
+        for record in records:
+            if len(self.records) == self.most:
+                self.remarks.append(f"Only {self.most:,} articles are compared (--max).")
+                return
+            self._bytes += record.size_bytes
+            if self._bytes > _MAX_BYTES:
+                self.remarks.append("Only the articles that fit into 512 MiB are compared.")
+                return
+            self.records.append(record)
+
+
+def file_sample(path: Path, most: int) -> Sample:
+    """The first articles of a file of JSON lines, plain or gzip. Raises FatalError."""
+    sample = Sample(most)
+    try:
+        with path.open("rb") as stream:
+            lines = read_lines(stream, str(path), max_line_bytes=_MAX_LINE_BYTES, gzipped=path.suffix == ".gz")
+            place = Partition(str(path), 0)
+            sample.take(RawRecord(place, each.number, None, each.value) for each in lines if isinstance(each, Line))
+    except OSError as error:
+        raise FatalError(f"cannot open {path}: {error.strerror}") from error
+    return sample
+
+
+def newest_sample(config: KafkaConfig, most: int, progress: Progress) -> Sample:
+    """The newest committed records of the input topic that have a value, about as many of each partition that has any.
+
+    Raises BrokerError.
+    """
+    sample, topic, complaint = Sample(most), config.input_topic, Complaint()
+    with closing(lone_reader(config, complaint, {})) as reader:
+        bounds = _bounds(reader.consumer, config, complaint)
+    of_each = -(-most // max(1, sum(low < high for low, high in bounds.values())))
+    ranges = {number: (max(low, high - of_each), high) for number, (low, high) in bounds.items()}
+    with closing(RangeReader(config, committed_only=True, progress=progress)) as reading:
+        messages = reading.read(topic, ranges, f"reading '{topic}'", sample.skip)
+        sample.take(raw_record(each) for each in messages if each.value() is not None)
+    return sample
+
+
+def live_sample(config: KafkaConfig, seconds: float, most: int) -> Sample:
+    """The records that are written to the input topic in the next `seconds`. Blocks for that time. Raises BrokerError."""
+    sample, topic, complaint = Sample(most), config.input_topic, Complaint()
+    with closing(lone_reader(config, complaint, {})) as reader:
+        ranges = {number: (high, NO_END) for number, (_, high) in _bounds(reader.consumer, config, complaint).items()}
+        with broker_errors(reader.consumer, f"following '{topic}'", complaint):
+            messages = reader.read(topic, ranges, may_pass, deadline=Deadline(seconds))
+            sample.take(raw_record(each) for each in messages if each and not each.error() and each.value() is not None)
+    return sample
+
+
+def _bounds(consumer: Consumer, config: KafkaConfig, complaint: Complaint) -> dict[int, tuple[int, int]]:
+    """The first offset and the end of each partition of the input topic."""
+    topic, timeout_s = config.input_topic, config.request_timeout_s
+    with broker_errors(consumer, f"asking for the offsets of '{topic}'", complaint):
+        return {each.number: bounds_of(consumer, each, timeout_s) for each in partitions_of(consumer, topic, timeout_s)}
+
+
+_TASK = "compared"
+
+
+def run_model(
+    settings: Settings, checkpoint: Checkpoint, source: str, records: Sequence[RawRecord], reader: ReaderOf | None
+) -> Answers:
+    """Run all records through a worker with this model alone. Blocks. Raises ModelError, SettingsError."""
+    kind = checkpoint.head.kind
+    tasks = load_tasks(_settings_for(settings, source, kind))
+    values = recompute(settings, tasks, records, reader=reader)
+    answers = [None if value is None else _answer_of(orjson.loads(value), kind) for value in values]
+    card = tasks.card
+    return Answers(card.name, card.digest, card.precision, KINDS[kind].labels_of(checkpoint.head), answers)
+
+
+def _settings_for(settings: Settings, source: str, kind: str) -> Settings:
+    """The settings of a worker that serves only this model."""
+    model = settings.model.model_copy(update={"source": source})
+    tasks = {} if KINDS[kind].serves_alone else {_TASK: TaskSettings(source=source)}
+    return settings.model_copy(update={"model": model, "tasks": tasks})
+
+
+def _answer_of(record: Mapping[str, Any], kind: str) -> Answer:
+    return {
+        EntitySpan(each.get("field", "body"), each.get("start", 0), each.get("end", 0), each["label"]): each.get(
+            "text", ""
+        )
+        for each in record.get(KINDS[kind].listed_in) or ()
+    }

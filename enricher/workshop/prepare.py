@@ -1,17 +1,20 @@
 """`enricher model prepare`: makes of any checkpoint a self-contained folder that a worker runs.
 
-The folder includes the gate's reports, and for int8 the recipe of its calibration.
+The folder includes the gate's reports, and for int8 the recipe of its calibration. For a hub id it downloads only
+safetensors, configuration and tokenizer files into the hub client's cache: nothing that runs code when it is opened, no
+pickle, no Python file. Offline, the client's cache is enough.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,9 +24,11 @@ from enricher.distribution import installed_version
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import remark_console, remark_table
 from enricher.worker.heads import KINDS
+from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, TOKENIZER_FILES, Checkpoint
 from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device.sessions import Device
 from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
-from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import measured_languages
 from enricher.worker.inference.run.model import EMBEDDED, open_model, prepare_variant
 from enricher.worker.inference.run.selection import (
@@ -34,6 +39,7 @@ from enricher.worker.inference.run.selection import (
     problem_of,
     recipe_for,
     recipe_problem,
+    variants_for,
     why_not_reduced,
 )
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
@@ -47,19 +53,12 @@ from enricher.workshop.calibration import (
     refuse_calibration_texts,
     windows_of,
 )
-from enricher.workshop.gate.kinds import gold_for
+from enricher.workshop.gate.gold import GoldSet
+from enricher.workshop.gate.quality_gate import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.hub import fetch
-from enricher.workshop.manifest import Manifest, entries_of, write_manifest
-from enricher.workshop.prepared_folder import copy_files, replacement_of
+from enricher.workshop.prepared_folder import Manifest, copy_files, entries_of, replacement_of, write_manifest
 from enricher.workshop.tables import verdicts_table
 from enricher.workshop.variant_check import check_variant, reasons_of
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.device.session import Device
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.workshop.gate.gold import GoldSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +238,52 @@ def _manifest(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         files=entries_of(folder),
     )
+
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+ALLOWED = (
+    "config.json",
+    SINGLE_FILE,
+    "model-*-of-*.safetensors",
+    SHARD_INDEX,
+    *TOKENIZER_FILES,
+    "modules.json",  # these four describe sentence embeddings
+    "*_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "enricher.json",
+    "README.md",
+    "LICENSE*",
+)
+"""The files that are downloaded: those that inference/checkpoint and inference/tokenizer read, and the licence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A folder with a model, and its commit if it came from the hub."""
+
+    folder: Path
+    revision: str | None = None
+
+
+def fetch(source: str, revision: str | None) -> ModelFolder:
+    """The folder `source`, or for a hub id the hub's copy of it. Blocks for a download. Raises ModelError."""
+    if Path(source).exists() or not _HUB_ID.fullmatch(source):
+        return ModelFolder(Path(source))
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  an HTTP client, which a folder does not need
+
+    try:
+        folder = snapshot_download(source, revision=revision, allow_patterns=list(ALLOWED))
+    except Exception as error:  # errors of the hub's client, its HTTP client and the system share no base class
+        message = (
+            f"{source} is not a folder here and cannot be fetched from the hub: {_first_line(error)}. Without a network, "
+            f"name a folder (`hf download {source} --local-dir FOLDER` makes one on another machine), or copy the hub's "
+            f"cache."
+        )
+        raise ModelError(message) from error
+    # The client's cache keeps one folder per commit, named after it.
+    return ModelFolder(Path(folder), revision=Path(folder).name)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"

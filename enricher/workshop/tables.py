@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.markup import escape
 from rich.table import Table
 
 from enricher.worker.telemetry.logs import escape_controls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from enricher.workshop.gate.report import GateReport
+from enricher.workshop.gate.report import GateReport
 
 _COLUMNS = {
     "entities": ("F1 fp32", "F1", "points", "labels equal", "spans", "largest logit"),

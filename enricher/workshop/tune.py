@@ -1,39 +1,42 @@
-"""`enricher model tune`: throughput over tokens per batch and window length on this machine, and the settings to copy."""
+"""`enricher model tune`: throughput over tokens per batch and window length on this machine, and the settings to copy.
+
+Windows are real text, all of one length, so nothing is padded. Cells are measured in rounds, one after the other, so that
+other work on the machine affects all of them alike. The median counts.
+"""
 
 from __future__ import annotations
 
 import itertools
+import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 import orjson
 import typer
 from rich.table import Table
 
+from enricher.errors import FatalError, SettingsError
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.inference.device.cores import default_concurrency
-from enricher.worker.inference.device.processor import processor_name
+from enricher.worker.inference.device.processor import default_concurrency, processor_name
+from enricher.worker.inference.device.sessions import Device
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, TokenizedArticle
+from enricher.worker.records import Article, Batch, Int32Array, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from enricher.workshop.arguments import DeviceOption, FolderArgument, JsonOption
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.workshop.sweep import Cell, Sweep
-from enricher.workshop.sweep_plot import draw_sweep, require_matplotlib
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.device.session import Device
-    from enricher.worker.records import Int32Array
-    from enricher.workshop.sweep import Row
 
 NEARLY_AS_FAST = 0.97
 """Two measurements of one cell differ by 3 %. Of all cells that are this close to the fastest, the one with the smallest
@@ -175,3 +178,135 @@ def _print(rows: Sequence[Row], window_tokens: int, model: PreparedModel) -> Non
 
 def _progress(cell: Cell, done: int, of: int) -> str:
     return f"{done} of {of}: windows of {cell.length_tokens}, {cell.batch_tokens} tokens a batch, {cell.concurrency} at once"
+
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination. `batch_tokens` is the requested size; a batch has at least one window."""
+
+    concurrency: int
+    length_tokens: int
+    batch_tokens: int
+
+    @property
+    def windows(self) -> int:
+        """Windows of a batch."""
+        return max(1, self.batch_tokens // self.length_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A measured cell: medians over all rounds."""
+
+    concurrency: int
+    length_tokens: int
+    batch_tokens: int
+    windows: int
+    tokens_per_s: float
+    batch_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How cells are measured."""
+
+    seconds_per_cell: float
+    rounds: int
+    progress: Callable[[Cell, int, int], None]
+    clock: Clock = time.perf_counter
+
+    def run(self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array) -> list[Row]:
+        """Measure all cells. `engines(concurrency)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text.
+
+        A row has the medians of a cell over all rounds.
+        """
+        figures: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
+        for done, (_, cell) in enumerate(itertools.product(range(self.rounds), cells), start=1):
+            figures[cell].append(self._measure(engines(cell.concurrency), cell, text_ids))
+            self.progress(cell, done, self.rounds * len(cells))
+        return [
+            Row(
+                **asdict(cell),
+                windows=cell.windows,
+                tokens_per_s=statistics.median(rate for rate, _ in rounds),
+                batch_ms=statistics.median(batch_ms for _, batch_ms in rounds),
+            )
+            for cell, rounds in figures.items()
+        ]
+
+    def _measure(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
+        """Tokens per second, and milliseconds from handing a batch to a thread until its labels have returned.
+
+        All threads are busy for `seconds_per_cell`.
+        """
+        batch = batch_of(cell, text_ids)
+        with ThreadPoolExecutor(cell.concurrency) as pool:
+            # The first run of a shape is slow, with some providers on each thread.
+            list(pool.map(engine.run, [batch] * cell.concurrency))
+            began_s = self.clock()
+            stop_s = began_s + self.seconds_per_cell
+            threads = [pool.submit(self._thread, engine, batch, stop_s) for _ in range(cell.concurrency)]
+            took_s = [thread.result() for thread in threads]
+            elapsed_s = self.clock() - began_s
+        runs = [one for thread in took_s for one in thread]
+        return len(runs) * batch.real_tokens / elapsed_s, 1000 * statistics.median(runs)
+
+    def _thread(self, engine: OnnxEngine, batch: Batch, stop_s: float) -> list[float]:
+        """Seconds of each run until `stop_s`; at least one run."""
+        took_s: list[float] = []
+        while not took_s or self.clock() < stop_s:
+            began_s = self.clock()
+            engine.run(batch)
+            took_s.append(self.clock() - began_s)
+        return took_s
+
+
+def batch_of(cell: Cell, text_ids: Int32Array) -> Batch:
+    """Consecutive windows of the cell's length; the text repeats if it is too short."""
+    ids = np.resize(text_ids, (cell.windows, cell.length_tokens))
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+    return Batch(tuple(Window(ticket, row, 0, 0, 0, 0, 0.0) for row in ids))
+
+
+_LINE_STYLES = ("-", "--", ":", "-.")
+"""One per concurrency, repeated if there are more."""
+
+
+def require_matplotlib() -> None:
+    """Raise SettingsError without matplotlib, before anything is measured."""
+    if find_spec("matplotlib") is None:
+        raise SettingsError("--plot needs matplotlib: pip install 'kafka-enricher[reports]'")
+
+
+def draw_sweep(rows: Sequence[Row], title: str, path: Path) -> None:
+    """Write a PNG with a line per window length and concurrency. Raises FatalError if the file cannot be written."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  of an extra
+
+    figure = Figure((8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    counts, lengths = (sorted({getattr(row, name) for row in rows}) for name in ("concurrency", "length_tokens"))
+    for number, length in enumerate(lengths):
+        for style, count in enumerate(counts):
+            mine = [row for row in rows if (row.length_tokens, row.concurrency) == (length, count)]
+            axes.plot(
+                [row.batch_tokens for row in mine],
+                [row.tokens_per_s for row in mine],
+                color=f"C{number}",
+                linestyle=_LINE_STYLES[style % len(_LINE_STYLES)],
+                marker="o",
+                label=f"windows of {length} tokens, {count} at once",
+            )
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_ylim(bottom=0)
+    axes.set(title=title, xlabel="tokens per batch", ylabel="tokens per second")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    try:
+        figure.savefig(path, format="png", dpi=160)
+    except OSError as error:
+        raise FatalError(f"the plot cannot be written: {error}") from error

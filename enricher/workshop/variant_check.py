@@ -1,27 +1,27 @@
-"""Runs the quality gate for commands: shows the progress, and writes the report."""
+"""Runs the quality gate for commands: shows the progress, and writes the report, or removes reports again.
+
+By default reports go to the model's folder in the cache: its own folder may be the installed package or belong to someone
+else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from enricher.errors import ModelError
 from enricher.worker.commands.console import Ticker, remark_console
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.sessions import Device
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.selection import recipe_for
 from enricher.workshop.calibration import refuse_calibration_texts
+from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.quality_gate import Gate
-from enricher.workshop.gate.report import write_report
-from enricher.workshop.result_files import write_result
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.device.session import Device
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.workshop.gate.gold import GoldSet
-    from enricher.workshop.gate.report import GateReport
+from enricher.workshop.gate.report import GateReport, write_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,30 @@ def reasons_of(report: GateReport) -> Iterator[str]:
     yield f"{report.bound_to.variant} {'passed' if report.passed else 'failed'}:"
     for reason in report.reasons:
         yield f"  - {escape(reason)}"
+
+
+def write_result(folder: Path, write: Callable[[Path], Path], what: str) -> Path:
+    """Let `write` write into `folder`. Returns what `write` returns. Raises ModelError.
+
+    `what` is for messages, such as "the report".
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write(folder)
+    except OSError as error:
+        raise ModelError(f"{what} cannot be written: {error}. Choose another cache (model.cache_dir).") from error
+
+
+def remove_results(folder: Path, pattern: str) -> None:
+    """Remove the files, and say which. Raises ModelError if one cannot be removed."""
+    console, found = remark_console(), sorted(folder.glob(pattern))
+    for path in found:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise ModelError(f"{path} cannot be removed: {error.strerror}") from error
+        console.print(f"removed {escape(str(path))}")
+    if not found:
+        console.print(f"there is nothing to remove in {escape(str(folder))}")
+    else:
+        console.print("From their next start on, workers use the files in the model's own folder, or defaults.")

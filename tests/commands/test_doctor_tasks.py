@@ -12,8 +12,8 @@ from support.topics import QUICK_TO_START
 
 from enricher.operate.doctor.findings import Finding
 from enricher.operate.doctor.models import model_findings
-from enricher.worker.inference.device.openvino_session import openvino_problem
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate import verdict
 

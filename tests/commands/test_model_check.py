@@ -16,10 +16,10 @@ from enricher import Enricher
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.operate.doctor.models import model_findings
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.openvino_session import openvino_problem
-from enricher.worker.inference.graph import catalogue
-from enricher.worker.inference.graph.openvino import OpenVinoInt8
-from enricher.worker.inference.graph.recipe import write_recipe
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.int8 import write_recipe
+from enricher.worker.inference.graph.padded import OpenVinoInt8
+from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.settings import load_settings
 from enricher.workshop.gate.gold import DEFAULT_GOLD
@@ -117,7 +117,7 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
         facts["languages_measured"],
         facts["languages_trained"],
     )
-    assert [variant.name for variant in catalogue.variants_for("cpu")] == [
+    assert [variant.name for variant in selection.variants_for("cpu")] == [
         variant["variant"] for variant in facts["variants"]
     ]
     assert sum(variant["chosen_by_auto"] for variant in facts["variants"]) == 1

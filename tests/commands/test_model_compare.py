@@ -25,7 +25,7 @@ from support.topics import QUICK_TO_START
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
-from enricher.workshop.comparison import model_answers
+from enricher.workshop import compare
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
@@ -201,7 +201,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both models are the stub, which needs no time."""
-    monkeypatch.setattr(model_answers, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
+    monkeypatch.setattr(compare, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
 
 
 def on_topics(topics: Topics, *arguments: str) -> dict[str, Any]:

@@ -22,14 +22,14 @@ from support.topics import QUICK_TO_START
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.openvino_session import openvino_problem
-from enricher.worker.inference.graph.openvino import OpenVinoInt8
-from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.int8 import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.workshop import calibration
 from enricher.workshop.calibration import DEFAULT_TEXTS, read_texts, windows_of
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.gate.report import GateReport
-from enricher.workshop.manifest import Manifest
+from enricher.workshop.prepared_folder import Manifest
 
 needs_openvino = pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
 pytestmark = needs_openvino
@@ -245,9 +245,7 @@ def test_auto_does_not_take_int8_that_missed_the_target(
 ) -> None:
     """And says what was wanted and reached; `inspect` too, and a named precision serves if it passes its gate."""
     monkeypatch.setattr(calibration, "DEFAULT_TARGET", 1.01)
-    monkeypatch.setattr(
-        "enricher.workshop.quantisation.kept_products.HIGHEST_KEPT", 0.1
-    )  # the search would find nothing
+    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.HIGHEST_KEPT", 0.1)  # the search would find nothing
     out = tmp_path / "out"
     result = prepare(source, out, gold, "--calibrate", texts, precision="auto")
     assert result.exit_code == 0, (result.output, result.exception)

@@ -14,12 +14,12 @@ from support.recipes import empty_recipe
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.openvino_session import openvino_problem
-from enricher.worker.inference.graph.openvino import OpenVinoInt8
-from enricher.worker.inference.graph.recipe import write_recipe
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.int8 import write_recipe
+from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.worker.inference.run.model import prepare
-from enricher.workshop.hub import ALLOWED, fetch
-from enricher.workshop.manifest import Manifest
+from enricher.workshop.prepare import ALLOWED, fetch
+from enricher.workshop.prepared_folder import Manifest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

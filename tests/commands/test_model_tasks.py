@@ -15,8 +15,8 @@ from support.heads import class_model, vector_model
 
 from enricher.errors import FatalError, ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.openvino_session import openvino_problem
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.report import GateReport
 

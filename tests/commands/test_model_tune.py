@@ -18,8 +18,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import default_batch_tokens
-from enricher.workshop.sweep import Cell, Row, Sweep, batch_of
-from enricher.workshop.tune import best_row, compare_default
+from enricher.workshop.tune import Cell, Row, Sweep, batch_of, best_row, compare_default
 
 QUICK = ("--device", "cpu", "--precision", "fp32", "--seconds", "0", "--rounds", "1")
 
@@ -126,7 +125,7 @@ def test_rows_are_printed_as_json_for_programs(tmp_path: Path) -> None:
 
 def test_a_plot_without_matplotlib_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal names the extra, before anything is measured."""
-    monkeypatch.setattr("enricher.workshop.sweep_plot.find_spec", lambda _name: None)
+    monkeypatch.setattr("enricher.workshop.tune.find_spec", lambda _name: None)
     error = run_model("tune", tmp_path, "--plot", tmp_path / "plot.png", cache_dir=tmp_path).exception
     assert isinstance(error, SettingsError)
     assert "kafka-enricher[reports]" in str(error)

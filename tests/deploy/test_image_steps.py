@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from support.models import MINILM_FOLDER
 
-from enricher.worker.inference.graph.catalogue import variant_named
 from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.selection import variant_named
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
 LIBRARIES = (

@@ -21,7 +21,7 @@ from support.examples import examples
 
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer import article_tokenizer

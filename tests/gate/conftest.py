@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.device.sessions import Feeds, Session
     from enricher.worker.inference.graph.onnx_file import OnnxWriter
 
 SENTENCES = 40

@@ -14,14 +14,12 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.gate_report import read_reports
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.workshop.gate.batches import COMPOSITIONS
-from enricher.workshop.gate.kinds import Measured
 from enricher.workshop.gate.measure import compare
-from enricher.workshop.gate.quality_gate import Gate
+from enricher.workshop.gate.quality_gate import Gate, Measured
 from enricher.workshop.gate.report import Composition, GateReport, write_report
-from enricher.workshop.gate.runs import VariantRun, VariantRunner, tokenize_texts
+from enricher.workshop.gate.runs import COMPOSITIONS, VariantRun, VariantRunner, tokenize_texts
 from enricher.workshop.gate.verdict import GateVerdict, judge_entities
-from enricher.workshop.result_files import write_result
+from enricher.workshop.variant_check import write_result
 
 if TYPE_CHECKING:
     from pathlib import Path

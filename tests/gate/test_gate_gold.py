@@ -11,7 +11,6 @@ import pytest
 from enricher.errors import FatalError
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from enricher.worker.rules.batching import by_length
-from enricher.workshop.gate.batches import COMPOSITIONS, mix_lengths
 from enricher.workshop.gate.gold import (
     DEFAULT_GOLD,
     GOLD_BY_LANGUAGE,
@@ -21,6 +20,7 @@ from enricher.workshop.gate.gold import (
     join_texts,
     read_gold,
 )
+from enricher.workshop.gate.runs import COMPOSITIONS, mix_lengths
 from enricher.workshop.gate.scoring import EntitySpan, labels_of
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 

@@ -16,12 +16,11 @@ from support.models import MINILM_FOLDER
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import report_path
-from enricher.worker.inference.device.openvino_session import openvino_problem
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.gold import GoldSet
-from enricher.workshop.gate.kinds import gold_for
-from enricher.workshop.gate.quality_gate import Gate
+from enricher.workshop.gate.quality_gate import Gate, gold_for
 from enricher.workshop.gate.report import GateReport, write_report
 from enricher.workshop.gate.runs import RowsRunner
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.device.session import Feeds
+    from enricher.worker.inference.device.sessions import Feeds
     from enricher.worker.inference.graph.variants import Variant
     from enricher.worker.records import Window
 

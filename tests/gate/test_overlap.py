@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from enricher.workshop.calibration import sentences_of, shares_sentence
 from enricher.workshop.gate.gold import DEFAULT_GOLD
-from enricher.workshop.gate.overlap import sentences_of, shares_sentence
 
 SENTENCE = "While much of it is unprecedented, the transition of power is not, Kori Schulman wrote."
 

@@ -17,12 +17,10 @@ from support.reports import SHIPPED, report
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import report_path
-from enricher.worker.inference.graph import catalogue
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoInt8
+from enricher.worker.inference.graph.int8 import Recipe, read_recipe, write_recipe
 from enricher.worker.inference.graph.packed_cuda import PackedFloat16
-from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.graph.recipe import Recipe, read_recipe, write_recipe
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16, OpenVinoInt8, PaddedFloat32
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.selection import choose, missing_reports, report_folders, unproven
 from enricher.workshop.gate.report import GateReport, write_report
@@ -40,7 +38,6 @@ def variants(monkeypatch: pytest.MonkeyPatch) -> None:
     def variants_for(_device: str) -> tuple[Variant, ...]:
         return (Elsewhere(), Twin(), Damaged(), PaddedFloat32())
 
-    monkeypatch.setattr(catalogue, "variants_for", variants_for)
     monkeypatch.setattr(selection, "variants_for", variants_for)
 
 
@@ -192,8 +189,7 @@ def test_reports_beside_a_model_are_about_that_model(variant: Variant, recipe: R
 @pytest.fixture
 def quantised_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """int8 before bf16, as on a CPU."""
-    for module in (catalogue, selection):
-        monkeypatch.setattr(module, "variants_for", lambda _device: (Quantised(), Twin(), PaddedFloat32()))
+    monkeypatch.setattr(selection, "variants_for", lambda _device: (Quantised(), Twin(), PaddedFloat32()))
 
 
 @pytest.mark.usefixtures("quantised_first")

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.workshop.comparison.matching import changes_of
-from enricher.workshop.gate.scoring import EntitySpan, count_by_text
-from enricher.workshop.gate.shares import score, share
+from enricher.workshop.comparison import changes_of
+from enricher.workshop.gate.scoring import EntitySpan, count_by_text, score, share
 
 WORDS = 40
 

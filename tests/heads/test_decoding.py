@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rules.building import GivenSpans, answer, entities_of, part_of, spans_of_words
 from support.models import open_minilm
 
-from enricher.worker.heads.label_scheme import LabelScheme
+from enricher.worker.heads.labels import LabelScheme
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Entity, Ticket
 

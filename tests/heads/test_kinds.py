@@ -16,8 +16,8 @@ from enricher.errors import SettingsError
 from enricher.indexing.index_template import index_template
 from enricher.worker.heads import KINDS, Head, HeadSpec
 from enricher.worker.records import TaskKind
-from enricher.workshop.gate.kinds import YARDSTICKS
-from enricher.workshop.scores import require_labels
+from enricher.workshop.evaluate import require_labels
+from enricher.workshop.gate.quality_gate import YARDSTICKS
 
 ROOT = Path(__file__).parents[2]
 VERIFIER = "enricher/operate/verify"
@@ -47,9 +47,9 @@ def missing(kind: type[Head]) -> Iterator[str]:
     if field not in template_fields() and field != "embeddings":  # vectors are not searched
         yield f"{name}: the index template has no field {field}"
     if kind.compares != (name in YARDSTICKS):
-        yield f"{name}: compares is {kind.compares}, and enricher/workshop/gate/kinds.py says otherwise"
+        yield f"{name}: compares is {kind.compares}, and enricher/workshop/gate/quality_gate.py says otherwise"
     if kind.labelled != is_measured(name):
-        yield f"{name}: labelled is {kind.labelled}, and enricher/workshop/scores.py says otherwise"
+        yield f"{name}: labelled is {kind.labelled}, and enricher/workshop/evaluate.py says otherwise"
 
 
 def template_fields() -> set[str]:

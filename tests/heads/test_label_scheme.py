@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import answer, entities_of, part_of, spans_of_words
 
-from enricher.worker.heads.label_names import label_names
-from enricher.worker.heads.label_scheme import LabelScheme
+from enricher.worker.heads.labels import LabelScheme, label_names
 
 KINDS = ("PER", "LOC")
 SCHEMES = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "plain": "-"}

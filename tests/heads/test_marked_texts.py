@@ -13,7 +13,7 @@ from rules.word_rule import is_alone
 
 from enricher.worker.articles.mapping import join_paragraphs
 from enricher.worker.heads.decoding import decode_entities
-from enricher.worker.heads.label_scheme import LabelScheme
+from enricher.worker.heads.labels import LabelScheme
 from enricher.worker.records import OwnedLabels
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from safetensors.numpy import load_file, save_file
 from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads import KINDS, RegressionHead, reads_of
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.selection import why_not_reduced
+from enricher.worker.inference.run.selection import variants_for, why_not_reduced
 from enricher.worker.records import Pooling, TaskCard
 from tools.head_references import OUTPUTS, articles, write_folder
 

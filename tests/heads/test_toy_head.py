@@ -16,9 +16,8 @@ from safetensors.numpy import load_file, save_file
 from support.heads import class_model
 
 from enricher.worker.heads import KINDS
-from enricher.worker.heads.head import Head, Threshold
+from enricher.worker.heads.head import Head, HeadFiles, HeadSpec, Layers, Threshold
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import OwnedRow, TaskCard, TaskKind, Ticket
 
 

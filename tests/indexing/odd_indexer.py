@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from enricher import cli
-from enricher.indexing import bulk_requests, bulk_writer, origins
+from enricher.indexing import bulk_writer, origins
 from enricher.indexing.index_documents import Document, DocumentMaker
 from enricher.indexing.output_reader import OutputReader
 from enricher.worker.records import RawRecord
@@ -20,12 +20,11 @@ _VERSION = rb',"version":\d+,"version_type":"external_gte"'
 
 
 def _without_versions(of_lines: bytes) -> None:
-    as_shipped = bulk_requests.bulk_lines
+    as_shipped = bulk_writer.bulk_lines
 
     def bulk_lines(documents: Iterable[Document]) -> bytes:
         return re.sub(of_lines + _VERSION, lambda found: found[1], as_shipped(documents))
 
-    assert hasattr(bulk_writer, "bulk_lines"), "requests are made in another way now"
     vars(bulk_writer)["bulk_lines"] = bulk_lines
 
 

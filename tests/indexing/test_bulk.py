@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.indexing.bulk_requests import bulk_lines, items_in, refusal_of, verdict_on
-from enricher.indexing.bulk_size import BulkSize, request_bytes
+from enricher.indexing.bulk_writer import BulkSize, bulk_lines, items_in, refusal_of, request_bytes, verdict_on
 from enricher.indexing.index_documents import Document, Origin
 from enricher.worker.records import Partition, RawRecord
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.indexing.entity_names import name_of
-from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument, Origin
+from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument, Origin, name_of
 from enricher.worker.records import Headers, Partition, RawRecord
 
 HEADERS = (

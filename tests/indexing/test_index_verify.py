@@ -14,8 +14,8 @@ from support.search_server import Held, SearchServer, serving
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, RecoveryExhausted
-from enricher.indexing.index_verification import VerifiedTopics, verify_index
-from enricher.indexing.open_index import open_index
+from enricher.indexing.index_verify import VerifiedTopics, verify_index
+from enricher.indexing.search_clients import open_index
 from enricher.indexing.version_comparison import Kind
 from enricher.worker.kafka.ranges import Progress
 from enricher.worker.settings import load_settings

@@ -18,7 +18,7 @@ from support.operating import commit, write
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
-from enricher.indexing.bulk_requests import bulk_lines
+from enricher.indexing.bulk_writer import bulk_lines
 from enricher.indexing.index_documents import Document, DocumentMaker
 from enricher.worker.commands import enrich
 from enricher.worker.records import Partition, RawRecord

@@ -13,7 +13,7 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 
 from enricher.errors import SettingsError
-from enricher.indexing.open_index import open_index
+from enricher.indexing.search_clients import open_index
 from enricher.indexing.search_index import SearchIndex
 from enricher.worker.settings import IndexSettings
 from tools.kafka import Cluster

@@ -13,8 +13,8 @@ from support.closing import CLOSING
 from support.search_server import Behaviour, SearchServer, cut_before, garble, hang, refuse, serving
 
 from enricher.errors import BrokerError, RecoveryExhausted, SearchUnavailable, SettingsError
-from enricher.indexing import transports
-from enricher.indexing.open_index import open_index
+from enricher.indexing import search_clients
+from enricher.indexing.search_clients import open_index
 from enricher.indexing.search_index import SearchIndex
 from enricher.worker.settings import IndexSettings
 
@@ -97,7 +97,7 @@ def test_no_answer_may_be_asked_for_again(
     search: SearchServer, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the connection is cut, the answer is none, or it does not come in time."""
-    monkeypatch.setattr(transports, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(search_clients, "REQUEST_TIMEOUT_S", 0.2)
     with closing(opened(search)) as index:
         search.behaviours.append(behaviour)
         with pytest.raises(SearchUnavailable):

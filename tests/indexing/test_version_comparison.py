@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.indexing.expected_versions import Wanted
-from enricher.indexing.version_comparison import VersionComparison
+from enricher.indexing.version_comparison import VersionComparison, Wanted
 
 
 @pytest.fixture

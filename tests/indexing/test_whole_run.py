@@ -21,7 +21,7 @@ from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.search_server import InFront, SearchServer, cut_after, refuse, serving
 
-from enricher.indexing.open_index import open_index
+from enricher.indexing.search_clients import open_index
 from enricher.worker.settings import IndexSettings
 from tools.kafka import Cluster
 from tools.opensearch import OpenSearch

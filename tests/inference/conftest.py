@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.models import open_minilm
 
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer

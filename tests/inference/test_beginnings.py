@@ -13,8 +13,7 @@ from pipeline.test_decoding_rule import folder_of
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
-from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.inference.tokenizer.beginnings import encode_beginning, is_long
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer, encode_beginning, is_long
 from enricher.worker.records import Article, TokenizedArticle
 
 LIMIT_TOKENS = 100

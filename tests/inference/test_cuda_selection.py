@@ -14,7 +14,7 @@ from support.reports import report
 
 from enricher.errors import ModelError
 from enricher.operate.doctor import models as doctor
-from enricher.worker.inference.device.opening import arithmetic_of
+from enricher.worker.inference.device.sessions import arithmetic_of
 from enricher.worker.inference.graph import packed_cuda
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32

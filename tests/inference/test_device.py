@@ -20,10 +20,9 @@ from typer.testing import CliRunner
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import cuda, driver
-from enricher.worker.inference.device.cuda import cuda_problem
-from enricher.worker.inference.device.opening import arithmetic_of, open_session
-from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device import driver, resolution
+from enricher.worker.inference.device.resolution import cuda_problem, resolve_device
+from enricher.worker.inference.device.sessions import arithmetic_of, open_session
 from enricher.worker.inference.run.model import prepare
 from tools.bench.model.plain import export
 
@@ -98,10 +97,10 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, gpu_driver: FakeDriver) -> Opened:
     """A machine with two GPUs on which CUDA seems to work."""
     del gpu_driver
     opened = Opened()
-    monkeypatch.setattr(cuda, "_working", set())
+    monkeypatch.setattr(resolution, "_working", set())
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(ort, "InferenceSession", opened)
-    monkeypatch.setattr(cuda, "_preload_cuda_libraries", lambda: "")
+    monkeypatch.setattr(resolution, "_preload_cuda_libraries", lambda: "")
     monkeypatch.setattr(ort, "set_default_logger_severity", opened.severities.append)
     return opened
 
@@ -109,7 +108,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, gpu_driver: FakeDriver) -> Opened:
 @pytest.fixture
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without an NVIDIA driver."""
-    monkeypatch.setattr(cuda, "_working", set())
+    monkeypatch.setattr(resolution, "_working", set())
     monkeypatch.setattr(driver, "_library", lambda: None)
 
 
@@ -149,7 +148,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(
         raise ModelError("CUDA failure 101: invalid device ordinal")
 
     del two_gpus
-    monkeypatch.setattr(cuda, "open_session", refuse)
+    monkeypatch.setattr(resolution, "open_session", refuse)
     with pytest.raises(
         ModelError, match=r"device cuda:2 was asked for, and this process sees 2 GPU\(s\): cuda:0, cuda:1"
     ):
@@ -285,8 +284,8 @@ def test_a_node_that_cuda_lacks_is_refused_rather_than_run_on_the_cpu(monkeypatc
     """By ONNX Runtime itself; only a model that says so may have such nodes, and it runs."""
     monkeypatch.setattr(ort, "InferenceSession", TakesNoNode)
     with pytest.raises(ModelError, match=r"opened on cuda: .*nodes that are assigned to the default CPU EP"):
-        open_session(cuda._probe_model(), "cuda", threads_per_run=1)
-    session = open_session(cuda._probe_model(), "cuda", threads_per_run=1, cpu_nodes=True)
+        open_session(resolution._probe_model(), "cuda", threads_per_run=1)
+    session = open_session(resolution._probe_model(), "cuda", threads_per_run=1, cpu_nodes=True)
     assert [1.0] == session.run(["y"], {"x": np.zeros(2, np.float32)})[0].tolist()
 
 

@@ -15,12 +15,11 @@ from support.sessions import DeadSession, Watched, replace_session
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import cores
-from enricher.worker.inference.device.cores import default_concurrency
-from enricher.worker.inference.device.session import SESSION_ERRORS
+from enricher.worker.inference.device import processor
+from enricher.worker.inference.device.processor import default_concurrency
+from enricher.worker.inference.device.sessions import SESSION_ERRORS
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.head_outputs import NOT_FINITE
+from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.model import prepare, prepare_variant
 from enricher.worker.records import Batch, WindowFailure
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.device.sessions import Feeds, Session
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import Window
 
@@ -190,7 +189,7 @@ def test_a_cpu_has_a_thread_for_each_core_that_the_container_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quota below the number of cores counts, rounded down, in both versions of cgroups."""
-    monkeypatch.setattr(cores, "_CGROUP", tmp_path)
+    monkeypatch.setattr(processor, "_CGROUP", tmp_path)
     everything = default_concurrency("cpu")
     assert everything >= 1
     (tmp_path / "cpu.max").write_text("150000 100000\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from enricher.worker.inference.run.model import PreparedModel, prepare
+from enricher.workshop.evaluate import evaluate, gold_of
 from enricher.workshop.gate.gold import DEFAULT_GOLD
-from enricher.workshop.scores import evaluate, gold_of
 
 SHARED = Path(__file__).parents[3] / "shared"
 MULTILINGUAL = SHARED / "models" / "newswire-e5"
@@ -20,7 +20,7 @@ def f1_of(model: PreparedModel, gold: Path, folder: Path, *, first: int, step: i
     """The F1 on some of the gold texts, spread evenly."""
     sample = folder / "sample.jsonl"
     sample.write_bytes(b"".join(gold.read_bytes().splitlines(keepends=True)[first::step]))
-    share = evaluate(model, gold_of([model.checkpoint.head], sample), lambda *_: None).overall.f1
+    share = evaluate(model, gold_of(model.checkpoint.head, sample), lambda *_: None).overall.f1
     assert share is not None
     return share.value
 

@@ -18,12 +18,10 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.graph.catalogue import variants_for
-from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.head_outputs import NOT_FINITE
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
-from enricher.worker.inference.run.selection import choose
+from enricher.worker.inference.run.selection import choose, variants_for
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Batch, WindowFailure
 from tools.bench.model.plain import export

@@ -15,7 +15,7 @@ from support.layout import rows_of
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import PreparedModel, prepare, prepare_variant
 

@@ -15,14 +15,13 @@ from support.models import open_minilm
 from enricher.worker.heads import reads_of
 from enricher.worker.heads.head import pool
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import OwnedRow, Window
 from tools.head_references import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 

@@ -15,9 +15,9 @@ from support.recipes import empty_recipe
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import openvino_session, processor
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
-from enricher.worker.inference.graph.recipe import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.device import processor, sessions
+from enricher.worker.inference.graph.int8 import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import choose, recipe_problem
@@ -50,8 +50,8 @@ def on_processor(monkeypatch: pytest.MonkeyPatch, folder: Path, flags: str, *, b
     (folder / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
     monkeypatch.setattr(processor, "_CPU_INFO", folder / "cpuinfo")
     reported = ["FP32", *(["BF16"] if bf16 else [])]
-    monkeypatch.setattr(openvino_session, "is_installed", lambda: True)
-    monkeypatch.setattr(openvino_session, "capabilities", lambda: reported)
+    monkeypatch.setattr(sessions, "is_installed", lambda: True)
+    monkeypatch.setattr(sessions, "capabilities", lambda: reported)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_system_that_does_not_say_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_without_openvino_there_is_no_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
-    monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
+    monkeypatch.setattr(sessions, "is_installed", lambda: False)
     assert "pip install openvino" in (OpenVinoInt8().problem() or "")
 
 
@@ -93,7 +93,7 @@ def test_what_is_not_quantised_is_bf16_where_there_are_units(
 ) -> None:
     """fp32 on Cascade Lake and Ice Lake, which have VNNI only."""
     on_processor(monkeypatch, tmp_path, f"{FLAGS} avx512_vnni", bf16=bf16)
-    assert hint == openvino_session._precision_hint(OpenVinoInt8().runtime)
+    assert hint == sessions._precision_hint(OpenVinoInt8().runtime)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from enricher.errors import ModelError
-from enricher.worker.heads.label_names import class_names, label_names
+from enricher.worker.heads.labels import class_names, label_names
 
 
 def _read(*names: str) -> Sequence[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.links import shared_mode
+from enricher.worker.inference.checkpoint.folder import shared_mode
 from enricher.worker.inference.run.model import open_model
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference" / "bert"

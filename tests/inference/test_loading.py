@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from enricher.errors import ModelError
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer

@@ -17,9 +17,9 @@ from support.patience import PATIENCE_S
 from support.sessions import replace_session, short_of_memory
 
 from enricher.errors import ModelError
-from enricher.worker.inference.graph.catalogue import variants_for
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
+from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.device.session import Session
+    from enricher.worker.inference.device.sessions import Session
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import BatchResult, Window
 
@@ -210,7 +210,7 @@ from pathlib import Path
 import numpy as np
 
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.records import Batch, Ticket, Partition, RawRecord, Window
 

@@ -15,8 +15,8 @@ import onnxruntime as ort
 import pytest
 
 from enricher.errors import ModelError
-from enricher.worker.inference.device.cuda import cuda_problem
-from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph import cache
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32

@@ -17,15 +17,12 @@ from support.models import open_minilm
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import openvino_session
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.graph.catalogue import variant_named
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
-from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.device import sessions
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16, OpenVinoFloat32, PackedFloat32, PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.inference.run.selection import choose
+from enricher.worker.inference.run.selection import choose, variant_named
 from enricher.worker.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
@@ -48,24 +45,24 @@ def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
 
 def test_openvino_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
-    monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
+    monkeypatch.setattr(sessions, "is_installed", lambda: False)
     assert "pip install openvino" in (OpenVinoBfloat16().problem() or "")
 
 
 def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Installing it again would hardly help."""
-    monkeypatch.setattr(openvino_session, "capabilities", lambda: None)
+    monkeypatch.setattr(sessions, "capabilities", lambda: None)
     assert "does not load" in (OpenVinoBfloat16().problem() or "")
 
 
-needs_openvino = pytest.mark.skipif(not openvino_session.is_installed(), reason="OpenVINO is not installed")
+needs_openvino = pytest.mark.skipif(not sessions.is_installed(), reason="OpenVINO is not installed")
 
 
 @needs_openvino
 def test_openvino_tells_nobody_that_it_runs(tmp_path: Path) -> None:
     """Its import would report itself, and leave an identifier of the machine in HOME."""
     code = (
-        "from enricher.worker.inference.device import openvino_session; assert openvino_session.capabilities();"
+        "from enricher.worker.inference.device import sessions; assert sessions.capabilities();"
         "import openvino.tools.ovc as ovc; print(ovc.telemetry.__module__)"
     )
     environment = {**os.environ, "HOME": str(tmp_path)} | dict.fromkeys(("CI", "GITHUB_ACTIONS"), "")
@@ -76,18 +73,18 @@ def test_openvino_tells_nobody_that_it_runs(tmp_path: Path) -> None:
 
 def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenVINO would run bf16 there too, slower than float32."""
-    monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32", "INT8", "BIN"])
+    monkeypatch.setattr(sessions, "capabilities", lambda: ["FP32", "INT8", "BIN"])
     assert "no bf16 units" in (OpenVinoBfloat16().problem() or "")
-    monkeypatch.setattr(openvino_session, "capabilities", lambda: ["BF16", "FP32", "INT8", "BIN"])
+    monkeypatch.setattr(sessions, "capabilities", lambda: ["BF16", "FP32", "INT8", "BIN"])
     assert OpenVinoBfloat16().problem() is None
 
 
 def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """By ONNX Runtime, a little slower: for auto and by name. With it, OpenVINO is the faster one."""
-    monkeypatch.setattr(openvino_session, "is_installed", lambda: True)
-    monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32"])
+    monkeypatch.setattr(sessions, "is_installed", lambda: True)
+    monkeypatch.setattr(sessions, "capabilities", lambda: ["FP32"])
     assert variant_named("cpu", "fp32") == OpenVinoFloat32()
-    monkeypatch.setattr(openvino_session, "is_installed", lambda: False)
+    monkeypatch.setattr(sessions, "is_installed", lambda: False)
     assert variant_named("cpu", "fp32") == PackedFloat32()
     assert "pip install openvino" in (OpenVinoFloat32().problem() or "")
     assert choose([Checkpoint.open(REFERENCE / "bert")], "cpu", "fp32").variant == PackedFloat32()
@@ -113,7 +110,7 @@ _FIRST_RUNS = """
 import faulthandler, sys, threading
 from pathlib import Path
 import numpy as np
-from enricher.worker.inference.device.openvino_session import OpenVinoSession
+from enricher.worker.inference.device.sessions import OpenVinoSession
 faulthandler.dump_traceback_later(60, exit=True)
 session = OpenVinoSession(Path(sys.argv[1]), "openvino-fp32", streams=2, threads=2)
 feeds = {"input_ids": np.full((1, 4), 2, np.int32), "lengths": np.array([4], np.int32)}

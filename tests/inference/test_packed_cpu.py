@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:

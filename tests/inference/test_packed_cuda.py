@@ -23,12 +23,11 @@ from support.models import open_minilm
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.device.session import SESSION_ERRORS
-from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.device.sessions import SESSION_ERRORS, open_session
 from enricher.worker.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.run.selection import variants_for
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.cuda import cuda_problem
-from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16

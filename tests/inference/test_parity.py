@@ -15,9 +15,9 @@ from support.layout import rows_of
 
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.run.selection import variants_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

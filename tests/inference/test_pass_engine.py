@@ -15,12 +15,11 @@ from support.answers import WindowHeads, WindowLabels, heads_by_window
 from support.sessions import Watched, replace_session, short_of_memory
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph.catalogue import variants_for
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
-from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.head_outputs import NOT_FINITE
+from enricher.worker.inference.graph.padded import PackedFloat32
+from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY
 from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
 from tools.head_references import REFERENCE, articles, write_folder
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.device.sessions import Feeds, Session
     from enricher.worker.inference.graph.variants import Variant
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.worker.records import Window

@@ -12,8 +12,7 @@ import pytest
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
-from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import open_model, prepare, prepare_heads, prepare_variant
 from enricher.worker.records import ModelCard

@@ -12,9 +12,8 @@ from support.reports import report
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph import catalogue
+from enricher.worker.inference.graph.int8 import write_recipe
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.graph.recipe import write_recipe
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import prepare_heads
 from enricher.worker.inference.run.selection import choose, missing_reports, obstacle_to
@@ -28,8 +27,7 @@ BERT = REFERENCE / "bert"
 @pytest.fixture(autouse=True)
 def _variants(monkeypatch: pytest.MonkeyPatch) -> None:
     """int8, then bf16, then float32, as on a CPU."""
-    for module in (catalogue, selection):
-        monkeypatch.setattr(module, "variants_for", lambda _device: (Quantised(), Twin(), PaddedFloat32()))
+    monkeypatch.setattr(selection, "variants_for", lambda _device: (Quantised(), Twin(), PaddedFloat32()))
 
 
 @pytest.fixture
@@ -173,8 +171,7 @@ def test_what_no_head_can_run_here_is_told_without_a_name(
     heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine is the reason, not a model; and no report is asked for."""
-    for module in (catalogue, selection):
-        monkeypatch.setattr(module, "variants_for", lambda _device: (Elsewhere(), PaddedFloat32()))
+    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), PaddedFloat32()))
     assert {"padded-elsewhere": "the processor has no wings"} == reasons(heads)
     assert missing_reports(heads, "cpu", None) == []
     with pytest.raises(ModelError, match="fp16 does not run here: the processor has no wings"):

@@ -17,7 +17,7 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.inference.tokenizer.probe import require_characters
+from enricher.worker.inference.tokenizer.loading import require_characters
 from enricher.worker.records import Article, TokenizedArticle
 
 SHARED_MODELS = Path(__file__).parents[3] / "shared" / "models"

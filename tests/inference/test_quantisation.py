@@ -12,35 +12,35 @@ import pytest
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import openvino_session
-from enricher.worker.inference.device.opening import open_session
+from enricher.worker.inference.device import sessions
 from enricher.worker.inference.device.processor import processor_features
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
-from enricher.worker.inference.graph.qdq import quantise
-from enricher.worker.inference.graph.recipe import (
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.int8 import (
     Measured,
     QuantisedInput,
     Recipe,
     TextsUsed,
+    quantise,
     read_recipe,
     recipe_path,
     write_recipe,
 )
-from enricher.workshop.quantisation.calibrate import calibrate, divide
-from enricher.workshop.quantisation.gain_choice import Choice, choose
-from enricher.workshop.quantisation.kept_products import keep_fewest
-from enricher.workshop.quantisation.product_inputs import (
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.workshop.quantisation.calibrate import calibrate, divide, keep_fewest
+from enricher.workshop.quantisation.gains import (
     BATCH_BYTES,
+    Choice,
     Observed,
     batches_of,
     build_float32,
+    choose,
     quantisable_inputs,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.worker.inference.device.session import Runtime, Session
+    from enricher.worker.inference.device.sessions import Runtime, Session
     from enricher.worker.records import Float32Array, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
@@ -55,7 +55,7 @@ FAMILIES = (
 )
 """The last two have the graph of roberta, under other names."""
 TEXTS = TextsUsed(name="random", digest="0" * 64, number=1, windows=48, tokens=1)
-needs_openvino = pytest.mark.skipif(not openvino_session.is_installed(), reason="OpenVINO is not installed")
+needs_openvino = pytest.mark.skipif(not sessions.is_installed(), reason="OpenVINO is not installed")
 needs_vnni = pytest.mark.skipif(
     not {"avx512_vnni", "avx_vnni", "amx_int8"} & set(processor_features()), reason="the processor has no int8 products"
 )
@@ -169,7 +169,7 @@ def test_the_same_windows_and_seed_make_the_same_recipe(
     tmp_path: Path, windows: Callable[[Checkpoint], list[Window]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Byte by byte, with the search for what is kept; another seed divides the windows differently."""
-    monkeypatch.setattr("enricher.workshop.quantisation.kept_products.HIGHEST_KEPT", 0.25)
+    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.HIGHEST_KEPT", 0.25)
     checkpoint = Checkpoint.open(REFERENCE / "distilbert")
     make = functools.partial(_calibrated, checkpoint, windows(checkpoint)[:12])
     first = make(target=1.0)
@@ -237,10 +237,10 @@ def test_what_stops_calibration_is_a_model_error(
     for value in (np.nan, np.inf):
         with pytest.raises(ModelError, match="choose fp32"):
             _observed(np.array([[1.0, value]], np.float32))
-    monkeypatch.setattr("enricher.workshop.quantisation.held_out.six_digits", lambda _value: np.nan)
+    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.six_digits", lambda _value: np.nan)
     with pytest.raises(ModelError, match="Choose fp32"):
         make()
-    monkeypatch.setattr("enricher.workshop.quantisation.held_out.batches_of", _out_of_memory)
+    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.batches_of", _out_of_memory)
     with pytest.raises(ModelError, match="Free memory"):
         make()
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from enricher.worker.inference.checkpoint.families import encoder_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
-from enricher.worker.inference.checkpoint.weight_names import encoder_weights
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32

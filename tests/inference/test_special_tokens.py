@@ -12,7 +12,7 @@ from inference.test_loading import loaded
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.worker.heads.decoding import decode_entities
-from enricher.worker.heads.label_scheme import LabelScheme
+from enricher.worker.heads.labels import LabelScheme
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, TokenizedField

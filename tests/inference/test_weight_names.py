@@ -13,9 +13,9 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
+from enricher.worker.inference.checkpoint.families import encoder_weights, head_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
-from enricher.worker.inference.checkpoint.weight_names import encoder_weights, head_weights
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32

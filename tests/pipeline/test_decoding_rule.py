@@ -24,7 +24,7 @@ from support.models import MINILM_FOLDER
 from tokenizers import Tokenizer
 
 from enricher.worker.heads import EntityHead
-from enricher.worker.heads.label_names import label_names
+from enricher.worker.heads.labels import label_names
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer

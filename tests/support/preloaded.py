@@ -13,7 +13,7 @@ for name in (
     "enricher.worker.commands.run.command",
     "enricher.operate.replay",
     "enricher.indexing.index_run",
-    "enricher.indexing.open_index",
+    "enricher.indexing.search_clients",
     "opensearchpy",
     "rich.console",
     "enricher.cli",

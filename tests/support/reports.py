@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
-from enricher.worker.inference.graph.openvino import OpenVinoBfloat16
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16
 from enricher.workshop.gate.report import GateReport
 from support.models import MINILM_FOLDER
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.worker.inference.device.session import Feeds, Session
+    from enricher.worker.inference.device.sessions import Feeds, Session
     from enricher.worker.inference.run.model import PreparedModel
     from enricher.workshop.gate.runs import VariantRunner
 

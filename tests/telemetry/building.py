@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from enricher.indexing.index_counts import IndexCounts, IndexSnapshot
-from enricher.indexing.index_instruments import ObservedIndexer
+from enricher.indexing.index_health import IndexCounts, IndexSnapshot, ObservedIndexer
 from enricher.worker.records import Partition
 from enricher.worker.stats.counters import Counters, TaskCounts
 from enricher.worker.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState

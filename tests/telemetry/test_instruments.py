@@ -16,7 +16,7 @@ from telemetry.building import observed, observed_indexer
 
 from deploy.monitoring.generator.exported import EVERY_INSTRUMENT
 from deploy.monitoring.generator.files import ALERTS
-from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
+from enricher.indexing.index_health import INDEX_INSTRUMENTS
 from enricher.worker.stats.counters import MOST_LABELS, OTHER, Counters, Histogram
 from enricher.worker.telemetry.instruments import (
     INSTRUMENTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from enricher.indexing.index_instruments import INDEX_INSTRUMENTS
+from enricher.indexing.index_health import INDEX_INSTRUMENTS
 from enricher.worker.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.worker.telemetry.prometheus import prometheus_name
 

@@ -10,10 +10,20 @@ from collections.abc import Collection, Iterator, Sequence
 
 from enricher.worker.heads.classification import ClassHead
 from enricher.worker.heads.embedding import EmbeddingHead
-from enricher.worker.heads.head import Findings, Head, is_for, is_unmeasured
+from enricher.worker.heads.head import (
+    TOKENS,
+    Findings,
+    Head,
+    HeadFiles,
+    HeadSpec,
+    Layers,
+    Reads,
+    is_for,
+    is_unmeasured,
+    reads_of,
+)
 from enricher.worker.heads.ner import NER, EntityHead
 from enricher.worker.heads.regression import RegressionHead
-from enricher.worker.heads.spec import TOKENS, HeadFiles, HeadSpec, Layers, Reads, reads_of
 from enricher.worker.records import TaskReport
 
 __all__ = [

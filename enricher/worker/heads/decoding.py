@@ -1,6 +1,6 @@
 """Label ids -> entity spans in characters.
 
-Words are those of the text (rules/words.py), which also says which token decides a word's label; label_scheme.py
+Words are those of the text (rules/words.py), which also says which token decides a word's label; labels.py
 says which labels open and close an entity. A word continues the entity of its own type on the word just before, unless one
 of the two labels or a border (rules/borders.py) forbids it. No entity begins or ends with punctuation that is a word of its
 own; each has a letter or digit. Tokens without a label are skipped as whole arrays: words and characters are looked up only
@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from enricher.worker.heads.label_scheme import LabelScheme
+from enricher.worker.heads.labels import LabelScheme
 from enricher.worker.records import (
     Article,
     Entity,

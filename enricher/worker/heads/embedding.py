@@ -18,9 +18,8 @@ import numpy as np
 import orjson
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.worker.heads.head import Findings, Head, Threshold, article_row
+from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Reads, Threshold, article_row
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers, Reads
 from enricher.worker.records import Embedding, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket, hot_record
 
 MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"

@@ -1,7 +1,7 @@
 """`Head`, of which each kind of head is a subclass in its own file.
 
 The worker calls its methods and does not switch over kinds, except for entities, which every record has. Outside the worker,
-`verify`, the index template, the gate's yardsticks and `workshop/scores.py` have an entry per kind.
+`verify`, the index template, the gate's yardsticks and `workshop/evaluate.py` have an entry per kind.
 
 An instance is the head of one task: it turns the answers for an article's windows into findings for the article's record.
 The class knows how such findings are kept, written, read again and shown, what a checkpoint of the kind looks like, and
@@ -11,14 +11,14 @@ which settings a task of the kind takes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Article, Float32Array, OwnedRow, Pooling, TaskCard, TaskKind, Ticket
 
 Findings = Sequence[Any]
@@ -202,3 +202,50 @@ def threshold_of(threshold: Threshold, label: str, default: float) -> float:
     if threshold is None:
         return default
     return threshold.get(label, default) if isinstance(threshold, Mapping) else threshold
+
+
+Reads = Literal["tokens", "first", "mean"]
+"""The part of the last hidden states that a head reads: those of every token, of a window's first token (special tokens
+included), or their mean over the tokens that the window owns."""
+TOKENS: frozenset[Reads] = frozenset({"tokens"})
+"""The reads of a graph with nothing but NER."""
+Layers = Literal["labels", "classifier", "none"]
+"""The layers that the graph adds to these states: a label and its score for each token; the two layers of a
+`ForSequenceClassification` head; none."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSpec:
+    """One head. `labels` are names by id: position and kind for `ner`, as in config.json for `classification`, else none."""
+
+    kind: TaskKind
+    labels: tuple[str, ...]
+    multi_label: bool
+    """True if each label has its own probability (sigmoid); False if they share one (softmax)."""
+    reads: Reads
+    normalised: bool
+    """True if the article's vector has length 1. The graph normalises nothing: windows are pooled first."""
+    dimensions: int
+    """Values per token (`ner`) or window, such as the number of labels, or the width of the vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFiles:
+    """A checkpoint's folder without its weights. Heads read files only through it; names are relative to the folder."""
+
+    folder: Path
+    """The folder, which messages name."""
+    architecture: str
+    config: Mapping[str, Any]
+    """The values of config.json; those of the encoder were checked before a head is described."""
+    has: Callable[[str], bool]
+    """Whether a file exists."""
+    read: Callable[[str], bytes]
+    """The content of a file. Raises OSError."""
+    read_object: Callable[[str], Mapping[str, Any]]
+    """The values of a JSON object. Raises ModelError."""
+
+
+def reads_of(heads: Sequence[HeadSpec]) -> frozenset[Reads]:
+    """The reads of all heads of a graph: the `reads` of `Variant.feeds` and `Variant.declare_inputs`."""
+    return frozenset(head.reads for head in heads)

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from enricher.worker.heads.decoding import decode_entities
-from enricher.worker.heads.head import Findings, Head, Threshold, threshold_of
-from enricher.worker.heads.label_names import label_names, names_by_id
-from enricher.worker.heads.label_scheme import LabelScheme
+from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Threshold, threshold_of
+from enricher.worker.heads.labels import LabelScheme, label_names, names_by_id
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
 
 ARCHITECTURE = "ForTokenClassification"

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads.classification import ARCHITECTURE
-from enricher.worker.heads.head import Findings, Head, Threshold, article_row
-from enricher.worker.heads.label_names import names_by_id
+from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Threshold, article_row
+from enricher.worker.heads.labels import names_by_id
 from enricher.worker.heads.languages import Languages
-from enricher.worker.heads.spec import HeadFiles, HeadSpec, Layers
 from enricher.worker.records import OwnedRow, TaskCard, TaskKind, Ticket
 
 PROBLEM_TYPE = "regression"

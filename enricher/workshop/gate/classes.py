@@ -6,24 +6,21 @@ agreement, not quality.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from enricher.worker.heads import HeadSpec
 from enricher.worker.heads.classification import shares_of
+from enricher.worker.records import Float32Array
+from enricher.workshop.gate.gold import GoldText
 from enricher.workshop.gate.measure import largest, length_buckets, logit_differences, row_of
 from enricher.workshop.gate.report import Agreement, ClassComparison, ClassComposition, Row
+from enricher.workshop.gate.runs import RowsRun
 from enricher.workshop.gate.scoring import CountArray, mean_delta_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.heads import HeadSpec
-    from enricher.worker.records import Float32Array
-    from enricher.workshop.gate.gold import GoldText
-    from enricher.workshop.gate.runs import RowsRun
 
 ClassesOfTexts = npt.NDArray[np.bool_]
 """`bool [texts, classes]`: which classes a text has."""

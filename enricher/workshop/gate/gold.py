@@ -14,20 +14,17 @@ each of a few languages.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import FatalError
+from enricher.worker.heads import HeadSpec
 from enricher.workshop.gate.scoring import EntitySpan
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from enricher.worker.heads import HeadSpec
 
 _FOLDER = Path(__file__).parents[2] / "models" / "gold"
 DEFAULT_GOLD = _FOLDER / "pud.jsonl"

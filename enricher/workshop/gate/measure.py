@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from enricher.worker.records import Float32Array, Int32Array
+from enricher.workshop.gate.gold import GoldText
 from enricher.workshop.gate.report import Agreement, Comparison, Composition, Logits, Row
+from enricher.workshop.gate.runs import VariantRun
 from enricher.workshop.gate.scoring import (
     CountArray,
     EntitySpan,
@@ -17,13 +21,6 @@ from enricher.workshop.gate.scoring import (
     labels_of,
     total,
 )
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from enricher.worker.records import Float32Array, Int32Array
-    from enricher.workshop.gate.gold import GoldText
-    from enricher.workshop.gate.runs import VariantRun
 
 LENGTH_EDGES_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
 """The longest text of each length bucket, special tokens not counted. One more bucket holds longer texts."""

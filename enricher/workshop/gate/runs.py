@@ -3,6 +3,8 @@
 `VariantRunner` is for a head that finds entities. `RowsRunner` is for a head with one row per window, logits or a vector:
 the row of a text is the mean of its windows' rows, weighted by the tokens that each owns, as the worker makes it by default.
 The engine is not used, because it returns no logits and turns a window that is not finite into a failure.
+
+`COMPOSITIONS` are several ways to put the same windows into batches. The answers of a variant must not depend on the way.
 """
 
 from __future__ import annotations
@@ -10,19 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 
 from enricher.errors import FatalError, ModelError
 from enricher.worker.heads import EntityHead, reads_of
 from enricher.worker.heads.head import pool
-from enricher.worker.inference.device.cores import default_concurrency
-from enricher.worker.inference.device.session import SESSION_ERRORS
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.processor import default_concurrency
+from enricher.worker.inference.device.sessions import SESSION_ERRORS
 from enricher.worker.inference.run.advice import default_cutter
+from enricher.worker.inference.run.model import PreparedModel
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import (
     Article,
     EnrichedRecord,
+    Float32Array,
+    Int32Array,
     OwnedRow,
     Partition,
     RawRecord,
@@ -30,18 +37,13 @@ from enricher.worker.records import (
     Ticket,
     TokenizedArticle,
     TokenLabels,
+    Window,
 )
 from enricher.worker.rules.assembly import finish_enriched, take
+from enricher.worker.rules.batching import by_length, in_order
 from enricher.worker.rules.windowing import WindowCutter
+from enricher.workshop.gate.gold import GoldText
 from enricher.workshop.gate.scoring import EntitySpan
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-    from enricher.worker.records import Float32Array, Int32Array, Window
-    from enricher.workshop.gate.batches import Batching
-    from enricher.workshop.gate.gold import GoldText
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the windows that are done, and all windows."""
@@ -224,3 +226,24 @@ class RowsRunner:
 
 def _mean_row(windows: list[Window], row_of: dict[Window, Float32Array]) -> Float32Array:
     return pool([OwnedRow(each.own_start, each.own_stop - each.own_start, row_of[each]) for each in windows], "mean")
+
+
+Batches = list[list[Window]]
+Batching = Callable[[Sequence[Window]], Batches]
+
+
+def mix_lengths(windows: Sequence[Window], max_tokens: int) -> Batches:
+    """Short and long windows together, always in the same order. Much padding makes this the worst case of a worker."""
+    order = np.random.default_rng(0).permutation(len(windows))
+    return in_order((windows[index] for index in order), max_tokens)
+
+
+COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
+    ("alone", lambda windows: [[window] for window in windows]),
+    ("by length, 512 tokens", partial(by_length, max_tokens=512)),
+    ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
+    ("mixed lengths, 2,048 tokens", partial(mix_lengths, max_tokens=2048)),
+)
+"""Names and ways. The others are compared with the first."""
+USUAL = 1
+"""The index of the way that F1 is measured with, which is the nearest to a worker's."""

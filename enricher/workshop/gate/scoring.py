@@ -1,12 +1,13 @@
-"""Compares entities with a gold set, or two predictions with each other, by exact span.
+"""Compares entities with a gold set, or two predictions with each other, by exact span; shares, with their intervals.
 
 An entity is right if field, start, end and label are all equal: the measure of the CoNLL shared tasks (Tjong Kim Sang and
 De Meulder, 2003), on characters instead of words. Counts are kept per text, so that any group of texts is a sum of rows, and
-a bootstrap over texts distinguishes a loss from chance.
+a bootstrap over texts, not over entities, distinguishes a loss from chance.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -136,3 +137,61 @@ def _f1(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """F1 of each row of `[draws, 3]`, as in `Counts.f1`."""
     both = sums[:, 1] + sums[:, 2]
     return np.where(both == 0, 1.0, 2 * sums[:, 0] / np.maximum(both, 1))
+
+
+PerText = npt.NDArray[np.int64]
+"""`int64 [texts]`: a count for each text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share from 0 to 1, and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return format(self, ".2f")
+
+    def __format__(self, spec: str) -> str:
+        value, low, high = (format(100 * each, spec or ".2f") for each in (self.value, self.low, self.high))
+        return f"{value} % ({low} to {high})"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Counts of some texts against their gold labels. A share is None if its whole is 0."""
+
+    name: str
+    right: int
+    predicted: int
+    expected: int
+    precision: Share | None
+    recall: Share | None
+    f1: Share | None
+
+
+def share(part: PerText, whole: PerText) -> Share | None:
+    """The sum of `part` over the sum of `whole`; None if that is 0. The same counts give the same interval."""
+    if not whole.sum():
+        return None
+    sums = draws_of(len(whole)) @ np.stack([part, whole], axis=1)
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a draw may have none of the few texts that count
+        low, high = np.nanquantile(sums[:, 0] / sums[:, 1], [0.025, 0.975]).tolist()
+    return Share(float(part.sum() / whole.sum()), low, high)
+
+
+def score(name: str, counts: CountArray) -> Score:
+    """Precision, recall and F1 of some texts."""
+    right, predicted, expected = counts.T
+    return Score(
+        name,
+        right=int(right.sum()),
+        predicted=int(predicted.sum()),
+        expected=int(expected.sum()),
+        precision=share(right, predicted),
+        recall=share(right, expected),
+        f1=share(2 * right, predicted + expected),
+    )

@@ -5,16 +5,14 @@ verdict.py judges the figures. Cosines do not depend on whether vectors are norm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from enricher.workshop.gate.measure import POWER_STEP, histogram
 from enricher.workshop.gate.report import VectorComparison, VectorComposition
-
-if TYPE_CHECKING:
-    from enricher.workshop.gate.runs import RowsRun
+from enricher.workshop.gate.runs import RowsRun
 
 Float64Array = npt.NDArray[np.float64]
 

@@ -24,21 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from enricher.workshop.gate.report import (
+    ClassComparison,
+    ClassComposition,
+    ClassFigures,
+    Comparison,
+    Composition,
+    Row,
+    VectorComparison,
+    VectorFigures,
+)
 from enricher.workshop.gate.vectors import NEIGHBOURS_OF
-
-if TYPE_CHECKING:
-    from enricher.workshop.gate.report import (
-        ClassComparison,
-        ClassComposition,
-        ClassFigures,
-        Comparison,
-        Composition,
-        Row,
-        VectorComparison,
-        VectorFigures,
-    )
 
 DEFAULT_LIMIT_POINTS = 0.3
 """F1 points that a reduced precision may lose; a reader of the output would not notice such a loss."""

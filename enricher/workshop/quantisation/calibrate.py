@@ -1,29 +1,42 @@
-"""Makes the int8 recipe of a checkpoint from unlabelled windows. Runs the steps in order; each step has its own file."""
+"""Makes the int8 recipe of a checkpoint from unlabelled windows: observes, chooses, and compares with float32.
+
+As few products as reach the target stay in bf16 or float32, or none. Candidates are ranked by how much the divergence from
+float32 falls, on held-out windows, if each of them alone is kept, and all others are int8. Only the values with the largest
+error are tried, on a part of the windows, because every try makes a graph and runs it.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import require_ner
-from enricher.worker.inference.device.session import SESSION_ERRORS
+from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles, require_ner
+from enricher.worker.inference.device.sessions import SESSION_ERRORS, Runtime, Session, open_session, openvino_problem
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
-from enricher.worker.inference.graph.recipe import Measured, Recipe, TextsUsed
-from enricher.workshop.quantisation.gain_choice import Choice, choose
-from enricher.workshop.quantisation.held_out import HeldOutComparison
-from enricher.workshop.quantisation.kept_products import keep_fewest
-from enricher.workshop.quantisation.product_inputs import Observed, build_float32, observe
+from enricher.worker.inference.graph.int8 import (
+    KeptProduct,
+    Measured,
+    Recipe,
+    TextsFile,
+    TextsUsed,
+    six_digits,
+    write_int8,
+)
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.records import Float32Array, Window
+from enricher.workshop.quantisation.gains import Choice, Observed, batches_of, build_float32, choose, observe, real_rows
 
 if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
-    from enricher.worker.inference.graph.recipe import TextsFile
-    from enricher.worker.records import Window
+    Float64Array = npt.NDArray[np.float64]
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the number of steps that are done, and of all steps."""
@@ -131,3 +144,148 @@ def _choose_all(checkpoint: Checkpoint, inputs: Sequence[Observed], progress: Pr
         observed.rows.clear()
         progress("choosing", number, len(inputs))
     return choices
+
+
+HIGHEST_KEPT = 0.5
+"""The largest share of the values that may be kept. With more, bf16 is as fast and loses less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One value, and the measurement with only this value kept."""
+
+    value: str
+    error: float
+    measured: Measured
+
+
+def keep_fewest(
+    recipe: Recipe,
+    choices: Sequence[Choice],
+    measure: Callable[[Recipe], Measured],
+    glance: Callable[[Recipe], Measured],
+    progress: Callable[[str, int, int], None],
+) -> Recipe:
+    """The recipe with as few kept products as reach the target. Blocks.
+
+    If even the most that may be kept miss the target, they are kept, and `measured.missed` says so. `glance` measures on
+    fewer windows and ranks the candidates; `measure` decides.
+    """
+    everything = measure(recipe)
+    if everything.missed is None:
+        return recipe.model_copy(update={"measured": everything})
+    worst = sorted(choices, key=lambda each: each.error, reverse=True)
+    tried = worst[: max(1, int(HIGHEST_KEPT * len(worst)))]
+    before = glance(recipe)
+    ranked: list[_Candidate] = []
+    for number, choice in enumerate(tried, start=1):
+        value = choice.quantised.value
+        ranked.append(_Candidate(value, choice.error, glance(_without(recipe, [value]))))
+        progress("searching", number, len(tried))
+    ranked.sort(key=lambda each: each.measured.divergence)
+    return _smallest_prefix(recipe, ranked, measure, before)
+
+
+def _smallest_prefix(
+    recipe: Recipe, ranked: Sequence[_Candidate], measure: Callable[[Recipe], Measured], before: Measured
+) -> Recipe:
+    """Bisect for the fewest of `ranked`, best first, that reach the target; all of them if even these miss it."""
+    low, high = 0, len(ranked)
+    best = _keep(recipe, ranked, measure, before)
+    if best.measured.missed:
+        return best
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = _keep(recipe, ranked[:middle], measure, before)
+        if found.measured.missed is None:
+            high, best = middle, found
+        else:
+            low = middle
+    return best
+
+
+def _keep(
+    recipe: Recipe, candidates: Sequence[_Candidate], measure: Callable[[Recipe], Measured], before: Measured
+) -> Recipe:
+    reasons = {
+        each.value: (
+            f"kept alone, it changes the divergence from {before.divergence:.3g} to {each.measured.divergence:.3g} "
+            f"nats and equal labels from {before.equal_labels:.4%} to {each.measured.equal_labels:.4%}; "
+            f"int8 changes its products by {each.error**0.5:.2%}"
+        )
+        for each in candidates
+    }
+    kept = tuple(
+        KeptProduct(name=product, reason=reasons[quantised.value])
+        for quantised in recipe.inputs
+        if quantised.value in reasons
+        for product in quantised.products
+    )
+    reduced = _without(recipe, list(reasons))
+    return reduced.model_copy(update={"kept": kept, "measured": measure(reduced)})
+
+
+def _without(recipe: Recipe, values: Sequence[str]) -> Recipe:
+    return recipe.model_copy(update={"inputs": tuple(each for each in recipe.inputs if each.value not in values)})
+
+
+_BYTES_PER_TOKEN = 128 * 1024
+"""Makes batches of about a thousand tokens, like a worker's."""
+GLANCE_BATCHES = 4
+"""About four thousand tokens, which is enough to rank candidates."""
+
+
+class HeldOutComparison:
+    """The held-out windows with float32's answers to them, with which int8's are compared."""
+
+    def __init__(self, path: Path, windows: list[Window], threads: int, target: float) -> None:
+        self._path = path
+        self._threads = threads
+        self._target = target
+        self._batches = batches_of(windows, _BYTES_PER_TOKEN)
+        self._few = self._batches[:: -(-len(self._batches) // GLANCE_BATCHES)]
+        self._runtime: Runtime = "openvino-bf16" if openvino_problem("bf16") is None else "openvino-fp32"
+        session = open_session(path, "cpu", threads_per_run=threads)
+        self._expected, self._few_expected = (
+            _log_probabilities(self._logits(session, batches)) for batches in (self._batches, self._few)
+        )
+
+    def measure(self, recipe: Recipe) -> Measured:
+        """Make the int8 graph and run it. Raises ModelError if OpenVINO does not run it."""
+        return self._measure(recipe, self._batches, self._expected)
+
+    def glance(self, recipe: Recipe) -> Measured:
+        """The same on GLANCE_BATCHES of the batches, from the shortest windows to the longest."""
+        return self._measure(recipe, self._few, self._few_expected)
+
+    def _measure(self, recipe: Recipe, batches: list[list[Window]], expected: Float64Array) -> Measured:
+        with tempfile.TemporaryDirectory(prefix="int8-", dir=self._path.parent) as name:
+            _, path = write_int8(self._path, Path(name), recipe)
+            session = open_session(path, self._runtime, threads_per_run=1, concurrency=self._threads)
+            found = _log_probabilities(self._logits(session, batches))
+        divergence = (np.exp(expected) * (expected - found)).sum(axis=-1).mean()
+        equal = (expected.argmax(axis=-1) == found.argmax(axis=-1)).mean()
+        return Measured(
+            windows=sum(len(batch) for batch in batches),
+            tokens=len(expected),
+            divergence=six_digits(divergence),
+            equal_labels=six_digits(equal),
+            target=self._target,
+        )
+
+    def _logits(self, session: Session, batches: list[list[Window]]) -> Float32Array:
+        """`float32 [tokens, labels]`."""
+        variant = PaddedFloat32()
+
+        def run(batch: list[Window]) -> Float32Array:
+            (logits,) = session.run(["logits"], variant.feeds(batch, 0))
+            return real_rows(logits, batch)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            return np.concatenate(list(pool.map(run, batches)))
+
+
+def _log_probabilities(logits: Float32Array) -> Float64Array:
+    below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    result: Float64Array = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+    return result

@@ -18,7 +18,7 @@ from support.models import MINILM_FOLDER, open_minilm
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.worker.inference.device.session import Device
+from enricher.worker.inference.device.sessions import Device
 from enricher.workshop.gate.scoring import EntitySpan
 from tools.bench.legs.peers import SEED, Incomplete, check_records, laps_of, records_in
 from tools.bench.load import articles

@@ -14,7 +14,7 @@ from support.patience import PATIENCE_S
 from support.search_server import SearchServer, serving
 from support.texts import any_text
 
-from enricher.indexing.entity_names import name_of
+from enricher.indexing.index_documents import name_of
 from tools.demo.search.page import FACETS, Found, Search, excerpt, mark_entities, page
 from tools.demo.search.server import SearchPage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from enricher.errors import SettingsError
-from enricher.worker.inference.device.cores import available_cores
+from enricher.worker.inference.device.processor import available_cores
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.settings import Settings
 from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings

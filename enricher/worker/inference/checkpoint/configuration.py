@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import ModelError
-from enricher.worker.heads import KINDS, HeadFiles
+from enricher.worker.heads import KINDS, Head, HeadFiles
 from enricher.worker.inference.checkpoint.families import FAMILIES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from enricher.worker.heads import Head
 
 
 class EncoderConfig(BaseModel):

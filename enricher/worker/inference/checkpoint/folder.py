@@ -1,15 +1,17 @@
 """A Hugging Face folder: its config, its head and labels, its digest, and its weights one at a time.
 
-Reads files only: no hub, no PyTorch, no pickles (which run code when opened).
+Links in it must not point outside, and copies of its files are as private as the originals.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -17,13 +19,8 @@ from safetensors import SafetensorError, safe_open
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, HeadSpec
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, head_files, read_encoder
-from enricher.worker.inference.checkpoint.families import FAMILIES, Family
-from enricher.worker.inference.checkpoint.weight_names import MERGE_ADAPTER, refuse_unread, stored_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from enricher.worker.records import Float32Array
+from enricher.worker.inference.checkpoint.families import FAMILIES, MERGE_ADAPTER, Family, refuse_unread, stored_name
+from enricher.worker.records import Float32Array
 
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
@@ -181,3 +178,40 @@ def digest_of(folder: Path, files: Iterable[Path]) -> str:
         with path.open("rb") as file:
             whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()
+
+
+_READABLE_BY_OTHERS = 0o044
+
+
+def refuse_outside_links(folder: Path) -> None:
+    """Raise ModelError if a link in `folder` points outside. In the hub's cache, links to its blobs are allowed.
+
+    The folder itself may be a link.
+    """
+    root = folder.resolve()
+    # ~/.cache/huggingface/hub/models--owner--name/snapshots/COMMIT/config.json -> ../../blobs/DIGEST
+    in_hub_cache = root.parent.name == "snapshots" and root.parents[1].name.startswith("models--")
+    allowed = [root, *([root.parents[1] / "blobs"] if in_hub_cache else [])]
+    for place, folders, files in os.walk(root):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            if path.is_symlink() and not any(_target(path).is_relative_to(each) for each in allowed):
+                found = folder / path.relative_to(root)
+                raise ModelError(
+                    f"{found} is a link to a file outside the model's folder and is not followed. "
+                    f"If you trust its origin, copy the folder with the targets of its links (`cp -rL`)."
+                )
+
+
+def shared_mode(files: Iterable[Path]) -> int:
+    """The mode of a file made from `files`: others may read it if they may read all of them."""
+    mode = 0o644
+    for path in files:
+        mode &= 0o600 | (path.stat().st_mode & _READABLE_BY_OTHERS)
+    return mode
+
+
+def _target(link: Path) -> Path:
+    try:
+        return link.resolve()
+    except (OSError, RuntimeError) as error:  # a loop
+        raise ModelError(f"{link} is a link that leads nowhere: {error}") from error

@@ -9,13 +9,11 @@ cores, but not the precision of sums.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Part(BaseModel):

@@ -12,7 +12,7 @@ import onnx
 
 from enricher.errors import ModelError
 from enricher.worker.heads import EntityHead
-from enricher.worker.heads.label_names import label_names
+from enricher.worker.heads.labels import label_names
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig, read_config
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, Checkpoint, digest_of

@@ -10,18 +10,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.families import encoder_weights
 from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.worker.inference.checkpoint.weight_names import encoder_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _HEAD_KEYS = {"architectures", "id2label", "problem_type"}
 """The keys of the configuration that say nothing about the encoder."""

@@ -1,17 +1,24 @@
-"""Which device runs the model, from the name in the settings. A device that is named and does not work is an error."""
+"""Which device runs the model, from the name in the settings. A device that is named and does not work is an error.
+
+That ONNX Runtime can use CUDA here is proved by running a tiny model.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
 
 from enricher.distribution import install_command
 from enricher.errors import ModelError
-from enricher.worker.inference.device import cuda, driver
+from enricher.worker.inference.device import driver
+from enricher.worker.inference.device.sessions import PROVIDERS, SESSION_ERRORS, Device, open_session
 from enricher.worker.runtime.devices import DeviceName, parse_device
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.device.session import Device
 
 _NO_CUDA = (
     "device {name} was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` "
@@ -33,7 +40,7 @@ def resolve_device(asked: str) -> Device:
     device = parse_device(asked)
     if device.kind == "cpu":
         return "cpu"
-    why_not = cuda.cuda_problem(device.index)
+    why_not = cuda_problem(device.index)
     if why_not is None:
         return "cuda"
     if device.kind == "cuda":
@@ -47,3 +54,55 @@ def _no_cuda(device: DeviceName, why_not: str) -> str:
     if not 0 < count <= device.index:
         return _NO_CUDA.format(name=device, why=why_not, install=install_command("cuda"))
     return _NO_SUCH_GPU.format(name=device, count=count, seen=", ".join(f"cuda:{each}" for each in range(count)))
+
+
+_PROBE_ERRORS: tuple[type[Exception], ...] = (ModelError, *SESSION_ERRORS)
+_working: set[int] = set()
+"""The GPUs on which the tiny model has run. Trying it on another one would only take memory there."""
+
+
+def cuda_problem(index: int | None = None) -> str | None:
+    """Why the GPU of that number cannot be used; None if it can. Without a number, any GPU that has worked counts.
+
+    Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU.
+    From here on threads sleep while they wait for the GPU, so that the tokenizer has their cores: this is the first thing
+    that the process runs on it.
+    """
+    if index in _working or (index is None and _working):
+        return None
+    if PROVIDERS["cuda"] not in ort.get_available_providers():
+        return "this ONNX Runtime was built without it"
+    if not driver.is_installed():
+        return "there is no NVIDIA driver"
+    # Errors say why the provider does not load; the warnings are about providers that are not plugins.
+    ort.set_default_logger_severity(3)
+    printed = _preload_cuda_libraries()
+    driver.block_while_waiting(index or 0)
+    try:
+        # If nodes on the CPU were refused, the error would be about those, not about the provider that does not load.
+        session = open_session(_probe_model(), "cuda", threads_per_run=1, device_id=index or 0, cpu_nodes=True)
+        session.run(["y"], {"x": np.zeros(2, np.float32)})
+    except _PROBE_ERRORS as error:
+        return f"{error} {printed}".strip()
+    _working.add(index or 0)
+    # CUDA errors come back as exceptions; without this they are also printed.
+    ort.set_default_logger_severity(4)
+    return None
+
+
+def _preload_cuda_libraries() -> str:
+    """Load CUDA from its Python packages. Returns the last lines that ONNX Runtime prints, which belong in our message."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        ort.preload_dlls()
+    return "; ".join(line.strip() for line in printed.getvalue().splitlines()[-3:] if line.strip())
+
+
+def _probe_model() -> bytes:
+    """A model with ReduceMax, which is in every graph of ours and which ONNX Runtime computes with cuDNN."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size]) for name, size in (("x", 2), ("y", 1))]
+    nodes = [helper.make_node("Exp", ["x"], ["e"]), helper.make_node("ReduceMax", ["e"], ["y"])]
+    graph = helper.make_graph(nodes, "probe", ends[:1], ends[1:])
+    model: onnx.ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    content: bytes = model.SerializeToString()
+    return content

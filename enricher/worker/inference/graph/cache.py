@@ -13,13 +13,10 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MODEL_FILE = "model.onnx"
 GRAPHS_FOLDER = "graphs"

@@ -9,22 +9,18 @@ every padded variant can use it like one of our graphs. checkpoint/onnx_folder.p
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.onnx_folder import external_files, read_graph
+from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, external_files, read_graph
 from enricher.worker.inference.graph.padded import PaddedFloat32
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-    from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.graph.variants import Variant
 
 INSIDE = "exported/"
 """Prefix of every name inside the exported graph, so that none is equal to one of ours."""

@@ -6,16 +6,13 @@ Runtime can then map them instead of reading them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    import numpy.typing as npt
 
 OPSET = 18
 MICROSOFT_OPSET = 1

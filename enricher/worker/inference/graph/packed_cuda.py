@@ -21,24 +21,20 @@ TF32 ones (OpMultiplyAddFastF32), whatever `use_tf32` says: nearly float32's acc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TensorProto
 
 from enricher.worker.heads import TOKENS, Reads
-from enricher.worker.inference.device.cuda import cuda_problem
+from enricher.worker.inference.checkpoint.configuration import EncoderConfig
+from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.sessions import Feeds, Runtime
 from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import owned_ranges, starts_in_a_row, weighted_sums
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.inference.checkpoint.configuration import EncoderConfig
-    from enricher.worker.inference.device.session import Feeds, Runtime
-    from enricher.worker.records import Window
+from enricher.worker.records import Window
 
 LONGEST_STEP_TOKENS = 64
 """`longest` is rounded up to a multiple of this, so that few sizes of workspace are allocated. It costs nothing: fused

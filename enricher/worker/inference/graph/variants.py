@@ -1,25 +1,22 @@
 """The Protocol of a variant: one layout and precision, for the graph and for the arrays that feed it.
 
-Each variant is a class in its own file (padded.py, ...); catalogue.py lists them by device, run/selection.py chooses one.
+Each variant is a class (padded.py, packed_cuda.py, external.py); run/selection.py lists them by device and chooses one.
 builder.py and the engine know only this Protocol, so a new variant changes neither.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from enricher.worker.heads import TOKENS, Reads
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.inference.checkpoint.configuration import EncoderConfig
-    from enricher.worker.inference.device.session import Feeds, Runtime
-    from enricher.worker.inference.graph.onnx_file import OnnxWriter
-    from enricher.worker.records import Float32Array, Int32Array, Window
+from enricher.worker.inference.checkpoint.configuration import EncoderConfig
+from enricher.worker.inference.device.sessions import Feeds, Runtime
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.records import Float32Array, Int32Array, Window
 
 
 class Variant(Protocol):

@@ -5,17 +5,13 @@ Advice changes how articles are cut, not what the model computes, so it is not p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import ModelError, SettingsError
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.rules.windowing import WindowCutter
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 
 ADVICE_FILE = "enricher.json"
 

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.links import refuse_outside_links, shared_mode
+from enricher.worker.inference.checkpoint.folder import Checkpoint, refuse_outside_links, shared_mode
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
-from enricher.worker.inference.device.opening import open_session
 from enricher.worker.inference.device.resolution import resolve_device
-from enricher.worker.inference.device.session import PROVIDERS, Device
+from enricher.worker.inference.device.sessions import PROVIDERS, Device, Session, open_session
 from enricher.worker.inference.graph import external
 from enricher.worker.inference.graph.builder import BUILDER_VERSION, build
 from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, cached_graph
+from enricher.worker.inference.graph.int8 import Recipe, quantise
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
-from enricher.worker.inference.graph.qdq import quantise
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.selection import (
     check_command,
     choose,
@@ -33,13 +32,6 @@ from enricher.worker.inference.run.selection import (
 )
 from enricher.worker.records import ModelCard
 from enricher.worker.runtime.devices import Precision, parse_device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.inference.device.session import Session
-    from enricher.worker.inference.graph.recipe import Recipe
-    from enricher.worker.inference.graph.variants import Variant
 
 EMBEDDED = "newswire-e5"
 """The model that is built in."""

@@ -1,35 +1,35 @@
 """Which variant runs a checkpoint here: the fastest that runs on this machine and whose gate report passes.
 
-Only chooses: graph/catalogue.py lists the variants, `enricher model check` makes the reports, and `enricher model prepare`
+It lists the variants by device, and only chooses: `enricher model check` makes the reports, and `enricher model prepare`
 makes the recipes of int8.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.gate_report import read_reports
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.gate_report import GateResult, read_reports
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.worker.inference.device.opening import arithmetic_of
+from enricher.worker.inference.device.sessions import Device, arithmetic_of
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
-from enricher.worker.inference.graph.catalogue import variant_named, variants_for
 from enricher.worker.inference.graph.external import padded_variant
-from enricher.worker.inference.graph.recipe import RECIPE_FILE, read_recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.checkpoint.gate_report import GateResult
-    from enricher.worker.inference.device.session import Device
-    from enricher.worker.inference.graph.recipe import Recipe
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.runtime.devices import Precision
+from enricher.worker.inference.graph.int8 import RECIPE_FILE, Recipe, read_recipe
+from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
+from enricher.worker.inference.graph.padded import (
+    OpenVinoBfloat16,
+    OpenVinoFloat32,
+    OpenVinoInt8,
+    PackedFloat32,
+    PaddedFloat32,
+)
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.runtime.devices import Precision
 
 _LOST_WITHOUT_REPORT: dict[Device, str] = {
     "cpu": "the worker runs in fp32, which is slower",
@@ -268,3 +268,30 @@ def _binding_of(variant: Variant) -> str:
 def _reason(variant: Variant, rejected: list[tuple[Variant, str]]) -> str:
     proof = " that passed its gate" if variant.reduced else ""
     return f"the fastest variant{proof} on this machine" if not rejected else f"the fastest{proof} that may run here"
+
+
+def variants_for(device: Device) -> Sequence[Variant]:
+    """Every variant for `device`, fastest first, including those that do not run on this machine.
+
+    The order was measured by `scripts/bench model`; int8 is not measured on AMX.
+    """
+    # The last one runs models that are ONNX already, which need a padded variant, and models that no packed variant takes.
+    if device == "cuda":
+        return (PackedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda"))
+    return (OpenVinoInt8(), OpenVinoBfloat16(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())
+
+
+def variant_named(
+    device: Device, precision: str, problem: Callable[[Variant], str | None] = lambda variant: variant.problem()
+) -> Variant:
+    """The fastest variant for `device` of `precision` (fp32, fp16, bf16, int8) without a `problem`; else the fastest.
+
+    Raises ModelError if there is no variant of that precision.
+    """
+    variants = variants_for(device)
+    if suitable := [variant for variant in variants if variant.precision == precision]:
+        return next((variant for variant in suitable if problem(variant) is None), suitable[0])
+    known = ", ".join(dict.fromkeys(variant.precision for variant in variants))
+    raise ModelError(
+        f"precision {precision} has no variant on {device}; there are {known}. Choose one of them, or auto."
+    )

@@ -2,31 +2,40 @@
 
 Cuts no windows, pads nothing and adds no special tokens: `rules/windowing.py` and the variants do. No message contains
 text of an article.
+
+Every text is ordinary text: no article can contain a special token. With `encode_special_tokens` the library does not look
+for `</s>` before it splits a text. But `</s>` is also a piece of SentencePiece models (XLM-RoBERTa, CamemBERT), which still
+find it, and so does any model whose words may contain such a name. For these models, the special tokens get names that
+nobody can guess; their ids stay.
+
+Of a very long text only the beginning is tokenized if only its first tokens are kept. A megabyte of exclamation marks has a
+million tokens, of which an article keeps 100,000. Tokenizing all of it took 1.6 s of a core and 558 MB; its beginning takes
+0.12 s and 62 MB. A beginning has the same tokens as the whole text, up to the word in which it is cut.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
+from tokenizers import Encoding, Tokenizer
 
 from enricher.errors import InvalidArticle
-from enricher.worker.inference.tokenizer.beginnings import encode_beginning, is_long
-from enricher.worker.inference.tokenizer.loading import load_tokenizer, pad_id_of, specials_of
-from enricher.worker.inference.tokenizer.probe import SPACES, require_characters
-from enricher.worker.inference.tokenizer.special_tokens import text_only
-from enricher.worker.records import Article, TokenizedArticle, TokenizedField
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.tokenizer.loading import (
+    SPACES,
+    load_tokenizer,
+    pad_id_of,
+    require_characters,
+    specials_of,
+)
+from enricher.worker.records import Article, FieldName, TokenizedArticle, TokenizedField
 from enricher.worker.rules.words import Words, anchor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-    from tokenizers import Encoding
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.records import FieldName
 
 NO_LIMIT_TOKENS = 1_000_000
 """More than any article of a gold set or a benchmark has."""
@@ -164,3 +173,83 @@ def _word_end(text: str, part: TokenizedField, limit: int) -> int:
 def _is_refusal(error: BaseException) -> bool:
     """Whether the library refused a text: TypeError for lone surrogates, or its panic, which is a BaseException."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+_AROUND = ("{}", "{}a", "a{}a", "a {} a")
+"""Positions of a name in a text: alone, at the start of a word, inside a word, between words."""
+
+
+def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
+    """This tokenizer, or another one with the same ids, that never encodes a text as one of `specials`.
+
+    The token for unknown words is an exception: every unknown word is encoded as it.
+    """
+    backend.encode_special_tokens = True
+    names = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}.union(specials)
+    return _rename(backend, names) if _may_come_from_text(backend, names) else backend
+
+
+def _may_come_from_text(backend: Tokenizer, names: Collection[str]) -> bool:
+    """Whether an article that contains one of these names could be encoded as that token."""
+    unknown = getattr(backend.model, "unk_token", None)
+    ids = {backend.token_to_id(name) for name in names if name != unknown}
+    texts = [around.format(name) for name in names for around in _AROUND]
+    return any(ids & set(each.ids) for each in backend.encode_batch(texts, add_special_tokens=False))
+
+
+def _rename(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
+    """The same tokenizer, in which these tokens have names that no text contains."""
+    from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded already
+
+    content = json.loads(backend.to_str())
+    # Random, because the author of an article could read fixed names here.
+    new = {name: f"{secrets.token_hex(16)} {name}" for name in names}
+    for token in content["added_tokens"]:
+        token["content"] = new.get(token["content"], token["content"])
+    content["model"] |= _renamed_model(content["model"], new)
+    renamed = Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+    renamed.encode_special_tokens = True
+    return renamed
+
+
+def _renamed_model(model: Mapping[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
+    """The parts of tokenizer.json's model that contain names. Unigram's vocabulary is a list, the others' a mapping."""
+    vocabulary, unknown = model["vocab"], model.get("unk_token")
+    changed: dict[str, Any] = {}
+    if isinstance(vocabulary, list):
+        changed["vocab"] = [[new.get(name, name), score] for name, score in vocabulary]
+    else:
+        changed["vocab"] = {new.get(name, name): number for name, number in vocabulary.items()}
+    if unknown is not None:
+        changed["unk_token"] = new.get(unknown, unknown)
+    if "merges" in model:
+        changed["merges"] = [pair for pair in model["merges"] if new.keys().isdisjoint((*pair, "".join(pair)))]
+    return changed
+
+
+_SPARE = 1.25
+"""Margin on every estimate, so that few are too low."""
+
+
+def is_long(text: str, max_tokens: int) -> bool:
+    """Whether a text may have far more than `max_tokens` tokens, at one token per character."""
+    return len(text) > 2 * int(_SPARE * max_tokens)
+
+
+def encode_beginning(text: str, max_tokens: int, encode: Callable[[str], Encoding | None]) -> Encoding | None:
+    """The encoding of a beginning with the first `max_tokens` tokens of `text` and one more, or of the whole text.
+
+    `encode` returns None for a text that it refuses. The first estimate assumes one token per character, the highest
+    density; later ones use the density that was found.
+    """
+    chars = int(_SPARE * max_tokens)
+    while 2 * chars < len(text):
+        tokens = encode(text[:chars])
+        if tokens is None:
+            break
+        last = len(tokens) - 1
+        # Enough, if the first surplus token is in a word before the last one, which may have been cut.
+        if last > max_tokens and tokens.token_to_word(max_tokens) != tokens.token_to_word(last):
+            return tokens
+        chars = max(2 * chars, int(_SPARE * max_tokens * chars / max(1, len(tokens))))
+    return encode(text)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.records import Batch

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 if TYPE_CHECKING:
-    from enricher.worker.inference.device.session import Feeds, Runtime
+    from enricher.worker.inference.device.sessions import Feeds, Runtime
 
 SWITCH = "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO"
 UNFUSED = "MATH"
@@ -46,8 +46,8 @@ def _run_once(path: str, arrays: str, runtime: str) -> None:
     """Run it with the options of a worker, some of which choose kernels."""
     import onnx  # noqa: PLC0415  only the child needs these
 
-    from enricher.worker.inference.device.cuda import cuda_problem  # noqa: PLC0415  as above
-    from enricher.worker.inference.device.opening import open_session  # noqa: PLC0415  as above
+    from enricher.worker.inference.device.resolution import cuda_problem  # noqa: PLC0415  as above
+    from enricher.worker.inference.device.sessions import open_session  # noqa: PLC0415  as above
 
     if runtime == "cuda" and (problem := cuda_problem()):
         sys.exit(problem)

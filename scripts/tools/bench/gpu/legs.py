@@ -19,11 +19,9 @@ import numpy as np
 import onnx
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.device.session import Feeds
-from enricher.worker.inference.graph.packed_cpu import PackedFloat32
+from enricher.worker.inference.device.sessions import Feeds, open_session
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import cutter_for
 from enricher.worker.inference.run.model import open_model

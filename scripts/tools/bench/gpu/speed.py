@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
-from enricher.worker.inference.device.session import PROVIDERS
+from enricher.worker.inference.device.sessions import PROVIDERS
 from tools.bench.gpu.bench import Bench
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.kernels import kernels_of

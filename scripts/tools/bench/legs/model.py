@@ -17,14 +17,12 @@ import onnxruntime as ort
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.worker.inference.device.cores import available_cores
-from enricher.worker.inference.device.opening import open_session
-from enricher.worker.inference.device.session import Feeds
-from enricher.worker.inference.graph.catalogue import variants_for
+from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.device.sessions import Feeds, open_session
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.run.model import open_model, prepare_variant
-from enricher.worker.inference.run.selection import problem_of, recipe_problem
+from enricher.worker.inference.run.selection import problem_of, recipe_problem, variants_for
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Window
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler

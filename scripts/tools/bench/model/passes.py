@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from enricher.worker.inference.device.session import Feeds
+from enricher.worker.inference.device.sessions import Feeds
 from enricher.worker.records import Window
 from tools.waiting import Closing
 

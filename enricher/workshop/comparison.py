@@ -1,24 +1,34 @@
-"""Counts how many findings of two models are lost, gained, relabelled and moved, by label, with intervals, and judges."""
+"""Counts which findings of two models are lost, gained, relabelled and moved, with intervals, and judges. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
-from enricher.workshop.comparison.matching import KINDS, Change, ChangeKind, changes_of
-from enricher.workshop.gate.scoring import EntitySpan
-from enricher.workshop.gate.shares import PerText, Share, share
+from enricher.workshop.gate.scoring import EntitySpan, PerText, Share, share
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from enricher.workshop.comparison.model_answers import Answer, Answers
-
-_EXAMPLES = 5
+ChangeKind = Literal["lost", "gained", "relabelled", "moved"]
+KINDS: tuple[ChangeKind, ...] = ("lost", "gained", "relabelled", "moved")
 COLUMNS = ("", "A", "B", *KINDS)
+_EXAMPLES = 5
+Answer = Mapping[EntitySpan, str]
+"""The findings in one article with their texts, which are parts of the article. A class is a finding without a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of a model: one for each article, None where it has none. `labels`: those that it can give."""
+
+    name: str
+    digest: str
+    precision: str
+    labels: tuple[str, ...]
+    answers: Sequence[Answer | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +191,68 @@ def _example(change: Change, one: Answer, two: Answer) -> str:
     """The texts of both findings with their labels, or of the only one."""
     found = [(change.a, one), (change.b, two)]
     return " -> ".join(f"{findings[span]} ({span.label})" for span, findings in found if span)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A finding of A that B does not give, one of B that A does not give, or both, where one replaces the other.
+
+    `moved`: the same label on another, overlapping span. `relabelled`: another label on the same or an overlapping span.
+    """
+
+    kind: ChangeKind
+    a: EntitySpan | None
+    b: EntitySpan | None
+
+    @property
+    def label(self) -> str:
+        """The label that the change is counted under: A's, or for a gained finding B's."""
+        found = self.a or self.b
+        assert found, "a change has a finding of A or of B"
+        return found.label
+
+
+def changes_of(a: Collection[EntitySpan], b: Collection[EntitySpan]) -> list[Change]:
+    """All changes from A to B. A finding is in one change at most. The spans of a model do not overlap each other.
+
+    Apart from sorting, the time is proportional to the number of findings.
+    """
+    left, right = sorted(set(a) - set(b), key=_place), sorted(set(b) - set(a), key=_place)
+    changes: list[Change] = []
+    for pairs in (_same_span, partial(_sweep, same_label=True), partial(_sweep, same_label=False)):
+        paired = list(pairs(left, right))
+        changes += [Change("moved" if one.label == other.label else "relabelled", one, other) for one, other in paired]
+        gone = {each for pair in paired for each in pair}
+        left, right = ([each for each in spans if each not in gone] for spans in (left, right))
+    changes += [Change("lost", each, None) for each in left]
+    return changes + [Change("gained", None, each) for each in right]
+
+
+def _place(span: EntitySpan) -> tuple[str, int, int, str]:
+    return span.field, span.start, span.end, span.label
+
+
+def _same_span(left: Sequence[EntitySpan], right: Sequence[EntitySpan]) -> Iterator[tuple[EntitySpan, EntitySpan]]:
+    by_span: defaultdict[tuple[str, int, int], list[EntitySpan]] = defaultdict(list)
+    for each in reversed(right):
+        by_span[each.field, each.start, each.end].append(each)
+    for each in left:
+        if others := by_span[each.field, each.start, each.end]:
+            yield each, others.pop()
+
+
+def _sweep(
+    left: Sequence[EntitySpan], right: Sequence[EntitySpan], *, same_label: bool
+) -> Iterator[tuple[EntitySpan, EntitySpan]]:
+    """Pairs that overlap, in the order of the article. `same_label`: only pairs with the same label."""
+    here = there = 0
+    while here < len(left) and there < len(right):
+        one, other = left[here], right[there]
+        overlap = one.field == other.field and one.start < other.end and other.start < one.end
+        if overlap and (one.label == other.label or not same_label):
+            yield one, other
+            here, there = here + 1, there + 1
+        elif (one.field, one.end) <= (other.field, other.end):
+            here += 1
+        else:
+            there += 1
