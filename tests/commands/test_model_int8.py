@@ -232,12 +232,16 @@ def test_auto_goes_on_to_bf16_where_int8_was_calibrated_on_the_gold_set(
     assert "bf16" == Manifest.model_validate_json((tmp_path / "out" / "manifest.json").read_bytes()).precision
 
 
-def test_prepare_refuses_int8_that_was_calibrated_on_the_gold_set(source: Path, gold: Path, tmp_path: Path) -> None:
-    """Before anything is copied."""
+def test_int8_that_was_calibrated_on_the_gold_set_is_refused(source: Path, gold: Path, tmp_path: Path) -> None:
+    """By the digest, also when the texts are gone: by `prepare` before anything is copied, and by `check`."""
     calibrated_on(source, gold)
-    result = prepare(source, tmp_path / "out", gold)
-    assert isinstance(result.exception, SettingsError)
-    assert "copying" not in result.stderr
+    cache = tmp_path / "cache"
+    prepared = prepare(source, tmp_path / "out", gold)
+    checked = run_model("check", source, "--precision", "int8", "--gold", gold, cache_dir=cache)
+    for result in (prepared, checked):
+        assert isinstance(result.exception, SettingsError)
+        assert "calibrated on the gold set gold itself" in str(result.exception)
+    assert "copying" not in prepared.stderr
 
 
 def test_auto_does_not_take_int8_that_missed_the_target(
@@ -310,16 +314,6 @@ def test_no_more_is_tokenised_than_needed(
     part = windows_of(checkpoint, ours, seed=0)
     assert ARTICLES == len({id(each.ticket) for each in every})
     assert len({id(each.ticket) for each in part}) < ARTICLES
-
-
-def test_a_gold_set_that_was_calibrated_on_is_refused_by_its_digest(source: Path, gold: Path, tmp_path: Path) -> None:
-    """Later, when the texts themselves are gone."""
-    recipe = empty_recipe(Checkpoint.open(source))
-    digest = hashlib.sha256(gold.read_bytes()).hexdigest()
-    write_recipe(source, recipe.model_copy(update={"texts": recipe.texts.model_copy(update={"digest": digest})}))
-    error = run_model("check", source, "--precision", "int8", "--gold", gold, cache_dir=tmp_path / "cache").exception
-    assert isinstance(error, SettingsError)
-    assert "calibrated on the gold set gold itself" in str(error)
 
 
 def test_a_line_that_is_no_article_is_named(source: Path, gold: Path, texts: Path, tmp_path: Path) -> None:

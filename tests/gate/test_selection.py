@@ -150,13 +150,6 @@ def test_a_precision_by_name_must_run_here_and_be_proven(checkpoint: Checkpoint)
     assert choose([checkpoint], "cpu", "fp32").variant == PaddedFloat32()
 
 
-def test_where_nothing_runs_every_reason_is_told(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the last one only."""
-    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), Elsewhere()))
-    with pytest.raises(ModelError, match="no wings; padded-elsewhere: the processor has no wings"):
-        choose([checkpoint], "cpu", "auto")
-
-
 def test_the_schema_that_ships_is_the_reports() -> None:
     """It is the schema that pydantic derives; and a report that a model has is valid by it."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **GateReport.model_json_schema()}

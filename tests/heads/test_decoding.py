@@ -37,25 +37,21 @@ def found(ticket: Ticket) -> list[tuple[str, str]]:
     return [(entity["text"], entity["label"]) for entity in entities_of(ticket, SCHEME)]
 
 
-def test_a_begin_opens_an_entity_and_insides_continue_it() -> None:
-    """The plain case."""
-    assert [("Ada Lovelace", "PER")] == found(labelled("so Ada Lovelace said", "O B-PER I-PER O"))
-
-
-def test_a_begin_right_after_an_entity_opens_another_one() -> None:
-    """Two people in a row are two, though their types are equal."""
-    assert [("Ada", "PER"), ("Charles", "PER")] == found(labelled("Ada Charles", "B-PER B-PER"))
-
-
-def test_an_inside_of_another_type_opens_an_entity() -> None:
-    """It continues only what is of its own type."""
-    assert [("Ada", "PER"), ("London", "LOC")] == found(labelled("Ada London", "B-PER I-LOC"))
-
-
-def test_an_inside_after_a_word_without_label_opens_an_entity() -> None:
-    """It continues only the word just before; nothing is thrown away for the want of a begin."""
-    assert [("Ada", "PER"), ("Charles", "PER")] == found(labelled("Ada and Charles", "B-PER O I-PER"))
-    assert [("Ada", "PER")] == found(labelled("Ada", "I-PER"))
+@pytest.mark.parametrize(
+    ("text", "labels", "expected"),
+    [
+        ("so Ada Lovelace said", "O B-PER I-PER O", [("Ada Lovelace", "PER")]),
+        ("Ada Charles", "B-PER B-PER", [("Ada", "PER"), ("Charles", "PER")]),
+        ("Ada London", "B-PER I-LOC", [("Ada", "PER"), ("London", "LOC")]),
+        ("Ada and Charles", "B-PER O I-PER", [("Ada", "PER"), ("Charles", "PER")]),
+        ("Ada", "I-PER", [("Ada", "PER")]),
+    ],
+)
+def test_an_inside_continues_what_is_of_its_type_just_before(
+    text: str, labels: str, expected: list[tuple[str, str]]
+) -> None:
+    """Every other labelled word opens an entity: nothing is thrown away for the want of a begin."""
+    assert expected == found(labelled(text, labels))
 
 
 def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
@@ -74,16 +70,12 @@ def test_title_and_body_are_never_joined() -> None:
     ]
 
 
-def test_white_space_at_the_ends_of_a_token_is_not_part_of_the_entity() -> None:
-    """Some tokenizers count the space before a word as the word's own."""
+def test_white_space_is_no_part_of_an_entity() -> None:
+    """Some tokenizers count the space before a word as the word's own; of white space alone nothing is left."""
     ticket = part_of("", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([(0, 2), (2, 7), (7, 14), (14, 18)]))
     answer(ticket, [0, 3, 4, 0])
     (entity,) = entities_of(ticket, SCHEME)
     assert (4, 12, "New York") == (entity["start"], entity["end"], entity["text"])
-
-
-def test_an_entity_of_white_space_alone_is_none() -> None:
-    """Nothing is left of it."""
     ticket = part_of("", "a   b", spans_of_words(""), GivenSpans([(0, 1), (1, 4), (4, 5)]))
     answer(ticket, [0, 1, 0])
     assert found(ticket) == []

@@ -1,21 +1,33 @@
-"""Heads: from the answers for windows to what a record says of an article."""
+"""Heads: from the answers for windows to what a record says of an article; the languages that a task is for; numbers."""
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rules.building import P0, answer, part_of, raw, spans_of_words
+from rules.building import answer, part_of, raw, spans_of_words
+from safetensors.numpy import load_file, save_file
 
-from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead
+from enricher.errors import InvalidArticle, ModelError
+from enricher.worker.heads import KINDS, ClassHead, EmbeddingHead, EntityHead, RegressionHead, reads_of
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.head import Threshold, pool
-from enricher.worker.heads.languages import Languages
+from enricher.worker.heads.languages import Languages, canonical_tag, loggable_tag
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.run.selection import variants_for, why_not_reduced
 from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Pooling, TaskCard, Ticket
+from tools.head_references import OUTPUTS, articles, write_folder
 
 MODEL = ModelCard("model", "0", "fp32")
 PART = Ticket(raw(0), 0.0)
@@ -121,15 +133,35 @@ def test_a_normalised_vector_has_length_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "included"),
+    ("task", "spellings"),
     [
-        *(("de", True), ("DE", True), ("de-AT", True), ("de_CH", True), (" de ", True), ("den", False), ("en", False)),
-        *(("pt-br", True), ("pt-BR-x-old", True), ("pt", False)),
+        ("en", "en EN En en-US en_GB en-Latn-US eng ENG eng_Latn __label__en __label__eng_Latn"),
+        ("de", "de ger deu deu_Latn de_AT __label__de"),
+        ("zh", "zh zho chi cmn zho_Hans cmn_Hans zh-TW zh_cn __label__zh"),
+        ("zh-hant", "zh-Hant zho_Hant cmn_Hant_TW"),
+        ("sr", "sr srp sr-Latn srp_Cyrl sh hbs"),
+        ("ar", "ar ara arb arb_Arab"),
+        ("he", "he heb iw heb_Hebr"),
+        ("yue", "yue yue_Hant"),
+        ("fil", "fil tl tgl tgl_Latn fil_Latn"),
+        ("pt-br", "pt-br pt-BR pt-BR-x-old"),
     ],
 )
-def test_a_language_stands_for_its_regions(language: str, *, included: bool) -> None:
-    """But a region not for its language; case and underscores do not matter."""
-    assert included == Languages(frozenset({"de", "pt-br"})).include(language)
+def test_a_task_takes_its_language_however_it_is_spelled(task: str, spellings: str) -> None:
+    """Two or three letters, a script or a region, either case, with a detector's prefix."""
+    for spelling in spellings.split():
+        assert Languages(frozenset({task})).include(spelling), spelling
+
+
+@pytest.mark.parametrize("language", ["English", "english", "en glish", "enm", "enx", "de", "x-en", "", "__label__"])
+def test_no_task_takes_a_name_or_another_language(language: str) -> None:
+    """Names are ambiguous and come in every language; `enm` is Middle English."""
+    assert not Languages(frozenset({"en"})).include(language)
+
+
+def test_a_script_or_region_of_a_task_is_not_the_whole_language() -> None:
+    """A task for traditional Chinese takes no article in simplified Chinese, or without a script."""
+    assert not any(Languages(frozenset({"zh-hant"})).include(each) for each in ("zho_Hans", "cmn", "zh"))
 
 
 def test_an_article_without_a_language_is_for_the_default_task() -> None:
@@ -137,4 +169,105 @@ def test_an_article_without_a_language_is_for_the_default_task() -> None:
     for language in (None, "", " "):
         assert Languages(frozenset({"de"}), default=True).include(language)
         assert not Languages(frozenset({"de"})).include(language)
-    assert raw(0).partition == P0
+
+
+@given(st.from_regex(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}", fullmatch=True))
+def test_a_canonical_tag_stays_as_it_is(tag: str) -> None:
+    """No alias leads to another one, so a task's name and an article's language are compared in one form."""
+    assert canonical_tag(tag) == canonical_tag(canonical_tag(tag)) == canonical_tag(tag.upper())
+
+
+@pytest.mark.parametrize("language", ["en", " pt-BR ", "eng_Latn", "__label__eng_Latn", "English"])
+def test_a_tag_may_be_logged(language: str) -> None:
+    """It is short, and of letters, digits and hyphens."""
+    assert language.strip() == loggable_tag(language)
+
+
+@given(st.one_of(st.text(max_size=256), st.from_regex(r"[a-z]{36,256}", fullmatch=True)))
+def test_no_other_text_is_logged(text: str) -> None:
+    """What is logged has at most 44 characters, none of which ends a line, a word or a quotation."""
+    tag = loggable_tag(text)
+    assert tag is None or (len(tag) <= 44 and tag.isascii() and all(each.isalnum() or each in "-_" for each in tag))
+
+
+@pytest.mark.parametrize("language", ["", "the body of an article", "a\nb", "e'n", "x" * 36, "_en", "日本語", "ﬁ"])
+def test_a_text_that_is_no_tag_is_not_logged(language: str) -> None:
+    """It may be anything, since articles come from strangers."""
+    assert loggable_tag(language) is None
+
+
+HEAD = RegressionHead(TaskCard("mood", "regression", MODEL, "mean"))
+KEPT = 2
+"""Of the classes of the reference head, the one whose logit is the number here."""
+
+
+def folder_of(family: str, place: Path, **changes: object) -> Path:
+    """The reference head for classes with only one of its rows, as a checkpoint for regression."""
+    folder = write_folder(family, "single", place)
+    config, weights = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    names = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    (folder / "config.json").write_text(json.dumps({**config, **names, "problem_type": "regression", **changes}))
+    for name in ("weight", "bias"):
+        [last] = [f"{each}.{name}" for each in ("classifier", "classifier.out_proj") if f"{each}.{name}" in weights]
+        weights[last] = np.ascontiguousarray(weights[last][KEPT : KEPT + 1])
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_a_folder_for_regression_gives_one_number(tmp_path: Path) -> None:
+    """Its only label is named by nobody; a head with several numbers is refused, with what to do."""
+    head = Checkpoint.open(folder_of("bert", tmp_path / "one")).head
+    assert ("regression", (), "first", 1) == (head.kind, head.labels, head.reads, head.dimensions)
+    assert "a number" == KINDS["regression"].in_words({})
+    several = folder_of("bert", tmp_path / "two", id2label={"0": "a", "1": "b"})
+    with pytest.raises(ModelError, match=r"it has 2 labels; only a head with one number is supported\. Choose"):
+        Checkpoint.open(several)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_the_number_of_an_article_is_that_of_transformers(family: str, tmp_path: Path) -> None:
+    """Also of one with 40 windows, where it is the mean over the tokens."""
+    checkpoint, variant = Checkpoint.open(folder_of(family, tmp_path / family)), PaddedFloat32()
+    with (tmp_path / "weights").open("wb") as weights:
+        graph = build([checkpoint], variant, OnnxWriter(weights, "weights")).SerializeToString()
+    (tmp_path / "model.onnx").write_bytes(graph)
+    session, expected = (
+        open_session(tmp_path / "model.onnx", "cpu", threads_per_run=1),
+        np.load(OUTPUTS / f"{family}.npz"),
+    )
+    for cut, article in zip(articles().values(), expected["articles.single"], strict=True):
+        feeds = variant.feeds(cut.windows, 0, reads_of([checkpoint.head]))
+        (values,) = session.run(["head.0.rows"], feeds)
+        answers = rows(*((each.own_stop - each.own_start, row) for each, row in zip(cut.windows, values, strict=True)))
+        [found] = HEAD.find(PART, answers)
+        assert found == {"task": "mood", "value": pytest.approx(float(article[KEPT]), abs=1e-4)}
+
+
+def test_a_number_has_the_digits_of_its_float32() -> None:
+    """And reads back as the same float32; an article without tokens has no number."""
+    assert [] == HEAD.find(PART, [])
+    [found] = HEAD.find(PART, rows((1, [0.1])))
+    assert "0.1" == json.dumps(found["value"])
+    assert np.float32(0.1) == np.float32(found["value"])
+
+
+def test_a_number_that_is_not_finite_is_refused() -> None:
+    """JSON has no infinity, and null would be silent."""
+    found: list[dict[str, Any]] = [{"task": "mood", "value": float("inf")}]
+    for write in (RegressionHead.as_json, RegressionHead.as_values):
+        with pytest.raises(InvalidArticle, match="the number of task 'mood' is not finite"):
+            write(found)
+
+
+def test_people_see_four_digits() -> None:
+    """In `doctor` and in `tail`."""
+    found = [{"task": "mood", "value": -0.123456}]
+    assert ["mood -0.1235"] == [*RegressionHead.summaries(found)]
+    assert ("-0.1235", "no number") == (RegressionHead.tail_text(found), RegressionHead.tail_text([]))
+
+
+def test_only_fp32_serves_what_the_gate_does_not_compare(tmp_path: Path) -> None:
+    """Nobody would see what another precision does to the numbers."""
+    checkpoint = Checkpoint.open(folder_of("bert", tmp_path / "one"))
+    refused = {variant.precision for variant in variants_for("cpu") if why_not_reduced([checkpoint], variant)}
+    assert {variant.precision for variant in variants_for("cpu")} - {"fp32"} == refused

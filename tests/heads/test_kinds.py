@@ -1,23 +1,109 @@
-"""A kind of head is whole: every place that CONTRIBUTING.md names for one knows it."""
+"""A kind of head is whole, known to every place that CONTRIBUTING.md names; and a toy needs no change elsewhere."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, ClassVar, cast
 
+import orjson
 import pytest
-from heads.test_toy_head import CountHead
+from commands.cli_runner import json_lines, run
+from commands.model_app import tiny_model
+from safetensors.numpy import load_file, save_file
+from support.heads import class_model
 from support.offenders import assert_none
 
 from enricher.answers import Record
 from enricher.errors import SettingsError
 from enricher.indexing.index_template import index_template
-from enricher.worker.heads import KINDS, Head, HeadSpec
-from enricher.worker.records import TaskKind
+from enricher.worker.heads import KINDS
+from enricher.worker.heads.head import Head, HeadFiles, HeadSpec, Layers, Threshold
+from enricher.worker.heads.languages import Languages
+from enricher.worker.records import OwnedRow, TaskCard, TaskKind, Ticket
 from enricher.workshop.evaluate import require_labels
 from enricher.workshop.gate.quality_gate import YARDSTICKS
+
+
+@dataclass(frozen=True, slots=True)
+class CountHead(Head):
+    """Counts the tokens that the model saw."""
+
+    kind: ClassVar[TaskKind] = "count"
+    listed_in: ClassVar[str] = "counts"
+    layers: ClassVar[Layers] = "none"
+    compares: ClassVar[bool] = False
+
+    @classmethod
+    def recognises(cls, files: HeadFiles) -> bool:
+        """Its own word for what its values mean."""
+        return files.config.get("problem_type") == "count"
+
+    @classmethod
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+        """The first hidden state of a window; its values are not read."""
+        width = files.config["hidden_size"]
+        return HeadSpec(cls.kind, (), multi_label=False, reads="first", normalised=False, dimensions=width), ()
+
+    @classmethod
+    def in_words(cls, facts: Mapping[str, Any]) -> str:
+        """The same for all."""
+        del facts
+        return "how many tokens there are"
+
+    @classmethod
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
+    ) -> CountHead:
+        """The head of a task."""
+        del spec, threshold, several
+        return cls(task, languages=languages)
+
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[dict[str, Any]]:
+        """The sum over the windows, each token once."""
+        del ticket
+        return [{"task": self.task.name, "tokens": sum(each.tokens for each in answers)}]
+
+    @classmethod
+    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+        """The count."""
+        return ", ".join(f"{each['tokens']} tokens" for each in listed)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_models")
+def test_a_new_kind_of_head_goes_from_its_checkpoint_into_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside entities and classes on the same encoder, and in what `model inspect` says of it."""
+    monkeypatch.setitem(KINDS, "count", CountHead)
+    ner = tiny_model(tmp_path / "ner")
+    topics = class_model(ner, tmp_path / "topics", ("a", "b"))
+    size = class_model(ner, tmp_path / "size", ("any", "other"))
+    config = json.loads((size / "config.json").read_text())
+    (size / "config.json").write_text(json.dumps({**config, "problem_type": "count"}))
+    weights = load_file(size / "model.safetensors")
+    save_file({name: weights[name] for name in weights if "classifier" not in name}, size / "model.safetensors")
+    tasks = {name: {"source": str(tmp_path / name)} for name in ("ner", "topics", "size")}
+    Path("articles.jsonl").write_text(json_lines({"id": "a-1", "body": "ab " * 150}), "utf-8")
+    environment = {
+        "ENRICHER_TASKS": json.dumps(tasks),
+        "ENRICHER_MODEL__PRECISION": "fp32",
+        "ENRICHER_BATCHING__MAX_WINDOW_TOKENS": "96",
+    }
+    result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment)
+    assert result.exit_code == 0, (result.output, result.exception)
+    record = orjson.loads(Path("records.jsonl").read_bytes())
+    assert [{"task": "size", "tokens": record["coverage"]["tokens"]}] == record["counts"]
+    assert 300 == record["coverage"]["tokens"]
+    assert record["coverage"]["windows"] > 1
+    assert ["ner", "classification", "count"] == [each["kind"] for each in record["tasks"]]
+    assert ("topics", 1) == (topics.name, len(record["classifications"]))
+    inspected = run("model", "inspect", str(topics), str(size))
+    assert "how many tokens there are" in " ".join(inspected.output.split()), inspected.output
+
 
 ROOT = Path(__file__).parents[2]
 VERIFIER = "enricher/operate/verify"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,14 +79,6 @@ def test_the_company_in_a_batch_does_not_change_labels(engine: OnnxEngine, pud_w
     assert alone == _labels(engine, windows)
 
 
-def test_threads_may_run_at_once_on_one_engine(engine: OnnxEngine, pud_windows: list[Window]) -> None:
-    """Four threads in the same session get what one thread gets."""
-    groups = [pud_windows[first : first + 2] for first in range(0, 16, 2)]
-    expected = [_labels(engine, group) for group in groups]
-    with ThreadPoolExecutor(4) as pool:
-        assert expected == list(pool.map(lambda group: _labels(engine, group), groups))
-
-
 def test_a_window_with_scores_that_are_not_finite_fails_alone(poisoned: OnnxEngine, window: MakeWindow) -> None:
     """NaN and both infinities in the weights reach the score; the other windows of the batch are answered as ever."""
     good, bad = window([2, 10, 11, 12, 3]), window([2, 10, POISON_ID, 3])
@@ -120,16 +111,6 @@ def test_what_stands_at_padding_is_no_windows(tmp_path: Path, window: MakeWindow
     alone = [_labels(engine, [each])[0] for each in windows]
     replace_session(engine, _JunkAtPadding)
     assert alone == _labels(engine, windows)
-
-
-def test_a_window_that_raises_fails_alone(engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]) -> None:
-    """One id outside the vocabulary, which not every provider refuses, stops the whole batch; only that window fails."""
-    bad = window([101, 99_999, 102])
-    results = by_window(engine.run(Batch((*pud_windows[:3], bad, pud_windows[3]))))
-    assert [WindowLabels] * 3 + [WindowFailure, WindowLabels] == [type(result) for result in results]
-    assert isinstance(results[3], WindowFailure)
-    assert results[3].error_type == "InvalidWindow"
-    assert "outside the vocabulary" in results[3].message
 
 
 def test_a_window_longer_than_the_position_table_fails_alone(

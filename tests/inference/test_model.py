@@ -1,4 +1,4 @@
-"""Preparing a model: the cache, and the device that was asked for."""
+"""Preparing a model: its graph, of one head or several; the cache; the device that was asked for."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ import onnxruntime as ort
 import pytest
 
 from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.resolution import cuda_problem
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph import cache
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
+from enricher.worker.inference.run.model import open_model, prepare, prepare_heads, prepare_variant
+from enricher.worker.records import ModelCard
+from tools.bench.model.plain import export
+from tools.head_references import REFERENCE, write_folder
 
 if TYPE_CHECKING:
     from enricher.worker.inference.run.model import PreparedModel
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
 
 def _prepare(cache_dir: Path) -> PreparedModel:
@@ -174,3 +176,95 @@ def test_a_session_that_fell_back_is_refused(tmp_path: Path, why: str, *, cpu_no
     """ONNX Runtime itself falls back in silence; that is caught where the session is opened."""
     with pytest.raises(ModelError, match=why):
         open_session(_prepare(tmp_path).onnx_path, "cuda", threads_per_run=1, cpu_nodes=cpu_nodes)
+
+
+BERT = REFERENCE / "bert"
+
+
+@pytest.fixture
+def heads(tmp_path: Path) -> list[Checkpoint]:
+    """Entities, classes and vectors on one encoder."""
+    folders = [
+        Path(shutil.copytree(BERT, tmp_path / "ner")),
+        write_folder("bert", "single", tmp_path / "topics"),
+        write_folder("bert", "mean", tmp_path / "vectors"),
+    ]
+    return [Checkpoint.open(folder) for folder in folders]
+
+
+def _path(checkpoints: list[Checkpoint], cache_dir: Path) -> Path:
+    return prepare_heads(checkpoints, device="cpu", precision="fp32", cache_dir=cache_dir).onnx_path
+
+
+def test_a_pass_names_the_checkpoint_and_the_card_of_each_head(heads: list[Checkpoint], tmp_path: Path) -> None:
+    """In the order of the outputs; all in the precision of the pass."""
+    prepared = prepare_heads(heads, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
+    assert tuple(heads) == prepared.checkpoints
+    assert heads[0] == prepared.checkpoint
+    assert tuple(ModelCard(each.name, each.digest, "fp32") for each in heads) == prepared.cards
+    assert prepared.cards[0] == prepared.card
+
+
+def test_a_model_by_itself_is_a_pass_of_one(tmp_path: Path) -> None:
+    """Same graph, same card, same place in the cache as ever."""
+    prepared = prepare(BERT, device="cpu", precision="fp32", cache_dir=tmp_path)
+    assert prepared == prepare_heads([open_model(BERT)], device="cpu", precision="fp32", cache_dir=tmp_path)
+    assert (prepared.checkpoint,) == prepared.checkpoints
+    key = f"{prepared.checkpoint.digest[:32]}-{prepared.variant.name}-{BUILDER_VERSION}"
+    assert tmp_path / key / "model.onnx" == prepared.onnx_path
+
+
+def test_other_heads_or_another_order_are_another_graph(heads: list[Checkpoint], tmp_path: Path) -> None:
+    """The outputs are named by their place."""
+    passes = [heads, heads[::-1], heads[:2], heads[1:], [heads[0], heads[0]], *([each] for each in heads)]
+    assert len(passes) == len({_path(each, tmp_path / "cache") for each in passes})
+
+
+def test_a_head_that_was_trained_again_is_another_graph(heads: list[Checkpoint], tmp_path: Path) -> None:
+    """Any file of any head counts: here how vectors are pooled, and their normalisation."""
+    before = _path(heads, tmp_path / "cache")
+    pooling = heads[2].folder / "1_Pooling" / "config.json"
+    pooling.write_text(pooling.read_text().replace('"include_prompt": true', '"include_prompt": false'))
+    changed = [*heads[:2], Checkpoint.open(heads[2].folder)]
+    then = _path(changed, tmp_path / "cache")
+    (heads[2].folder / "modules.json").unlink()
+    after = _path([*heads[:2], Checkpoint.open(heads[2].folder)], tmp_path / "cache")
+    assert 3 == len({before, then, after})
+
+
+def test_a_model_that_is_onnx_already_takes_no_other_head(heads: list[Checkpoint], tmp_path: Path) -> None:
+    """Its encoder cannot be told from its head; the message names its folder, wherever it is in the pass."""
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    export(heads[0], folder)
+    shutil.copy(BERT / "config.json", folder)
+    exported = open_model(folder)
+    for together in ([exported, heads[1]], [heads[1], exported]):
+        with pytest.raises(ModelError, match=f"{folder}: a model that is ONNX already runs by itself"):
+            _path(together, tmp_path / "cache")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_graph_is_as_private_as_the_most_private_of_its_heads(
+    heads: list[Checkpoint], tmp_path: Path, index: int
+) -> None:
+    """A weight that others may not read is in no graph that they may."""
+    (heads[index].folder / "model.safetensors").chmod(0o600)
+    path = _path(heads, tmp_path / "cache")
+    assert {0o600} == {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut short"])
+def test_a_file_that_cannot_be_read_is_an_error_that_names_its_folder(
+    heads: list[Checkpoint], tmp_path: Path, damage: str
+) -> None:
+    """Whichever head's it is; nothing is left in the cache."""
+    weights = heads[1].folder / "model.safetensors"
+    if damage == "removed":
+        weights.unlink()
+    else:
+        weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(ModelError, match=f"^{heads[1].folder}: "):
+        _path(heads, tmp_path / "cache")
+    assert list((tmp_path / "cache").glob("*/model.onnx")) == []

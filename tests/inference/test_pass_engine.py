@@ -17,7 +17,6 @@ from support.sessions import Watched, replace_session, short_of_memory
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
-from enricher.worker.inference.run.memory import OUT_OF_MEMORY
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
@@ -209,19 +208,6 @@ def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_every_head(
     assert result.fits_tokens is not None
     for ours, theirs in zip(answered(short, [windows]), alone, strict=True):
         assert ours.same_as(theirs)
-
-
-def test_a_window_that_does_not_fit_alone_fails_for_all_heads(
-    shared: PreparedModel, window: MakeWindow, windows: list[Window], alone: list[Answers]
-) -> None:
-    """It is run again by itself; those before and behind it keep their own rows."""
-    short, _ = short_of_memory(shared, 100, MemoryError())
-    long = window([2, *[9] * 118, 3])
-    answers = heads_by_window(short.run(Batch((windows[1], long, windows[2]))))
-    assert [WindowHeads, WindowFailure, WindowHeads] == [type(each) for each in answers]
-    assert isinstance(answers[1], WindowFailure)
-    assert answers[1].error_type == OUT_OF_MEMORY
-    _keeps_its_own([answers[0], answers[2]], [1, 2], alone)
 
 
 def test_a_window_that_raises_fails_alone_for_all_heads(

@@ -103,26 +103,6 @@ def test_every_head_that_stands_in_the_way_is_told_at_once(heads: list[Checkpoin
     assert commands == missing_reports([heads[0], heads[2]], "cpu", None)
 
 
-def test_a_report_about_an_earlier_state_of_a_head_is_none(heads: list[Checkpoint]) -> None:
-    """It is bound to the digest of all files of that head's model."""
-    pass_gates(*heads)
-    modules = heads[2].folder / "modules.json"
-    modules.write_text(modules.read_text() + "\n")
-    changed = [*heads[:2], Checkpoint.open(heads[2].folder)]
-    assert PaddedFloat32() == choose(changed, "cpu", "auto").variant
-    assert "vectors: there is no gate report of this model and builder" in reasons(changed)["padded-twin"]
-
-
-def test_reports_in_the_cache_count_for_each_head(heads: list[Checkpoint], tmp_path: Path) -> None:
-    """Where the folders cannot be written."""
-    for each in heads:
-        folder = selection.cache_folder(each, tmp_path / "cache")
-        folder.mkdir(parents=True)
-        write_report(folder, report(each, Twin()))
-    assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
-    assert Twin() == choose(heads, "cpu", "auto", cache_dir=tmp_path / "cache").variant
-
-
 def test_models_of_one_name_are_told_by_their_folders(tmp_path: Path) -> None:
     """As in `topics/model` and `tones/model`."""
     folders = [
@@ -178,10 +158,15 @@ def test_what_no_head_can_run_here_is_told_without_a_name(
         choose(heads, "cpu", "fp16")
 
 
-def test_where_nothing_runs_all_models_are_named(heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reason."""
-    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(),))
-    with pytest.raises(ModelError, match=r"no variant of ner and topics and vectors runs on cpu: .*no wings"):
+def test_where_nothing_runs_all_models_and_reasons_are_named(
+    heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the last reason only."""
+    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), Elsewhere()))
+    with pytest.raises(
+        ModelError,
+        match=r"no variant of ner and topics and vectors runs on cpu: .*no wings; padded-elsewhere: .*no wings",
+    ):
         choose(heads, "cpu", "auto")
 
 

@@ -12,13 +12,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from enricher.worker.inference.checkpoint.families import encoder_weights
-from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
-from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
-from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import open_model
-from enricher.worker.records import Float32Array
 from tools.bench.model.plain import export
 from tools.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
@@ -79,32 +75,6 @@ def test_one_flipped_bit_of_any_encoder_weight_is_named(family: str, tmp_path: P
         flipped.reshape(-1).view(np.uint32)[-1] ^= 1
         save_file({**original, name: flipped}, folder / "model.safetensors")
         assert f"{name} differs" == _compared((REFERENCE / family, folder))
-
-
-def test_the_weights_compared_are_those_of_the_graph(tmp_path: Path) -> None:
-    """None that the encoder reads is left out."""
-    for family in FAMILIES:
-        checkpoint, read = Checkpoint.open(REFERENCE / family), set[str]()
-        watched = _Watched(checkpoint, read)
-        with (tmp_path / "weights").open("wb") as file:
-            build([watched], PaddedFloat32(), OnnxWriter(file, "weights"))  # type: ignore[list-item]
-        assert read - {"classifier.weight", "classifier.bias"} <= set(
-            encoder_weights(checkpoint.config, checkpoint.family)
-        )
-
-
-class _Watched:
-    """A checkpoint that notes which weights are read."""
-
-    def __init__(self, checkpoint: Checkpoint, read: set[str]) -> None:
-        self._checkpoint, self._read = checkpoint, read
-
-    def weight(self, name: str, opened: OpenFiles | None = None) -> Float32Array:
-        self._read.add(name)
-        return self._checkpoint.weight(name, opened)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._checkpoint, name)
 
 
 def test_weights_that_mean_the_same_numbers_are_the_same(pair: tuple[Path, Path]) -> None:

@@ -90,7 +90,6 @@ SLOW = (
     "inference/test_external.py",
     "inference/test_graph.py",
     "inference/test_graph_heads.py",
-    "inference/test_int8.py",
     "inference/test_memory.py",
     "inference/test_openvino.py",
     "inference/test_packed_cuda.py",

@@ -1,8 +1,9 @@
-"""Label schemes: any labels are read as a grammar reads them, and labels that keep to a scheme give what they encode."""
+"""Labels: every way to write position and kind is read, as a grammar reads it; what would be read wrongly is refused."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import answer, entities_of, part_of, spans_of_words
 
-from enricher.worker.heads.labels import LabelScheme, label_names
+from enricher.errors import ModelError
+from enricher.worker.heads.labels import LabelScheme, class_names, label_names
 
 KINDS = ("PER", "LOC")
 SCHEMES = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "plain": "-"}
@@ -156,3 +158,106 @@ def test_a_bare_kind_is_an_inside() -> None:
     assert read == scheme.meanings
     assert [False, True, True, True, True] == scheme.inside.tolist()
     assert ("PER", "LOC", "X-RAY") == scheme.kinds
+
+
+def _read(*names: str) -> Sequence[str]:
+    return label_names(dict(enumerate(names)))
+
+
+BIOES = ["O", "B-a", "I-a", "E-a", "S-a"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["O", "B-PER", "I-PER"], ["O", "B-PER", "I-PER"]),
+        (["O", "B-PER", "I-PER", "E-PER", "S-PER"], ["O", "B-PER", "I-PER", "E-PER", "S-PER"]),
+        (["B-LOC", "L-LOC", "O", "U-LOC", "I-LOC"], ["B-LOC", "L-LOC", "O", "U-LOC", "I-LOC"]),
+        (["O", "B-PER", "M-PER", "E-PER", "S-PER"], ["O", "B-PER", "M-PER", "E-PER", "S-PER"]),
+        (["O", "B-PER", "I-PER", "E-PER", "S-LOC"], ["O", "B-PER", "I-PER", "E-PER", "S-LOC"]),
+        (["o", "b-per", "i-per"], ["O", "B-per", "I-per"]),
+        (["o", "B-PER", "i-PER"], ["O", "B-PER", "I-PER"]),
+        (["O", "B_PER", "I_PER"], ["O", "B-PER", "I-PER"]),
+        (["O", "B:PER", "I:PER"], ["O", "B-PER", "I-PER"]),
+        (["O", "B.PER", "I.PER"], ["O", "B-PER", "I-PER"]),
+        (["O", "PER-B", "PER-I", "LOC-B"], ["O", "B-PER", "I-PER", "B-LOC"]),
+        (["O", "PER_B", "PER_I", "PER_E", "PER_S"], ["O", "B-PER", "I-PER", "E-PER", "S-PER"]),
+        (["O", "PER", "LOC"], ["O", "I-PER", "I-LOC"]),
+        (["O", "I-PER", "I-LOC"], ["O", "I-PER", "I-LOC"]),
+        (["O", "I-PER", "B-PER", "I-LOC"], ["O", "I-PER", "B-PER", "I-LOC"]),
+        (["O", "B-E-MAIL", "I-E-MAIL"], ["O", "B-E-MAIL", "I-E-MAIL"]),
+        (["O", "PER", "S-CORP"], ["O", "I-PER", "I-S-CORP"]),
+        # Taggers that were trained with a label for padding give it now and then; the others are read as without it.
+        (
+            [*BIOES, "[PAD]", "<pad>", "PAD", "[CLS]", "[SEP]", "<s>", "</s>", "[UNK]", "X"],
+            ["O", "B-a", "I-a", "E-a", "S-a", *9 * ["O"]],
+        ),
+        (["[PAD]", "O", "PER", "X"], ["O", "O", "I-PER", "I-X"]),  # `X` may be a kind beside kinds
+    ],
+)
+def test_every_way_to_write_a_position_and_a_kind_is_read(names: list[str], expected: list[str]) -> None:
+    """Otherwise `PER-S` and `E_PER` would be kinds of entities; a name that only looks like one is a kind."""
+    assert expected == list(_read(*names))
+
+
+UNFIT = "do not fit the others: "
+WITHOUT_KINDS = r"labels .* say where an entity is, .*Write B-KIND and I-KIND"
+UNCLEAR = "it is not clear whether"
+ALL_ENTITIES = r"no label of id2label is called O .*every word"
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        # Whether it is a kind, or outside, or where it ends, nobody can tell, and a wrong reading would not be seen.
+        ([*BIOES, "MISC"], f"{UNFIT}MISC[.]"),
+        ([*BIOES, "E-MAIL"], f"{UNFIT}E-MAIL[.]"),
+        (["O", "B-PER", "I-PER", "E-MAIL", "S-CORP"], f"{UNFIT}E-MAIL, S-CORP[.]"),
+        (["O", "I-PER", "E-PER"], f"{UNFIT}I-PER, E-PER[.]"),
+        (["O", "PER-B", "PER-I", "EVENT"], f"{UNFIT}EVENT[.]"),
+        (["O", "B-PER", "I-PER", "LOC-B", "LOC-I"], f"{UNFIT}LOC-B, LOC-I[.]"),
+        # Otherwise there would be entities called B and others called I.
+        (["O", "B", "I"], WITHOUT_KINDS),
+        (["o", "i"], WITHOUT_KINDS),
+        (["[PAD]", "B", "I", "O", "X", "[CLS]", "[SEP]"], WITHOUT_KINDS),
+        # There would be entities that are called nothing, or by a position.
+        (["O", "B-", "I-"], "name no kind"),
+        (["O", "B-PER", "I-PER", "-B"], "name no kind"),
+        (["O", "PER", ""], "name no kind"),
+        (["O", "LOC", "E_ "], "name no kind"),
+        # Nothing beside them tells whether the letter is a position.
+        (["O", "S-CORP"], UNCLEAR),
+        (["O", "PER-I", "LOC-I"], UNCLEAR),
+        (["O", "HEPATITIS-B"], UNCLEAR),
+        # It would find nothing, in every article.
+        (["O", "[PAD]"], r"no label of id2label \(O, \[PAD\]\) is for an entity"),
+        # Every word of every article would be an entity.
+        (["0", "B-PER", "I-PER"], ALL_ENTITIES),
+        (["PER", "LOC"], ALL_ENTITIES),
+        (["OTHER", "B-LOC", "I-LOC"], ALL_ENTITIES),
+    ],
+)
+def test_names_that_cannot_be_understood_are_refused(names: list[str], said: str) -> None:
+    """With the labels, and what to write instead."""
+    with pytest.raises(ModelError, match=said):
+        _read(*names)
+
+
+@pytest.mark.parametrize(
+    ("read", "names"),
+    [
+        (lambda names: class_names(names, multi_label=False), [f"class {number}" for number in range(200_000)]),
+        (label_names, ["O", *(f"{'BI'[number % 2]}-K{number // 2}" for number in range(50_000))]),
+        (label_names, ["O", *(f"{'BIES'[number % 4]}-K{number // 4}" for number in range(50_000))]),
+    ],
+)
+def test_many_names_are_read_in_a_moment(read: Callable[[dict[int, str]], Sequence[str]], names: list[str]) -> None:
+    """At every start; the time grows with their number, and not with its square."""
+    assert len(names) == len(read(dict(enumerate(names))))
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], ["a", "", "b"], ["a", " a"]])
+def test_classes_without_names_of_their_own_are_refused(names: list[str]) -> None:
+    """Two classes of one name could not be told apart in a record."""
+    with pytest.raises(ModelError, match="are repeated or empty"):
+        class_names(dict(enumerate(names)), multi_label=False)
