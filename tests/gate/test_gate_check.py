@@ -219,7 +219,7 @@ def test_no_language_may_lose_what_another_gains(twin: GateReport) -> None:
             assert [True] == [each.startswith(reason) for each in verdict.reasons]
 
 
-def test_labels_that_depend_on_the_batch_fail_a_variant_and_fp32_is_not_judged(twin: GateReport) -> None:
+def test_labels_that_depend_on_the_batch_fail_a_variant_and_not_fp32(twin: GateReport) -> None:
     """Scales that follow the batch change labels by chance: F1 alone would not notice."""
 
     def changed(variant: str, share: float) -> list[Composition]:

@@ -56,7 +56,7 @@ def test_the_sets_of_a_models_languages_are_joined() -> None:
     assert both.digest not in {built_in_gold(["en"]).digest, built_in_gold(["en", "de", "zh"]).digest}
 
 
-def test_of_a_single_language_or_an_unknown_one_the_set_is_that_of_the_file() -> None:
+def test_the_set_of_one_language_or_an_unknown_one_is_that_of_the_file() -> None:
     """English if nothing is said; reports of before name the same set by the same digest."""
     assert read_gold(DEFAULT_GOLD) == built_in_gold(["en", "fr"]) == built_in_gold([])
     assert read_gold(GOLD_BY_LANGUAGE["de"]) == built_in_gold(["de"])
@@ -122,7 +122,7 @@ def test_every_composition_runs_each_window_once(name: str) -> None:
     assert sorted(map(id, WINDOWS)) == sorted(id(each) for batch in batches for each in batch)
 
 
-def test_batches_stay_within_their_tokens_and_mixed_ones_are_always_the_same() -> None:
+def test_batches_stay_within_their_tokens_and_mixed_ones_are_the_same() -> None:
     """Padding included; a window that is too long by itself goes alone."""
     for batch in [*by_length(WINDOWS, 200), *mix_lengths(WINDOWS, 200)]:
         assert len(batch) == 1 or len(batch) * max(each.length_tokens for each in batch) <= 200

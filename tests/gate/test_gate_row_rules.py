@@ -67,7 +67,7 @@ def test_agreement_of_995_per_mille_is_not_enough_without_the_f1() -> None:
     assert any("6 of 999 texts (0.60 %)" in each for each in judged(answers(EVEN), answers(changed(EVEN, 6))).reasons)
 
 
-def test_by_labels_of_people_changes_that_repair_as_much_as_they_break_pass() -> None:
+def test_by_labels_of_people_repairs_make_up_for_damage() -> None:
     """Quality counts then, and not agreement."""
     fp32 = changed(EVEN, 30)
     other = changed(EVEN, 30, first=90)

@@ -67,7 +67,7 @@ def test_counts_are_those_of_strict_iob2_tags() -> None:
         assert 2 * right / (predicted + expected) == pytest.approx(counted.f1.value)
 
 
-def test_an_interval_holds_the_share_of_all_texts_about_as_often_as_it_says() -> None:
+def test_an_interval_holds_the_share_about_as_often_as_it_says() -> None:
     """Of 200 samples of texts with clustered errors, 95 % hold the share that they were drawn with, give or take."""
     source, held = np.random.default_rng(3), 0
     for _ in range(200):

@@ -100,9 +100,7 @@ def test_a_wrong_index_is_named(topics: Topics, search: SearchServer) -> None:
     assert "the index is wrong" in shown
 
 
-def test_what_is_written_and_indexed_meanwhile_is_neither_wrong_nor_waited_for(
-    topics: Topics, search: SearchServer
-) -> None:
+def test_what_is_written_and_indexed_meanwhile_is_not_wrong(topics: Topics, search: SearchServer) -> None:
     """Between the ends and the reading of the index: an article, a newer one, a delete. What has no record is wrong."""
     newer = [output("new", 20, 0), output("a", 21, 0), output("b", 22, 1, deleted=True)]
 

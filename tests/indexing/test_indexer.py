@@ -95,9 +95,7 @@ def test_an_index_that_takes_nothing_ends_the_indexer_with_a_message(stage: Stag
     assert stage.lag() == 10
 
 
-def test_too_many_refusals_in_a_row_end_the_indexer_before_they_are_dead_letters(
-    stage: Stage, search: SearchServer
-) -> None:
+def test_too_many_refusals_in_a_row_end_the_indexer_before_dead_letters(stage: Stage, search: SearchServer) -> None:
     """A missing template must not empty the topic into the dead letters."""
     stage.publish(Publishers().story(50, 50))
     search.item_error = lambda _key, _body: (400, "document_parsing_exception", "any")
@@ -158,9 +156,7 @@ def test_an_index_that_was_made_again_gets_everything_again(stage: Stage, search
     assert read == search.statuses.total(), "only once"
 
 
-def test_an_index_that_is_deleted_while_the_last_records_are_written_is_filled_again(
-    stage: Stage, search: SearchServer
-) -> None:
+def test_an_index_that_is_deleted_at_the_end_is_filled_again(stage: Stage, search: SearchServer) -> None:
     """The indexer has caught up before it would look at the index again, and must not end with 0 then."""
     publishers, deleted = Publishers(), list[str]()
     stage.publish(publishers.story(300, 100))

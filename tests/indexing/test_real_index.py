@@ -83,7 +83,7 @@ def test_an_alias_of_several_indices_is_refused(stage: Stage, search_url: str) -
         index.meta()
 
 
-def test_the_template_of_a_name_inside_the_pattern_of_another_is_installed_too(stage: Stage) -> None:
+def test_a_template_inside_the_pattern_of_another_is_installed_too(stage: Stage) -> None:
     """`articles-next` fits the pattern `articles-*`: the longer name wins."""
     name = stage.environment["ENRICHER_INDEX__NAME"]
     for each in (name, f"{name}-next", name):

@@ -85,14 +85,6 @@ def test_with_a_passing_report_fp16_serves(checkpoint: Checkpoint) -> None:
     assert PackedFloat16() == choose([checkpoint], "cuda", "auto").variant
 
 
-def test_a_failed_report_leaves_packed_fp32(checkpoint: Checkpoint) -> None:
-    """The next variant in line."""
-    write_report(checkpoint.folder, report(checkpoint, PackedFloat16(), passed=False, arithmetic=ARITHMETIC))
-    choice = choose([checkpoint], "cuda", "auto")
-    assert PackedCudaFloat32() == choice.variant
-    assert "failed its gate" in choice.rejected[0][1]
-
-
 @pytest.mark.parametrize("size", [8, 24, 64, 256])
 def test_heads_that_a_fused_kernel_takes_run_packed(size: int, tmp_path: Path) -> None:
     """Multiples of 8 up to FlashAttention's largest."""

@@ -173,7 +173,7 @@ OTHER_GPU = Fail("while running Exp node. CUDA error: no kernel image is availab
         (None, OTHER_GPU, "no kernel image"),
     ],
 )
-def test_cuda_that_opens_no_session_or_runs_nothing_is_refused_with_the_reason(
+def test_cuda_that_opens_no_session_or_runs_nothing_is_refused(
     two_gpus: Opened, broken: Exception | None, cannot_run: Exception | None, told: str
 ) -> None:
     """The first two are found by what the probe opens with and by what it runs; `auto` takes the CPU."""

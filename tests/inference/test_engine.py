@@ -55,9 +55,7 @@ def _labels(engine: OnnxEngine, windows: Sequence[Window]) -> list[list[int]]:
     return [result.labels.tolist() for result in results if isinstance(result, WindowLabels)]
 
 
-def test_results_come_in_the_order_of_the_batch_and_as_long_as_their_windows(
-    engine: OnnxEngine, pud_windows: list[Window]
-) -> None:
+def test_results_come_in_the_order_and_length_of_their_windows(engine: OnnxEngine, pud_windows: list[Window]) -> None:
     """Each window gets labels and probabilities for exactly its own tokens."""
     batch = Batch(tuple(pud_windows[:8]))
     result = engine.run(batch)

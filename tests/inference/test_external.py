@@ -105,9 +105,7 @@ def test_the_engine_runs_it_like_any_other(tmp_path: Path, window: MakeWindow) -
         np.testing.assert_allclose(ours.scores, theirs.scores, rtol=1e-5)
 
 
-def test_a_family_that_we_do_not_build_runs_from_its_export_as_its_refusal_says(
-    tmp_path: Path, window: MakeWindow
-) -> None:
+def test_a_family_that_we_do_not_build_runs_from_its_export(tmp_path: Path, window: MakeWindow) -> None:
     """Without the export the checkpoint is refused, and the message names the way; with it, it runs."""
     folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
     config = json.loads((folder / "config.json").read_bytes())
@@ -179,39 +177,29 @@ def test_its_digest_covers_graph_weights_and_configuration(tmp_path: Path) -> No
     assert len(digests) == 4
 
 
+IDS_AND_MASK = ["input_ids", "attention_mask"]
+
+
 @pytest.mark.parametrize(
-    ("inputs", "shape", "labels", "message"),
+    ("inputs", "shape", "logits", "message"),
     [
-        (["input_ids", "pixel_values"], ["b", "l"], 7, "its inputs are input_ids, pixel_values"),
-        (["input_ids", "attention_mask"], [1, 128], 7, "fixed size"),
-        (["input_ids", "attention_mask"], ["b", "l"], 5, "5 values per token"),
+        (["input_ids", "pixel_values"], ["b", "l"], ["b", "l", 7], "its inputs are input_ids, pixel_values"),
+        (IDS_AND_MASK, [1, 128], [1, 128, 7], "fixed size"),
+        (IDS_AND_MASK, ["b", "l"], ["b", "l", 5], "5 values per token"),
+        (IDS_AND_MASK, ["b", "l"], ["b", 7], r"its logits have 2 dimensions.*does not classify tokens"),
     ],
 )
 def test_a_model_that_cannot_be_fed_or_read_is_refused(
-    inputs: list[str], shape: list[str | int], labels: int, message: str, tmp_path: Path
+    inputs: list[str], shape: list[str | int], logits: list[str | int], message: str, tmp_path: Path
 ) -> None:
-    """The message names what is wrong with it."""
+    """The message names what is wrong with it, such as that it judges whole texts."""
     shutil.copy(REFERENCE / "bert" / "config.json", tmp_path)
     values = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in inputs]
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [*shape, labels])
-    graph = helper.make_graph([helper.make_node("Cast", ["input_ids"], ["logits"], to=1)], "odd", values, [logits])
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, logits)]
+    graph = helper.make_graph([helper.make_node("Cast", ["input_ids"], ["logits"], to=1)], "odd", values, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match=message):
-        prepare(tmp_path, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
-
-
-def test_a_model_that_does_not_classify_tokens_is_refused(tmp_path: Path) -> None:
-    """One that judges whole texts has as many labels, and no dimension for tokens."""
-    shutil.copy(REFERENCE / "bert" / "config.json", tmp_path)
-    values = [
-        helper.make_tensor_value_info(each, TensorProto.INT64, ["b", "l"]) for each in ("input_ids", "attention_mask")
-    ]
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["b", 7])
-    graph = helper.make_graph([helper.make_node("Cast", ["input_ids"], ["logits"], to=1)], "texts", values, [logits])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match=r"its logits have 2 dimensions.*does not classify tokens"):
         prepare(tmp_path, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
 
 

@@ -145,9 +145,7 @@ def test_warming_up_goes_on_in_parts_too(
     assert "out of memory: a batch of 16 windows does not fit, one of 64 tokens does" in caplog.text
 
 
-def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_threads(
-    minilm: PreparedModel, window: MakeWindow
-) -> None:
+def test_a_window_that_ran_out_of_memory_is_tried_again_alone(minilm: PreparedModel, window: MakeWindow) -> None:
     """It would fit, had another thread not taken the memory: it must not be called too large for that."""
     engine = OnnxEngine(minilm, threads_per_run=1, pad_id=0, concurrency=2)
     first_runs, second_failed = threading.Event(), threading.Event()

@@ -54,10 +54,11 @@ def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
     return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
 
 
-def test_openvino_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variant", [OpenVinoBfloat16(), OpenVinoInt8()], ids=lambda variant: variant.name)
+def test_openvino_that_is_missing_is_named(variant: OpenVinoBfloat16, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
     monkeypatch.setattr(sessions, "is_installed", lambda: False)
-    assert "pip install openvino" in (OpenVinoBfloat16().problem() or "")
+    assert "pip install openvino" in (variant.problem() or "")
 
 
 def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,12 +250,6 @@ def test_a_system_that_does_not_say_is_refused(tmp_path: Path, monkeypatch: pyte
     on_processor(monkeypatch, tmp_path, FLAGS, bf16=True)
     monkeypatch.setattr(processor, "_CPU_INFO", tmp_path / "none")
     assert "does not say" in (OpenVinoInt8().problem() or "")
-
-
-def test_without_openvino_there_is_no_int8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to install."""
-    monkeypatch.setattr(sessions, "is_installed", lambda: False)
-    assert "pip install openvino" in (OpenVinoInt8().problem() or "")
 
 
 @pytest.mark.parametrize(("bf16", "hint"), [(True, "bf16"), (False, "f32")])

@@ -119,7 +119,7 @@ def test_the_built_in_model_labels_gold_sentences_as_pytorch_does(pud_windows: l
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-def test_any_depth_width_and_number_of_heads_is_computed_as_the_padded_variant_does(
+def test_any_depth_width_and_number_of_heads_is_computed_as_padded(
     shape: Shape, tmp_path: Path, window: MakeWindow
 ) -> None:
     """The padded variant runs on ONNX Runtime, and is held to PyTorch by test_parity.py."""
@@ -182,7 +182,7 @@ def test_a_window_does_not_see_the_others_of_its_batch(cache_dir: Path, window: 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_without_the_keys_bias_and_with_the_values_folded_attention_is_exactly_the_same(seed: int) -> None:
+def test_attention_is_the_same_without_the_keys_bias_and_values_folded(seed: int) -> None:
     """In float64, to a few units of rounding, for biases as large as the weights; without the query's it is not."""
     rng = np.random.default_rng(seed)
     hidden, width = rng.normal(size=(11, 12)), 12
