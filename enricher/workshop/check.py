@@ -1,17 +1,23 @@
-"""`enricher model check`: measures what a reduced precision loses, and writes the report that a worker requires."""
+"""`enricher model check`: measures what a reduced precision loses, and writes the report that a worker requires.
+
+`prepare` runs the same check. By default reports go to the model's folder in the cache: its own folder may be the installed
+package or belong to someone else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.commands.console import data_console, remark_console
+from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.device.sessions import Device
@@ -23,6 +29,7 @@ from enricher.worker.inference.run.selection import (
     missed_target,
     named_variant,
     problem_of,
+    recipe_for,
     recipe_problem,
     variants_for,
     why_not_reduced,
@@ -37,11 +44,11 @@ from enricher.workshop.arguments import (
     LimitOption,
     UndoOption,
 )
-from enricher.workshop.calibration import CalibratedOnGold
-from enricher.workshop.gate.quality_gate import gold_for
+from enricher.workshop.calibration import CalibratedOnGold, refuse_calibration_texts
+from enricher.workshop.gate.gold import GoldSet
+from enricher.workshop.gate.quality_gate import Gate, gold_for
+from enricher.workshop.gate.report import GateReport, write_report
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.tables import verdicts_table
-from enricher.workshop.variant_check import Checked, check_variant, reasons_of, remove_results
 
 
 def model_check(
@@ -80,7 +87,7 @@ def model_check(
     for checkpoint in checkpoints:
         in_cache = cache_folder(checkpoint, settings.model.cache_dir)
         if undo:
-            remove_results(in_cache, "gate-*")
+            _remove_reports(in_cache)
             continue
         check = partial(
             check_variant,
@@ -163,3 +170,124 @@ def _lines(checked: Checked) -> Iterator[str]:
     yield f"  report: {escape(str(checked.path))}"
     then = "serve this precision" if checked.report.passed else "do not serve this precision"
     yield f"  Workers that find the report {then} from their next start on. To withdraw it: --undo, or remove the file."
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A report and its path; None if it was not written."""
+
+    report: GateReport
+    path: Path | None
+
+
+def check_variant(
+    checkpoint: Checkpoint,
+    variant: Variant,
+    device: Device,
+    *,
+    gold: GoldSet,
+    limit_points: float,
+    cache_dir: Path,
+    report_folder: Path | None,
+    device_id: int = 0,
+) -> Checked:
+    """Run the gate and write its report to `report_folder`. `cache_dir` is for graphs. Raises ModelError, FatalError.
+
+    Raises CalibratedOnGold if int8 was calibrated on the gold set.
+    """
+    recipe = recipe_for(checkpoint, variant)
+    if recipe is not None:
+        refuse_calibration_texts(recipe, gold)
+    with Ticker(remark_console()) as ticker:
+
+        def progress(stage: str, done: int, windows: int) -> None:
+            ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
+
+        report = Gate(gold, limit_points, cache_dir, progress, device_id).check(checkpoint, variant, device)
+    return Checked(report, None if report_folder is None else write_into(report_folder, report))
+
+
+def reasons_of(report: GateReport) -> Iterator[str]:
+    """The verdict in lines for people."""
+    yield f"{report.bound_to.variant} {'passed' if report.passed else 'failed'}:"
+    for reason in report.reasons:
+        yield f"  - {escape(reason)}"
+
+
+def write_into(folder: Path, report: GateReport) -> Path:
+    """Write the report into a folder, which is made. Returns its path. Raises ModelError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write_report(folder, report)
+    except OSError as error:
+        raise ModelError(f"the report cannot be written: {error}. Choose another cache (model.cache_dir).") from error
+
+
+def _remove_reports(folder: Path) -> None:
+    """Remove the reports, and say which. Raises ModelError if one cannot be removed."""
+    console, found = remark_console(), sorted(folder.glob("gate-*"))
+    for path in found:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise ModelError(f"{path} cannot be removed: {error.strerror}") from error
+        console.print(f"removed {escape(str(path))}")
+    if not found:
+        console.print(f"there is nothing to remove in {escape(str(folder))}")
+    else:
+        console.print("From their next start on, workers use the files in the model's own folder, or defaults.")
+
+
+_COLUMNS = {
+    "entities": ("F1 fp32", "F1", "points", "labels equal", "spans", "largest logit"),
+    "classes": ("F1 fp32", "F1", "points", "same classes", "judged by", "largest logit"),
+    "vectors": ("least cosine", "median", "same ten nearest", "where ties count"),
+}
+
+
+def verdicts_table(reports: Sequence[GateReport]) -> Table:
+    """A row for each report and set of texts. All reports are about one model."""
+    table = Table("variant", "text", *_COLUMNS[_kind(reports[0])], "verdict")
+    for report in reports:
+        verdict = "[green]passed[/]" if report.passed else "[bold red]failed[/]"
+        for number, (name, *cells) in enumerate(_rows(report)):
+            table.add_row(report.bound_to.variant if number == 0 else "", name, *cells, verdict if number == 0 else "")
+    return table
+
+
+def _kind(report: GateReport) -> str:
+    if report.classes is not None:
+        return "classes"
+    return "entities" if report.vectors is None else "vectors"
+
+
+def _rows(report: GateReport) -> Iterator[tuple[str, ...]]:
+    """The name of each set of texts, and the cells of _COLUMNS."""
+    for each in report.comparisons:
+        yield (
+            each.name,
+            f"{each.overall.reference.f1:.4f}",
+            f"{each.overall.reduced.f1:.4f}",
+            f"{each.overall.delta_points:+.2f}",
+            f"{100 * each.equal_labels:.3f} %",
+            f"{each.spans.f1:.4f}",
+            f"{each.logits.largest_difference:.3g}",
+        )
+    for of_classes in report.classes.comparisons if report.classes else ():
+        yield (
+            of_classes.name,
+            f"{of_classes.overall.reference.f1:.4f}",
+            f"{of_classes.overall.reduced.f1:.4f}",
+            f"{of_classes.overall.delta_points:+.2f}",
+            f"{100 * of_classes.equal_classes:.2f} %",
+            "labels" if of_classes.truth == "gold" else "fp32",
+            f"{of_classes.logits.largest_difference:.3g}",
+        )
+    for of_vectors in report.vectors.comparisons if report.vectors else ():
+        yield (
+            of_vectors.name,
+            f"{of_vectors.least_cosine:.6f}",
+            f"{of_vectors.median_cosine:.6f}",
+            f"{100 * of_vectors.same_ten:.1f} %" if of_vectors.name == "texts" else "-",
+            f"{100 * of_vectors.same_ten_strict:.1f} %" if of_vectors.name == "texts" else "-",
+        )

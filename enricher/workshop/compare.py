@@ -41,9 +41,8 @@ from enricher.worker.wiring.loaded_tasks import load_tasks
 from enricher.worker.wiring.memory_runs import recompute
 from enricher.workshop.arguments import JsonOption, ModelArgument
 from enricher.workshop.comparison import COLUMNS, Answer, Answers, Comparison, Verdict, compare, judge
-from enricher.workshop.evaluate import require_labels
+from enricher.workshop.evaluate import require_labels, text_table
 from enricher.workshop.gate.scoring import EntitySpan
-from enricher.workshop.tables import text_table
 
 CHANGED = 13
 """The exit code if more changes than is allowed."""

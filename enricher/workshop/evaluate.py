@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from enricher.errors import SettingsError
 from enricher.worker.commands.console import Ticker, data_console, remark_console
@@ -30,7 +31,6 @@ from enricher.workshop.gate.measure import length_buckets
 from enricher.workshop.gate.quality_gate import YARDSTICKS
 from enricher.workshop.gate.runs import COMPOSITIONS, USUAL, Progress, RowsRun, VariantRun, tokenize_texts
 from enricher.workshop.gate.scoring import CountArray, Score, count_by_text, labels_of, score
-from enricher.workshop.tables import text_table
 
 
 def model_evaluate(
@@ -127,6 +127,14 @@ def score_cells(each: Score) -> list[str]:
         *counts,
         *("-" if share is None else str(share) for share in (each.precision, each.recall, each.f1)),
     ]
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of texts that come from outside: labels of models, words of articles."""
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(escape(escape_controls(cell)) for cell in row))
+    return table
 
 
 def gold_of(head: HeadSpec, path: Path) -> GoldSet:

@@ -53,12 +53,11 @@ from enricher.workshop.calibration import (
     refuse_calibration_texts,
     windows_of,
 )
+from enricher.workshop.check import check_variant, reasons_of, verdicts_table
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.quality_gate import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.workshop.prepared_folder import Manifest, copy_files, entries_of, replacement_of, write_manifest
-from enricher.workshop.tables import verdicts_table
-from enricher.workshop.variant_check import check_variant, reasons_of
 
 
 @dataclass(frozen=True, slots=True)

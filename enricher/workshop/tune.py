@@ -33,7 +33,7 @@ from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, open_mo
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, Batch, Int32Array, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from enricher.worker.runtime.devices import Precision
-from enricher.worker.settings import Settings, load_settings
+from enricher.worker.settings import load_settings
 from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from enricher.workshop.arguments import DeviceOption, FolderArgument, JsonOption
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
@@ -74,7 +74,8 @@ def model_tune(  # noqa: PLR0913  the options of the command
     if plot is not None:
         require_matplotlib()
     settings = load_settings()
-    model = prepare_model(folder, device, precision, settings)
+    cache_dir = settings.model.cache_dir
+    model = prepare_heads([open_model(folder)], device=device, precision=precision, cache_dir=cache_dir)
     tokenizer = ArticleTokenizer(model.checkpoint)
     advice = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens)
     window_tokens = settings.batching.max_window_tokens or advice.max_window_tokens
@@ -115,17 +116,6 @@ def compare_default(rows: Sequence[Row], window_tokens: int, batch_tokens: int, 
 def _of_usual_length(rows: Sequence[Row], window_tokens: int) -> list[Row]:
     usual = min((each.length_tokens for each in rows), key=lambda length: abs(length - window_tokens))
     return [each for each in rows if each.length_tokens == usual]
-
-
-def prepare_model(folder: str, device: str, precision: Precision, settings: Settings) -> PreparedModel:
-    """Prepare the model as a worker with these settings would. Raises ModelError."""
-    wanted = settings.model
-    return prepare_heads(
-        [open_model(folder)],
-        device=device,
-        precision=precision,
-        cache_dir=wanted.cache_dir,
-    )
 
 
 def _cells(

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from gate.conftest import Damaged, NotFinite, Twin
 from support.sessions import replace_session
 
 from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import read_reports
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
+from enricher.workshop.check import write_into
+from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.measure import compare
 from enricher.workshop.gate.quality_gate import Gate, Measured
 from enricher.workshop.gate.report import Composition, GateReport, write_report
 from enricher.workshop.gate.runs import COMPOSITIONS, VariantRun, VariantRunner, tokenize_texts
 from enricher.workshop.gate.verdict import GateVerdict, judge_entities
-from enricher.workshop.variant_check import write_result
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.workshop.gate.gold import GoldSet
 
 LIMIT_POINTS = 4.0
 """The small gold set has few entities: one weighs more than two points."""
@@ -128,7 +124,7 @@ def test_a_report_that_cannot_be_written_is_a_model_error(twin: GateReport, tmp_
     """As in a container whose file system is read-only."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ModelError, match=r"the report cannot be written: .*model\.cache_dir"):
-        write_result(tmp_path / "file" / "reports", lambda folder: write_report(folder, twin), "the report")
+        write_into(tmp_path / "file" / "reports", twin)
 
 
 def judged(report: GateReport, limit_points: float) -> GateVerdict:
