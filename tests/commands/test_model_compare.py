@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 from support.heads import class_model
 from support.operating import write
 from support.patience import PATIENCE_S
-from support.topics import QUICK_TO_START
+from support.topics import QUICK_TO_START, Topics
 
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
@@ -29,9 +29,6 @@ from enricher.workshop import compare
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
-
-if TYPE_CHECKING:
-    from support.topics import Topics
 
 CPU = {**QUICK_TO_START, "ENRICHER_MODEL__DEVICE": "cpu", "ENRICHER_MODEL__PRECISION": "fp32"}
 TEXTS = tuple(each.text for each in read_gold(DEFAULT_GOLD).texts[:200])

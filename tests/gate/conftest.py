@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from support.models import open_minilm
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.sessions import Feeds, Session
+from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.device.sessions import Feeds, Session
-    from enricher.worker.inference.graph.onnx_file import OnnxWriter
 
 SENTENCES = 40
 

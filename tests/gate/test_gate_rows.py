@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from commands.model_app import tiny_model
 from gate.conftest import SENTENCES, Damaged, Twin
@@ -16,23 +18,15 @@ from support.models import MINILM_FOLDER
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import report_path
-from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.device.sessions import Feeds, openvino_problem
 from enricher.worker.inference.graph.padded import OpenVinoBfloat16
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.records import Window
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.quality_gate import Gate, gold_for
 from enricher.workshop.gate.report import GateReport, write_report
 from enricher.workshop.gate.runs import RowsRunner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.device.sessions import Feeds
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.records import Window
 
 LIMIT_POINTS = 4.0
 LABELS = ("economy", "politics", "sports")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from commands.model_app import tiny_model
@@ -13,18 +13,12 @@ from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket
+from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import window_cutter
-from enricher.workshop.gate.gold import join_texts
-from enricher.workshop.gate.runs import tokenize_texts
+from enricher.workshop.gate.gold import GoldSet, join_texts
+from enricher.workshop.gate.runs import TokenizedTexts, tokenize_texts
 from tools.worker_parts import load_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from enricher.worker.rules.windowing import WindowCutter
-    from enricher.workshop.gate.gold import GoldSet
-    from enricher.workshop.gate.runs import TokenizedTexts
 
 
 def tokenized_for(folder: Path, gold: GoldSet) -> TokenizedTexts:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from rules.building import GivenSpans, answer, entities_of, part_of
@@ -14,12 +14,7 @@ from rules.word_rule import is_alone
 from enricher.worker.articles.mapping import join_paragraphs
 from enricher.worker.heads.decoding import decode_entities
 from enricher.worker.heads.labels import LabelScheme
-from enricher.worker.records import OwnedLabels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from enricher.worker.records import Ticket
+from enricher.worker.records import OwnedLabels, Ticket
 
 CASES = [
     json.loads(line)

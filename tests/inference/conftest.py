@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,10 +15,10 @@ from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+MakeWindow = Callable[[Sequence[int]], Window]
 DATA = Path(__file__).parent.parent / "data"
+REFERENCE = DATA / "reference"
+"""Small checkpoints of each family, with PyTorch's logits."""
 
 
 @pytest.fixture(scope="session")
@@ -46,15 +46,15 @@ def tokenizer(minilm: PreparedModel) -> ArticleTokenizer:
 
 
 @pytest.fixture(scope="session")
-def pud_windows(window: Callable[[Sequence[int]], Window]) -> list[Window]:
+def pud_windows(window: MakeWindow) -> list[Window]:
     """Each gold sentence as a window, with the ids that the reference logits were made from."""
-    reference = np.load(DATA / "reference" / "pud_logits.npz")
+    reference = np.load(REFERENCE / "pud_logits.npz")
     ends = np.cumsum(reference["lengths"])
     return [window(ids.tolist()) for ids in np.split(reference["input_ids"], ends[:-1])]
 
 
 @pytest.fixture(scope="session")
-def window() -> Callable[[Sequence[int]], Window]:
+def window() -> MakeWindow:
     """Make a window of no article from ids, special tokens included."""
 
     def make(ids: Sequence[int]) -> Window:

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from inference.conftest import REFERENCE
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from support.models import MINILM_FOLDER
@@ -20,8 +21,6 @@ from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import open_model, prepare_variant
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
 
 @pytest.fixture

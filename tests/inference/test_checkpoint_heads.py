@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +17,8 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.records import TaskKind
 from tools.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from enricher.worker.records import TaskKind
-
-    Edit = Callable[..., None]
 
 POOLING = "1_Pooling/config.json"
 WEIGHTS = "model.safetensors"

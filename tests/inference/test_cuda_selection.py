@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from inference.test_external import exported
@@ -14,6 +14,8 @@ from support.reports import report
 
 from enricher.errors import ModelError
 from enricher.operate.doctor import models as doctor
+from enricher.operate.doctor.findings import Finding
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import arithmetic_of
 from enricher.worker.inference.graph import packed_cuda
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
@@ -21,13 +23,9 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import open_model, prepare
 from enricher.worker.inference.run.selection import choose, missing_reports
+from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import write_report
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
-
-if TYPE_CHECKING:
-    from enricher.operate.doctor.findings import Finding
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.runtime.devices import Precision
 
 SHAPE = Shape(
     model_type="bert",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from inference.conftest import REFERENCE
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
@@ -28,10 +30,6 @@ from enricher.worker.inference.device.sessions import arithmetic_of, open_sessio
 from enricher.worker.inference.run.model import prepare
 from tools.bench.model.plain import export
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 REAL_SESSION = ort.InferenceSession
 _CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 

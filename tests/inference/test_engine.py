@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from inference.conftest import REFERENCE, MakeWindow
 from safetensors.numpy import load_file
 from support.answers import WindowLabels, by_window
 from support.sessions import DeadSession, Watched, replace_session
@@ -16,24 +19,12 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import processor
 from enricher.worker.inference.device.processor import default_concurrency
-from enricher.worker.inference.device.sessions import SESSION_ERRORS
+from enricher.worker.inference.device.sessions import SESSION_ERRORS, Feeds, Session
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
-from enricher.worker.inference.run.model import prepare, prepare_variant
-from enricher.worker.records import Batch, WindowFailure
+from enricher.worker.inference.run.model import PreparedModel, prepare, prepare_variant
+from enricher.worker.records import Batch, Window, WindowFailure
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.device.sessions import Feeds, Session
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.records import Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 POISON_ID = 77
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
+from inference.conftest import REFERENCE, MakeWindow
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models
@@ -19,6 +19,7 @@ from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
 from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
 from enricher.worker.inference.run.selection import choose, variants_for
@@ -26,15 +27,6 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import Batch, WindowFailure
 from tools.bench.model.plain import export
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.records import Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 VARIANTS = [
     variant
     for variant in variants_for("cpu")

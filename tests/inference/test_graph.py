@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
+from inference.conftest import REFERENCE, MakeWindow
 from support.layout import rows_of
 
 from enricher.errors import ModelError
@@ -18,15 +18,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.run.model import PreparedModel, prepare, prepare_variant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.records import Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+from enricher.worker.records import Window
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from inference import packed_reference
+from inference.conftest import MakeWindow
 from support.layout import rows_of
 from support.models import open_minilm
 
@@ -20,19 +22,13 @@ from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import variants_for
-from enricher.worker.records import OwnedRow, Window
+from enricher.worker.records import Float32Array, OwnedRow, Window
 from tools.head_references import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.records import Float32Array
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-    Run = Callable[[list[str], list[Window]], list[Any]]
+Run = Callable[[list[str], list[Window]], list[Any]]
 
 CPU = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
 CUDA = [PackedCudaFloat32(), PackedFloat16()]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands.model_app import run_model
+from inference.conftest import REFERENCE
 from pipeline.family_tokenizers import SPECIALS, tokenizer_of
 from support.answers import WindowLabels, by_window
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
@@ -40,7 +41,6 @@ from enricher.worker.records import (
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.windowing import WindowCutter
 
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "Anna", "anna", "é", "e", "in", "Rom", "rom"]
 
 

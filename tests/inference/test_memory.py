@@ -5,33 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy.typing as npt
 import pytest
+from inference.conftest import MakeWindow
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 from support.answers import WindowLabels, by_window
 from support.patience import PATIENCE_S
 from support.sessions import replace_session, short_of_memory
 
 from enricher.errors import ModelError
+from enricher.worker.inference.device.sessions import Session
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
+from enricher.worker.inference.run.model import PreparedModel
 from enricher.worker.inference.run.selection import variants_for
-from enricher.worker.records import Batch, WindowFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.device.sessions import Session
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.records import BatchResult, Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
+from enricher.worker.records import Batch, BatchResult, WindowFailure
 
 ARENA = (
     "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running MatMul node. Name:'m' Status "

@@ -9,7 +9,7 @@ import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import onnxruntime as ort
 import pytest
@@ -22,13 +22,10 @@ from enricher.worker.inference.graph import cache
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import open_model, prepare, prepare_heads, prepare_variant
+from enricher.worker.inference.run.model import PreparedModel, open_model, prepare, prepare_heads, prepare_variant
 from enricher.worker.records import ModelCard
 from tools.bench.model.plain import export
 from tools.head_references import REFERENCE, write_folder
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.run.model import PreparedModel
 
 
 def _prepare(cache_dir: Path) -> PreparedModel:

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
+from inference.conftest import REFERENCE, MakeWindow
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 from support.models import MINILM_FOLDER, open_minilm
@@ -33,17 +33,9 @@ from enricher.worker.inference.graph.padded import (
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import choose, recipe_problem, variant_named
-from enricher.worker.records import Batch, WindowFailure
+from enricher.worker.records import Batch, Window, WindowFailure
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.records import Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 needs_bf16 = pytest.mark.skipif(OpenVinoBfloat16().problem() is not None, reason=f"{OpenVinoBfloat16().problem()}")
 
 

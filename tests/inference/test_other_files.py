@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from inference.conftest import REFERENCE
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from enricher.errors import ModelError
@@ -15,7 +16,6 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Article, TokenizedArticle
 
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "anna", "rom"]
 ELSEWHERE = [*PIECES[:5], "rom", "anna"]
 """The same words with other ids: a tokenizer made from it would be seen."""

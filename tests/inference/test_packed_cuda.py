@@ -9,13 +9,13 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 from inference import packed_reference
+from inference.conftest import REFERENCE, MakeWindow
 from onnx import TensorProto
 from support.layout import rows_of
 from support.models import open_minilm
@@ -28,16 +28,9 @@ from enricher.worker.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, Pac
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import variants_for
+from enricher.worker.records import Window
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.records import Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 FP16, FP32 = PackedFloat16(), PackedCudaFloat32()
 LIMITS = {"fp16": 2e-2, "fp32": 1e-4}
 """Largest difference of a logit allowed, relative to the largest one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from inference.conftest import REFERENCE
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 from support.models import open_minilm
@@ -22,17 +23,11 @@ from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
-from enricher.worker.records import Batch
+from enricher.worker.records import Batch, Window
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
 from tools.head_references import HEADS, OUTPUTS, write_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.records import Window
-
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_problem() is not None, reason="no GPU that can be used")]
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 LIMITS = {"fp16": 2e-2, "fp32": 1e-3}
 """Largest difference of a logit allowed, relative to the largest. In float32, only attention's products use TF32, three for
 each (packed_cuda.py)."""

@@ -5,29 +5,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from inference.conftest import REFERENCE, MakeWindow
 from support.layout import rows_of
 
 from enricher.worker.inference.checkpoint.families import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import variants_for
+from enricher.worker.records import Float32Array, Window
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.records import Float32Array, Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
 """int8 is compared with float32 by its calibration and by its gate."""
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2}

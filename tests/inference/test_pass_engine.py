@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from inference.conftest import MakeWindow
 from support.answers import WindowHeads, WindowLabels, heads_by_window
 from support.sessions import Watched, replace_session, short_of_memory
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.sessions import Feeds, Session
 from enricher.worker.inference.graph.padded import PackedFloat32
+from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
-from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.run.selection import variants_for
-from enricher.worker.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
+from enricher.worker.records import Batch, BatchResult, TokenLabels, Window, WindowFailure, WindowRows
 from tools.head_references import REFERENCE, articles, write_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.device.sessions import Feeds, Session
-    from enricher.worker.inference.graph.variants import Variant
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.records import Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
 
 VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.reduced]
 NAMES = ["bert", "topics", "tones", "vectors"]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from inference.conftest import REFERENCE, MakeWindow
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import sessions
 from enricher.worker.inference.device.processor import processor_features
-from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.device.sessions import Runtime, Session, open_session
 from enricher.worker.inference.graph.int8 import (
     Measured,
     QuantisedInput,
@@ -26,6 +27,7 @@ from enricher.worker.inference.graph.int8 import (
     write_recipe,
 )
 from enricher.worker.inference.graph.padded import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.worker.records import Float32Array, Window
 from enricher.workshop.quantisation.calibrate import calibrate, divide, keep_fewest
 from enricher.workshop.quantisation.gains import (
     BATCH_BYTES,
@@ -37,15 +39,6 @@ from enricher.workshop.quantisation.gains import (
     quantisable_inputs,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from enricher.worker.inference.device.sessions import Runtime, Session
-    from enricher.worker.records import Float32Array, Window
-
-    MakeWindow = Callable[[Sequence[int]], Window]
-
-REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 FAMILIES = (
     "bert",
     "distilbert",

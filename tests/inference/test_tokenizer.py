@@ -6,11 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,16 +23,11 @@ from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads.decoding import decode_entities
 from enricher.worker.heads.labels import LabelScheme
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.run.model import PreparedModel
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, TokenizedField
+from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, TokenizedField, Window
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.records import Window
-
-    Ours = Callable[..., ArticleTokenizer]
+Ours = Callable[..., ArticleTokenizer]
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"

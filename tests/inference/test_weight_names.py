@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,18 +14,13 @@ from safetensors.numpy import load_file, save_file
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.families import encoder_weights, head_weights
-from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.records import Float32Array
 from tools.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.worker.inference.checkpoint.folder import OpenFiles
-    from enricher.worker.records import Float32Array
 
 WEIGHTS = "model.safetensors"
 HEAD_OR_NER: tuple[HeadName | None, ...] = (None, *HEADS)
