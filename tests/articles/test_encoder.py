@@ -351,8 +351,10 @@ def test_record_id_is_the_standard_librarys_uuid5(topic: str, topic_id: str | No
     assert str(uuid5(RECORD_NAMESPACE, name)).encode() == found
 
 
-def test_dead_letter_has_these_headers(raw: RawRecord) -> None:
-    """The input's own first, untouched, doubles and None kept; then ours."""
+@pytest.mark.parametrize("named", [[], [("enricher.dlq.source.topic.id", TOPIC_ID.encode())]])
+def test_dead_letter_has_these_headers(raw: RawRecord, named: list[object]) -> None:
+    """The input's own first, untouched, doubles and None kept; then ours, with the topic's id where it is known."""
+    raw = replace(raw, topic_id=TOPIC_ID if named else None)
     expected = [
         *raw.headers,
         ("enricher.dlq.stage", b"inference"),
@@ -360,6 +362,7 @@ def test_dead_letter_has_these_headers(raw: RawRecord) -> None:
         ("enricher.dlq.error.message", b"the scores of a window are not finite"),
         ("enricher.dlq.attempts", b"2"),
         ("enricher.dlq.source.topic", b"articles"),
+        *named,
         ("enricher.dlq.source.partition", b"3"),
         ("enricher.dlq.source.offset", b"1042"),
         ("enricher.dlq.version", b"0.1.0"),
@@ -387,16 +390,6 @@ def test_headers_of_the_input_cannot_be_taken_for_ours(raw: RawRecord) -> None:
         ("input.x", b"4"),
     ] == headers[: len(names)]
     assert headers[len(names)][0] == "enricher.dlq.stage"
-
-
-def test_dead_letter_of_a_topic_whose_id_is_known_names_it(raw: RawRecord) -> None:
-    """Nothing else differs."""
-    without = dead_letter_headers(raw, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=None)
-    known = replace(raw, topic_id=TOPIC_ID)
-    headers = dead_letter_headers(known, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=None)
-    place = headers.index(("enricher.dlq.source.topic", b"articles"))
-    assert headers.pop(place + 1) == ("enricher.dlq.source.topic.id", TOPIC_ID.encode())
-    assert without == headers
 
 
 def test_value_left_out_is_said_with_its_size(raw: RawRecord) -> None:

@@ -182,42 +182,6 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
     assert str(partial) in said
 
 
-BERGEN = "Ana Ribeiro waits in Bergen."
-LAYOUTS = {
-    "an agency": (
-        {"id": "/uuid", "title": "/headline", "body": "/content/text"},
-        {"uuid": "a", "headline": "Storm in Lisbon", "content": {"text": BERGEN}},
-    ),
-    "a website": (
-        {"id": "/article/nr", "title": "/article/titles/0", "body": "/article/paragraphs", "language": "/lang"},
-        {"lang": "en", "article": {"nr": 7, "titles": ["Storm in Lisbon", "Short"], "paragraphs": ["", BERGEN]}},
-    ),
-    "an archive": (
-        {"id": "/a~1b", "body": "/m~0n", "source": "/from/name", "published_at": "/dates/1"},
-        {"a/b": "a", "title": "Storm in Lisbon", "m~n": BERGEN, "from": {"name": "A"}, "dates": ["x", "y"]},
-    ),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_articles_of_other_layouts_are_enriched(tmp_path: Path, layout: str) -> None:
-    """Fields are found by the settings, offsets count in the text that was found, and what lacks a field is named."""
-    fields, document = LAYOUTS[layout]
-    env = {"ENRICHER_ARTICLES__FIELDS": json.dumps(fields), "ENRICHER_ARTICLES__SCALAR_IDS": "true"}
-    usual = {"id": "usual", "title": "Lisbon", "body": BERGEN}
-    file, letters = tmp_path / "articles.jsonl", tmp_path / "letters.jsonl"
-    file.write_text(json_lines(document, usual), "utf-8")
-    result = run("enrich", str(file), "--dead-letters", str(letters), env=env)
-    assert 0 == result.exit_code, result.output
-    (record,) = map(json.loads, result.stdout.splitlines())
-    before = 2 if layout == "a website" else 0  # the separator behind an empty paragraph
-    found = {(entity["field"], entity["start"], entity["text"]) for entity in record["entities"]}
-    assert {("title", 9, "Lisbon"), ("body", before, "Ana Ribeiro"), ("body", before + 21, "Bergen")} == found
-    assert ("7" if layout == "a website" else "a") == record["id"]
-    (letter,) = map(json.loads, letters.read_text("utf-8").splitlines())
-    assert f"id is missing at {fields['id']}" == letter["message"]
-
-
 def test_lines_without_keys_have_their_ids_inside(articles: Path) -> None:
     """The settings of a worker whose ids are keys serve for a file, too: a line has neither key nor headers."""
     for where in ("key", "header:ce_id"):

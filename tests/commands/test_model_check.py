@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from support.recipes import empty_recipe
 
 from enricher import Enricher
-from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.models import model_findings
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import openvino_problem
@@ -95,13 +95,6 @@ def test_fp32_needs_no_check_and_a_variant_of_elsewhere_cannot_be_checked(
     error = run_model("check", model, "--precision", "int8", "--device", "cpu", cache_dir=cache).exception
     assert isinstance(error, ModelError)
     assert "the processor has no VNNI" in str(error)
-
-
-def test_a_gold_set_that_is_not_there_is_no_traceback(model: Path, tmp_path: Path) -> None:
-    """An input that cannot be used."""
-    error = run_model("check", model, "--gold", tmp_path / "none", cache_dir=tmp_path).exception
-    assert isinstance(error, FatalError)
-    assert error.exit_code == 1
 
 
 def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:

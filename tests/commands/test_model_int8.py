@@ -23,7 +23,7 @@ from support.topics import QUICK_TO_START
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import openvino_problem
-from enricher.worker.inference.graph.int8 import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.graph.int8 import Recipe, read_recipe, write_recipe
 from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.workshop import calibration
 from enricher.workshop.calibration import DEFAULT_TEXTS, read_texts, windows_of
@@ -131,18 +131,6 @@ def test_a_prepared_folder_runs_without_its_source_and_without_a_cache(
     precisions = [json.loads(line)["model"]["precision"] for line in records.read_bytes().splitlines()]
     assert ["int8"] * ARTICLES == precisions
     assert [] == list(cache.glob("*-openvino-*"))
-
-
-def test_the_same_texts_and_seed_give_the_same_recipe(
-    prepared: Prepared, source: Path, gold: Path, texts: Path, tmp_path: Path
-) -> None:
-    """To the byte; and the seed is in it."""
-    for seed in (0, 8):
-        result = prepare(source, tmp_path / str(seed), gold, "--calibrate", texts, "--seed", str(seed))
-        assert result.exit_code == 0, (result.output, result.exception)
-    assert recipe_path(prepared.folder).read_bytes() == recipe_path(tmp_path / "0").read_bytes()
-    assert 8 == recipe_in(tmp_path / "8").seed
-    assert recipe_in(tmp_path / "0").digest != recipe_in(tmp_path / "8").digest
 
 
 def test_a_valid_recipe_is_kept_unless_another_is_asked_for(

@@ -80,14 +80,6 @@ def test_the_json_schema_knows_every_setting() -> None:
     assert {row.name for row in all_rows()} == names
 
 
-def test_a_registry_without_a_scheme_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL may contain a password."""
-    monkeypatch.setenv("ENRICHER_REGISTRY__URL", "bob:swordfish@registry:8081")
-    failure = str(run("settings").exception)
-    assert "every URL must begin with http:// or https://" in failure
-    assert "swordfish" not in failure
-
-
 def test_tasks_are_listed_by_their_names() -> None:
     """Each field of each task with its value in force."""
     tasks = {"names": {"source": "newswire-e5"}, "topic": {"source": "/models/topic", "languages": ["en"]}}
