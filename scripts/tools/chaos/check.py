@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tools.chaos.incarnations import Incarnation, Ledger, digest, topic_id_of
+from tools.chaos.incarnations import Incarnation, Ledger, Place, digest, topic_id_of
 from tools.reading import OMITTED, STAGE, Reader, headers_of, source_of
 
 if TYPE_CHECKING:
@@ -65,13 +65,11 @@ def check(names: Topics, seen: Mapping[InputId, int], past: Sequence[Incarnation
     present = Incarnation(topic_id_of(names.bootstrap_servers, names.input))
     present.add(reader.records(names.input))
     ledger = Ledger([*past, present])
-    findings.inputs = sum(each.count for each in ledger)
-    for topic in (names.output, names.dead_letters):
-        count = _check_outputs(findings, reader, topic, ledger, dead=topic == names.dead_letters)
-        findings.uncommitted += reader.count(topic, "read_uncommitted") - count
+    findings.inputs = sum(len(each.inputs) for each in ledger.incarnations)
+    findings.outputs = _check_outputs(findings, reader, names.output, ledger, dead=False)
+    findings.dead_letters = _check_outputs(findings, reader, names.dead_letters, ledger, dead=True)
     _check_seen(findings, ledger, seen)
-    for each in ledger:
-        _check_inputs(findings, each)
+    _check_inputs(findings, ledger)
     _check_offsets(findings, reader, names)
     for before, after in falls(commits_of(reader.records(OFFSETS_TOPIC), names.group, names.input)):
         findings.note("committed offsets that went back", f"{after} after {before}")
@@ -83,25 +81,21 @@ def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledge
     newest: dict[tuple[int, int], tuple[int, int]] = {}
     count = 0
     for count, message in enumerate(reader.records(topic), start=1):  # noqa: B007  it is returned
-        input_id, number = source_of(message), ledger.number_of(source_of(message))
-        wanted = None if number is None else ledger[number].wanted(input_id)
-        if number is None or wanted is None:
-            what = "invented" if input_id.topic_id or number is not None else "without the id of one of several topics"
+        input_id = source_of(message)
+        place = ledger.find(input_id)
+        if place is None:
+            what = "invented" if ledger.is_clear(input_id) else "without the id of one of several topics"
             findings.note(what, f"{topic} {message.partition()} {message.offset()} of {input_id}")
             continue
-        ledger[number].answer(input_id)
-        _check_content(findings, message, wanted, input_id, dead=dead)
-        if message.partition() != input_id.partition:
+        ledger.answers[place] += 1
+        _check_content(findings, message, ledger[place], input_id, dead=dead)
+        if message.partition() != place.partition:
             findings.note("in another partition than its input", f"{topic} {message.partition()} of {input_id}")
-        stream = message.partition() or 0, input_id.partition
-        at = number, input_id.offset
+        stream, at = (message.partition() or 0, place.partition), (place.number, place.offset)
         if at < newest.get(stream, (0, -1)):
             findings.note("out of order", f"{topic} {input_id} after {newest[stream]}")
         newest[stream] = at
-    if dead:
-        findings.dead_letters = count
-    else:
-        findings.outputs = count
+    findings.uncommitted += reader.count(topic, "read_uncommitted") - count
     return count
 
 
@@ -120,17 +114,31 @@ def _check_content(findings: Findings, message: Message, wanted: Wanted, input_i
         findings.note("with another value", f"{input_id}: {(value or b'')[:_SHOWN_BYTES]!r}")
 
 
-def _check_inputs(findings: Findings, incarnation: Incarnation) -> None:
+def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[InputId, int]) -> None:
+    """An output that became visible during the run must have been visible once, and must still be there."""
+    for input_id, times in seen.items():
+        if times != 1:
+            findings.note("seen twice while it ran", input_id)
+        place = ledger.find(input_id)
+        ledger.seen.add(place)
+        if not ledger.answers[place]:
+            findings.note("seen while it ran, gone now", input_id)
+
+
+def _check_inputs(findings: Findings, ledger: Ledger) -> None:
     """Each input must have exactly one output, which a reader saw during the run."""
-    for partition, offset, answers, seen in incarnation.ends():
-        if not answers and not incarnation.needs_answer(partition, offset):
-            findings.gone += 1
-            continue
-        input_id = (incarnation.topic_id, partition, offset)
-        if answers != 1:
-            findings.note("doubled" if answers else "lost", input_id)
-        if not seen:
-            findings.note("not seen while it ran", input_id)
+    for number, incarnation in enumerate(ledger.incarnations):
+        for partition, offset in incarnation.inputs:
+            place = Place(number, partition, offset)
+            answers = ledger.answers[place]
+            if not answers and not incarnation.needs_answer(partition, offset):
+                findings.gone += 1
+                continue
+            input_id = (incarnation.topic_id, partition, offset)
+            if answers != 1:
+                findings.note("doubled" if answers else "lost", input_id)
+            if place not in ledger.seen:
+                findings.note("not seen while it ran", input_id)
 
 
 def _check_offsets(findings: Findings, reader: Reader, names: Topics) -> None:
@@ -142,20 +150,6 @@ def _check_offsets(findings: Findings, reader: Reader, names: Topics) -> None:
         for partition, (stable, end) in reader.stable_and_ends(topic).items():
             if stable != end:
                 findings.note("partitions with an open transaction", f"{topic} {partition}: {stable} of {end}")
-
-
-def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[InputId, int]) -> None:
-    """An output that became visible during the run must have been visible once, and must still be there."""
-    for input_id, times in seen.items():
-        if times != 1:
-            findings.note("seen twice while it ran", input_id)
-        number = ledger.number_of(input_id)
-        there = number is not None and ledger[number].wanted(input_id) is not None
-        if number is not None and there:
-            ledger[number].see(input_id, times)
-            there = ledger[number].answers_to(input_id) > 0
-        if not there:
-            findings.note("seen while it ran, gone now", input_id)
 
 
 OFFSETS_TOPIC = "__consumer_offsets"

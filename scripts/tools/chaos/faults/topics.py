@@ -58,7 +58,7 @@ class TopicMadeAgain(_OffsetsGone):
         time.sleep(self.absent_s)
         scene.topics.create_input()
         scene.workload.reconnect()
-        self.about = f"after {past.count} inputs"
+        self.about = f"after {len(past.inputs)} inputs"
         if self.absent_s:
             self.about += f", {self.absent_s:.1f} s later"
         else:
