@@ -11,7 +11,6 @@ from confluent_kafka import Producer
 from kafka.test_crash_points import killed_and_continued
 from support.patience import PATIENCE_S
 
-from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.frames import Api
 from tools.chaos.proxy import nodes_behind_a_proxy
@@ -41,7 +40,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         Scene(tmp_path, brokers, workers=2, rate_per_s=40.0) as scene,
     ):
         scene.workload.resume()
-        assert Campaign(scene).wait_until_whole() is not None
+        assert scene.wait_until_whole()
         yield scene
 
 
@@ -83,7 +82,7 @@ def test_every_article_is_there_once_after_a_kill_a_move_and_a_rival(scene: Scen
     assert ending.caught.wait(PATIENCE_S)
     producer_of(scene.cluster.bootstrap_servers, scene.transactional_id("worker-1"))
     scene.proxy.lift(ending)
-    assert Campaign(scene).wait_until_whole() is not None, "both workers commit again"
+    assert scene.wait_until_whole(), "both workers commit again"
 
     assert catch_up(scene)
     scene.crew.close()
@@ -91,4 +90,4 @@ def test_every_article_is_there_once_after_a_kill_a_move_and_a_rival(scene: Scen
     assert findings.wrong == {}
     assert findings.inputs > 200
     assert findings.uncommitted > 0, "no transaction was rolled back: nothing was tried"
-    assert run_verify(scene.names)["exit_code"] == 0
+    assert run_verify(scene.names) == 0

@@ -9,7 +9,7 @@ from support.crews import forked_module
 from tools.chaos.faults import Fault
 from tools.chaos.faults.brokers import CoordinatorGoneWhileIdle
 from tools.chaos.faults.commands import CommandKilled
-from tools.chaos.faults.network import LateRequest, OffsetFetchWrong
+from tools.chaos.faults.network import LateRequest
 from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain
 from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, WorkerPaused
 from tools.chaos.scene import TRANSACTION_S
@@ -18,7 +18,6 @@ from tools.chaos.worker import POLL_INTERVAL_S
 _SHORT: Mapping[type[Fault], Mapping[str, object]] = {
     CoordinatorGoneWhileIdle: {"away_s": 4.0},  # until the coordinator has left the metadata
     LateRequest: {"hang_up": True},  # the request is repeated at once
-    OffsetFetchWrong: {"times": 1, "how": signal.SIGTERM},
     TopicMadeAgain: {"absent_s": 0.0},  # the harder case
     WorkerPaused: {"lasts_s": TRANSACTION_S + 0.5},
     RebalanceStorm: {"visits": [(2.0, signal.SIGTERM), (2.0, signal.SIGKILL)]},

@@ -22,20 +22,15 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 def chaos(
     *,
     minutes: Annotated[float, typer.Option(help="For how many minutes to inject faults.")] = 5.0,
-    articles: Annotated[int | None, typer.Option(help="Stop after so many articles instead of minutes.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same faults in the same order.")] = 1,
     rate: Annotated[float, typer.Option(help="Articles published per second.")] = 110.0,
     kafka: Annotated[str, typer.Option(help=f"Version of the brokers: {', '.join(VERSIONS)}; or oldest.")] = DEFAULT,
     only: Annotated[
         list[str] | None, typer.Option(help="Inject only faults whose name contains this; repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
-    logs: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to keep the logs of workers and commands in. Default: OUT/logs, unless every check passes."
-        ),
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report, and for the logs if a check fails.")] = Path(
+        "chaos-report"
+    ),
 ) -> None:
     """Inject random faults into three workers and three brokers behind a proxy, then check every record."""
     logging.basicConfig(level=logging.ERROR)
@@ -46,13 +41,12 @@ def chaos(
         kafka = find(kafka)
     except ClusterError as error:
         raise typer.BadParameter(str(error)) from error
-    folder = (logs or out / "logs").resolve()
-    if not logs:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    run = play(Plan(seed, rate, minutes, articles, kinds, kafka), folder, _say)
-    if run.good and not logs:
-        shutil.rmtree(folder)
+    logs = (out / "logs").resolve()
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    run = play(Plan(seed, rate, minutes, kinds, kafka), logs, _say)
+    if run.good:
+        shutil.rmtree(logs)
     write_report(run, out)
     print(run.verdict)
     print(f"report: {out / 'chaos.md'}")

@@ -1,4 +1,4 @@
-"""Rules for matching requests and replies in the proxy: hold, drop, delay, silence, cut, watch, or answer with an error.
+"""Rules for matching requests and replies in the proxy: hold, drop, delay, cut, or watch.
 
 A rule may be created in any thread. It works in the proxy's thread from `Proxy.apply` until `Proxy.lift`, which releases
 every frame that it holds. A held frame delays everything behind it on the same connection and in the same direction, as
@@ -8,12 +8,11 @@ a slow network would.
 from __future__ import annotations
 
 import asyncio
-import struct
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -29,13 +28,6 @@ class Verdict(Enum):
     DROP = "drop"
     CUT = "cut"
     """Reset the whole connection."""
-
-
-class Direction(Enum):
-    """The direction of a frame."""
-
-    TO_BROKER = "to the broker"
-    TO_CLIENT = "to the client"
 
 
 class Connection(Protocol):
@@ -177,26 +169,6 @@ class Delay(Rule):
         return Verdict.PASS
 
 
-class Silence(Rule):
-    """Passes nothing in `directions`; connections stay open. When lifted, all frames arrive, as after TCP retransmission."""
-
-    def __init__(self, match: Match, directions: Container[Direction]) -> None:
-        super().__init__(match)
-        self._directions = directions
-
-    async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        return await self._wait(Direction.TO_BROKER)
-
-    async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        return await self._wait(Direction.TO_CLIENT)
-
-    async def _wait(self, direction: Direction) -> Verdict:
-        if direction in self._directions:
-            self.caught.set()
-            await self.lifted.wait()
-        return Verdict.PASS
-
-
 class Cut(Rule):
     """Resets matching connections, and new ones at their first request, until lifted."""
 
@@ -205,70 +177,3 @@ class Cut(Rule):
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
         self.caught.set()
         return Verdict.CUT
-
-
-_SIZE = struct.Struct(">i")
-_ERROR = struct.Struct(">h")
-_CORRELATION = slice(4, 8)
-_THROTTLE = bytes(4)
-_NO_TAGS = b"\x00"
-_NO_ELEMENTS, _NO_ELEMENTS_COMPACT, _ONE_ELEMENT_COMPACT = bytes(4), b"\x01", b"\x02"
-_FIRST_WITH_ERROR, _FIRST_WITH_THROTTLE, _FIRST_FLEXIBLE, _FIRST_WITH_GROUPS = 2, 3, 6, 8
-_GROUPS_AT = 13
-"""Size, correlation id, tagged header fields and throttle time precede the groups of version 8."""
-
-
-class OffsetsError(IntEnum):
-    """Error codes with which a broker answers an OffsetFetch when it does not know the offsets."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
-
-
-class WrongOffsets(Rule):
-    """Replaces the first `times` replies to an OffsetFetch by an error without offsets."""
-
-    def __init__(self, match: Match, error: OffsetsError, times: int = 1) -> None:
-        super().__init__(match)
-        self._error = error
-        self._left = times
-
-    def altered(self, request: Request, frame: bytes) -> bytes:
-        if not self._left:
-            return frame
-        self._left -= 1
-        self.caught.set()
-        return offsets_refused(frame, request.version, self._error)
-
-
-def offsets_refused(frame: bytes, version: int, error: int) -> bytes:
-    """The reply with which a broker refuses an OffsetFetch with `error`, built from `frame`, its real reply.
-
-    Raises ValueError for versions 0 and 1, which have no top-level error, and for several groups in one reply.
-    """
-    if version < _FIRST_WITH_ERROR:
-        message = f"version {version} of OffsetFetch names an error for each partition only"
-        raise ValueError(message)
-    body = _body_of_refusal(frame, version, _ERROR.pack(error))
-    return _SIZE.pack(4 + len(body)) + frame[_CORRELATION] + body
-
-
-def _body_of_refusal(frame: bytes, version: int, error: bytes) -> bytes:
-    if version < _FIRST_WITH_THROTTLE:
-        return _NO_ELEMENTS + error
-    if version < _FIRST_FLEXIBLE:
-        return _THROTTLE + _NO_ELEMENTS + error
-    if version < _FIRST_WITH_GROUPS:
-        return _NO_TAGS + _THROTTLE + _NO_ELEMENTS_COMPACT + error + _NO_TAGS
-    group = _only_group(frame) + _NO_ELEMENTS_COMPACT + error + _NO_TAGS
-    return _NO_TAGS + _THROTTLE + _ONE_ELEMENT_COMPACT + group + _NO_TAGS
-
-
-def _only_group(frame: bytes) -> bytes:
-    """The group id in a reply of version 8, with its length byte."""
-    if frame[_GROUPS_AT : _GROUPS_AT + 1] != _ONE_ELEMENT_COMPACT:
-        message = "a reply to an OffsetFetch of several groups cannot be forged"
-        raise ValueError(message)
-    length = frame[_GROUPS_AT + 1] - 1  # one byte holds the lengths up to 126
-    return frame[_GROUPS_AT + 1 : _GROUPS_AT + 2 + length]

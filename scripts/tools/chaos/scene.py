@@ -20,7 +20,7 @@ from tools.waiting import Closing, wait_until
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tools.chaos.crew import Launch
@@ -31,6 +31,7 @@ PARTITIONS = 6
 SESSION_S, TRANSACTION_S, ENGINE_S = 6.0, 5.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 60.0
+_WHOLE_S = 30.0
 
 
 class Scene(Closing):
@@ -102,16 +103,12 @@ class Scene(Closing):
 
     # ---- progress
 
-    def wait_until_whole(self, timeout_s: float) -> bool:
-        """Wait until every worker has committed once more; returns whether it did in time."""
-        return self.wait_for_commits([slot.client_id for slot in list(self.crew.slots.values())], timeout_s)
-
-    def wait_for_commits(self, client_ids: Sequence[str], timeout_s: float) -> bool:
-        """Wait until each of these clients has ended a transaction; returns whether it did in time."""
-        watches = [Watch(Match({Api.END_TXN}, client_id)) for client_id in client_ids]
+    def wait_until_whole(self) -> bool:
+        """Wait until every worker has ended a transaction once more; returns whether they did in time."""
+        watches = [Watch(Match({Api.END_TXN}, slot.client_id)) for slot in list(self.crew.slots.values())]
         for watch in watches:
             self.proxy.apply(watch)
-        whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), timeout_s)
+        whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), _WHOLE_S)
         self.proxy.lift(*watches)
         return whole
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 from tools.chaos.frames import Api, Request
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Match, OffsetsError, Rule, WrongOffsets, offsets_refused
+from tools.chaos.rules import Match, Rule
 
 VALUE = b'{"id":"Athens"}'
 DAMAGED = VALUE.replace(b"Athens", b"@thens")
@@ -43,42 +43,6 @@ class DamagedRecords(Rule):
         return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
 
 
-def reply(body: str) -> bytes:
-    """A frame of these hexadecimal bytes, with correlation id 7."""
-    data = bytes.fromhex("00000007" + body)
-    return len(data).to_bytes(4) + data
-
-
-@pytest.mark.parametrize(
-    ("version", "given", "refused"),
-    [
-        (2, "00000000 0000", "00000000 0010"),
-        (3, "00000005 00000001", "00000000 00000000 0010"),
-        (5, "00000005 00000001", "00000000 00000000 0010"),
-        (6, "00 00000005 02", "00 00000000 01 0010 00"),
-        (7, "00 00000005 02", "00 00000000 01 0010 00"),
-        (8, "00 00000005 02 0367 72 02", "00 00000000 02 036772 01 0010 00 00"),
-        (9, "00 00000005 02 0367 72 02", "00 00000000 02 036772 01 0010 00 00"),
-    ],
-)
-def test_refusal_is_laid_out_as_the_protocol_guide_says(version: int, given: str, refused: str) -> None:
-    """A refusal has no topics, and the error where each version has it: after the topics, or in the group from version 8."""
-    assert reply(refused) == offsets_refused(reply(given), version, OffsetsError.NOT_COORDINATOR)
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_versions_without_an_error_for_all_cannot_be_refused(version: int) -> None:
-    """Versions 0 and 1 have no error for the whole reply."""
-    with pytest.raises(ValueError, match=f"version {version}"):
-        offsets_refused(reply("00000000"), version, OffsetsError.NOT_COORDINATOR)
-
-
-def test_two_groups_in_one_reply_cannot_be_refused() -> None:
-    """With several groups it would be ambiguous whose error it is."""
-    with pytest.raises(ValueError, match="several groups"):
-        offsets_refused(reply("00 00000005 03 0367 72 02"), 8, OffsetsError.NOT_COORDINATOR)
-
-
 def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> Consumer:
     """A consumer that connects through the proxy."""
     return Consumer(
@@ -91,20 +55,6 @@ def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> 
         }
         | {key.replace("_", "."): value for key, value in properties.items()}
     )
-
-
-@pytest.mark.broker
-def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, topics: Topics) -> None:
-    """The forged reply suits the version that the client speaks."""
-    consumer = consumer_of(proxy, topics, "fetching-offsets")
-    consumer.commit(offsets=[TopicPartition(topics.input, 0, 5)], asynchronous=False)
-    proxy.apply(wrong := WrongOffsets(Match({Api.OFFSET_FETCH}, "fetching-offsets"), OffsetsError.UNKNOWN_SERVER_ERROR))
-    with pytest.raises(KafkaException) as caught:
-        consumer.committed([TopicPartition(topics.input, 0)], timeout=PATIENCE_S)
-    assert KafkaError.UNKNOWN == caught.value.args[0].code()
-    assert wrong.caught.is_set()
-    assert [5] == [each.offset for each in consumer.committed([TopicPartition(topics.input, 0)], timeout=PATIENCE_S)]
-    consumer.close()
 
 
 def test_every_other_reply_is_damaged_in_one_bit() -> None:

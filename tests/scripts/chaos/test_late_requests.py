@@ -23,7 +23,7 @@ from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.records import RawRecord
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
-from tools.chaos.rules import Answered, Direction, Match, Silence
+from tools.chaos.rules import Answered, Delay, Match
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
 from tools.reading import Reader
@@ -75,7 +75,7 @@ def late(
     sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses, transaction_timeout_s=5))
     sink._unfenced = unfenced
     # All of them: the client sends one again when its connection times out, which may be before the sink gives up.
-    proxy.apply(late := Silence(match, {Direction.TO_BROKER}))
+    proxy.apply(late := Delay(match, 3600))
     with pytest.raises(TransactionTrouble):
         sink.publish(release_of(records))
     sink.recover()

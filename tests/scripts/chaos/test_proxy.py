@@ -12,7 +12,7 @@ from support.topics import Topics
 
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Cut, Delay, Direction, DropReply, Hold, Match, Silence, Watch
+from tools.chaos.rules import Cut, Delay, DropReply, Hold, Match, Watch
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -138,26 +138,6 @@ def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, top
     assert producer.flush(0.3) == 1
     proxy.lift(long)
     assert producer.flush(PATIENCE_S) == 0
-
-
-@pytest.mark.parametrize("direction", Direction)
-def test_silence_in_one_direction_keeps_what_is_sent_until_it_ends(
-    proxy: Proxy, topics: Topics, direction: Direction
-) -> None:
-    """Silence to the broker: nothing is written until it ends. To the client: written, but unknown to the client."""
-    producer = producer_of(proxy, direction.name, transactional=False)
-    producer.list_topics(timeout=PATIENCE_S)
-    proxy.apply(silence := Silence(Match({Api.PRODUCE}, direction.name), {direction}))
-    producer.produce(topics.output, "said", partition=0)
-    assert silence.caught.wait(PATIENCE_S)
-    assert producer.flush(0.3) == 1
-    if direction is Direction.TO_BROKER:
-        assert seen(topics) == []
-    else:
-        assert wait_until(lambda: seen(topics) == ["said"], PATIENCE_S)
-    proxy.lift(silence)
-    assert producer.flush(PATIENCE_S) == 0
-    assert seen(topics) == ["said"]
 
 
 def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, topics: Topics) -> None:

@@ -12,7 +12,7 @@ from enricher.operate.doctor.promises import PROMISES
 from enricher.operate.doctor.transactions import Trials
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Direction, Match, Silence
+from tools.chaos.rules import Delay, Match
 
 pytestmark = pytest.mark.broker
 
@@ -23,7 +23,7 @@ def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, topics: Top
     """The first trial reports that it was undecided, no other begins after the limit, and the topic is deleted."""
     config = config_for(topics, bootstrap_servers=proxy.addresses)
     with Trials(config) as trials:
-        proxy.apply(silence := Silence(Match({Api.END_TXN}), {Direction.TO_BROKER}))
+        proxy.apply(silence := Delay(Match({Api.END_TXN}), 3600))
         outcomes = {result.promise.name: result.outcome for result in trials.results(LIMIT_S)}
     assert silence.caught.is_set()
     assert outcomes.keys() == {promise.name for promise in PROMISES}

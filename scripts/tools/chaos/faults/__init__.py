@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 from tools.chaos.faults.base import Fault
 from tools.chaos.faults.brokers import BrokerFrozen, BrokerKilled, CoordinatorGoneWhileIdle, DiskFull
 from tools.chaos.faults.commands import RedriveKilled, ReplayKilled
-from tools.chaos.faults.network import (
-    ConnectionsCut,
-    ConnectionsDelayed,
-    LateEndTxn,
-    LateTxnOffsetCommit,
-    OffsetFetchWrong,
-)
+from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, LateEndTxn, LateTxnOffsetCommit
 from tools.chaos.faults.topics import OffsetsDeleted, PartitionsAdded, TopicMadeAgain
 from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, Rival, WorkerKilled, WorkerPaused, WorkerStopped
 
@@ -38,7 +32,6 @@ KINDS: tuple[type[Fault], ...] = (
     ConnectionsDelayed,
     LateEndTxn,
     LateTxnOffsetCommit,
-    OffsetFetchWrong,
     PartitionsAdded,
     TopicMadeAgain,
     OffsetsDeleted,

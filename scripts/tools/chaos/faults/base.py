@@ -27,8 +27,6 @@ REFUSED = 4
 """Only where a fault lowers what a broker accepts, or takes a topic away."""
 NO_OFFSETS = 2
 """Only where a fault takes the group's offsets away: a worker refuses to guess where it begins."""
-FENCED = 5
-"""Only with another producer of the worker's id: a rival, a late request of its own, or a timeout of the broker's."""
 
 
 class Fault(ABC):

@@ -1,15 +1,13 @@
-"""Faults between workers and brokers, by the proxy: connections cut or slow, requests late or answered wrongly."""
+"""Faults between workers and brokers, by the proxy: connections cut or slow, requests late."""
 
 from __future__ import annotations
 
-import signal
-import time
 from abc import abstractmethod
 from typing import ClassVar
 
-from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
+from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
-from tools.chaos.rules import Cut, Delay, Hold, Match, OffsetsError, Rule, WrongOffsets
+from tools.chaos.rules import Cut, Delay, Hold, Match, Rule
 
 
 class _NetworkFault(Fault):
@@ -55,10 +53,6 @@ class ConnectionsDelayed(_NetworkFault):
         return Delay(self.match, seconds)
 
 
-_REJOIN_S = 30.0
-"""A worker that restarts has its partitions again within this time, even if its old session must end first."""
-
-
 class LateRequest(Fault):
     """Holds a request and releases it later.
 
@@ -92,35 +86,3 @@ class LateTxnOffsetCommit(LateRequest):
 
     name = "TxnOffsetCommit late"
     api = Api.TXN_OFFSET_COMMIT
-
-
-class OffsetFetchWrong(Fault):
-    """The broker answers that it does not know the committed offsets, just when partitions are assigned.
-
-    The assignment is caused by a worker that restarts, or by a further one that comes and goes.
-    """
-
-    name = "OffsetFetch answered wrongly"
-    exit_codes = EXIT_CODES - {FENCED}
-    _guest = "guest"
-    _stays_s = 3.0
-
-    def choose(self) -> None:
-        """Draw the error, how often it comes, and what causes the assignment."""
-        self.error, self.times = self.chosen.choice(list(OffsetsError)), self.chosen.choice([1, 1, 3])
-        self.how = self.chosen.choice([signal.SIGTERM, signal.SIGKILL, None])
-        self.worker = self.some_worker()
-
-    def apply(self) -> None:
-        wrong = WrongOffsets(self.of_worker(self.worker, Api.OFFSET_FETCH), self.error, self.times)
-        self.inject(wrong)
-        how = f"after {self.how.name}" if self.how else "after a guest"
-        self.about = f"{self.worker}, {self.error.name}, {self.times} times, {how}"
-        if self.how:
-            self.slot(self.worker).send(self.how)
-        else:
-            self.scene.crew.add(self._guest)
-            time.sleep(self._stays_s)
-            self.scene.crew.remove(self._guest)
-        if not wrong.caught.wait(_REJOIN_S):
-            self.about += ", which did not come"
