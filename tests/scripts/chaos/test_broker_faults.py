@@ -42,7 +42,7 @@ def scene(nodes: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory
         yield scene
 
 
-def test_without_the_settings_and_the_watchdog_a_worker_hangs_until_it_is_killed(outcome: Outcome) -> None:
+def test_without_settings_and_watchdog_a_worker_hangs_until_killed(outcome: Outcome) -> None:
     """Its offsets are never sent; neither SIGTERM nor the coordinator's return helps; its successor loses nothing."""
     assert [] == outcome.exits_then[HANGS]
     assert not outcome.offsets_sent_then[HANGS]
@@ -52,7 +52,7 @@ def test_without_the_settings_and_the_watchdog_a_worker_hangs_until_it_is_killed
     assert [] == outcome.failed[HANGS]
 
 
-def test_without_the_settings_the_watchdog_ends_the_worker_and_its_successor_goes_on(outcome: Outcome) -> None:
+def test_without_the_settings_the_watchdog_ends_it_and_its_successor_works(outcome: Outcome) -> None:
     """The watchdog ends the worker with its exit code; nothing is lost or doubled."""
     assert [Stalled.exit_code] == outcome.exits[WATCHED]
     assert outcome.committed[WATCHED] == FIRST + REST

@@ -45,7 +45,7 @@ def test_a_late_request_for_a_producer_s_id_fences_and_a_restart_goes_on(field: 
     restarts_and_goes_on(field, life)
 
 
-def test_a_transaction_that_the_broker_gave_up_fences_and_a_restart_goes_on(field: Field) -> None:
+def test_a_transaction_that_the_broker_gave_up_ends_in_a_restart(field: Field) -> None:
     """Each request is answered in time, but together they exceed the timeout, and the broker takes the epoch away."""
     life = field.start(proxied=True)
     field.work(5)

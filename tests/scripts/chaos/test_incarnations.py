@@ -72,7 +72,7 @@ def test_committed_input_of_the_deleted_topic_can_be_lost(twice: Twice) -> None:
     assert [str((twice.old[5].input_id.topic_id, 0, 5))] == findings.wrong["lost"]
 
 
-def test_input_of_the_new_topic_can_be_lost_though_the_old_one_has_an_output_for_its_place(twice: Twice) -> None:
+def test_input_of_the_new_topic_can_be_lost_though_its_place_has_an_output(twice: Twice) -> None:
     """An input of the new topic is lost if a reader continues at the old offset."""
     findings = twice.verdict(twice.old, twice.new[DONE:])
     assert {"lost": DONE, "not seen while it ran": DONE} == findings.counts

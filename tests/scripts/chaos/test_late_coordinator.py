@@ -27,7 +27,7 @@ time.sleep(4)
 """
 
 
-def test_the_check_before_a_start_outlives_a_coordinator_that_is_found_late(proxy: Proxy, topics: Topics) -> None:
+def test_the_check_before_a_start_outlives_a_late_coordinator(proxy: Proxy, topics: Topics) -> None:
     """A time limit within the client passes first, and aborts the process when the answer comes (librdkafka 4605)."""
     proxy.apply(delay := Delay(Match({Api.FIND_COORDINATOR}), 1.2))
     done = subprocess.run(

@@ -96,7 +96,7 @@ def is_stable(topics: Topics, within_s: float = PATIENCE_S) -> bool:
 
 
 @pytest.mark.parametrize(("unfenced", "stable", "outputs"), [(AbortsFirst, False, 2), (UnfencedProducer, True, 1)])
-def test_a_produce_request_behind_the_abort_is_refused_where_a_new_producer_aborted(
+def test_produce_behind_the_abort_is_refused_where_a_new_producer_aborted(
     proxied: tuple[Proxy, Cluster], topics: Topics, unfenced: type[UnfencedProducer], outputs: int, *, stable: bool
 ) -> None:
     """If the old producer aborted, the record stays open until the next transaction commits it."""
@@ -130,7 +130,7 @@ def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
 
 
 @pytest.mark.parametrize(("unfenced", "lost"), [(AbortsFirst, True), (UnfencedProducer, False)])
-def test_late_offsets_behind_the_abort_are_refused_where_a_new_producer_aborted(
+def test_offsets_behind_the_abort_are_refused_where_a_new_one_aborted(
     proxied: tuple[Proxy, Cluster], topics: Topics, unfenced: type[UnfencedProducer], *, lost: bool
 ) -> None:
     """If the old producer aborted, the next transaction commits offsets of a partition without their outputs."""

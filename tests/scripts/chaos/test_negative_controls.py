@@ -215,12 +215,12 @@ def test_late_end_txn_does_nothing_after_a_new_producer(cases: Cases) -> None:
     assert [] == cases[LATE_END, False].result().report.failed
 
 
-def test_late_end_txn_doubles_a_record_where_the_pause_is_taken_from_the_backoff_alone(cases: Cases) -> None:
+def test_late_end_txn_doubles_a_record_if_the_pause_is_the_backoff_alone(cases: Cases) -> None:
     """If the maximum backoff is below the backoff, a request is repeated within a call that does not count as slow."""
     assert ["doubled"] == cases[LATE_END_CAPPED, True].result().report.failed
 
 
-def test_late_end_txn_does_nothing_where_the_pause_is_the_shortest_of_any_retry(cases: Cases) -> None:
+def test_late_end_txn_does_nothing_if_the_pause_is_the_shortest_retry(cases: Cases) -> None:
     """With the same properties, the unmodified worker replaces its producer."""
     assert [] == cases[LATE_END_CAPPED, False].result().report.failed
 
