@@ -1,6 +1,6 @@
 """`enricher publish`: JSON lines into the input topic, one at a time, so that no file is held in memory.
 
-The worker itself writes only through its sink. `scripts/registry publish` uses the parts, `dead-letters redrive` the rate.
+The worker itself writes only through its sink. `dead-letters redrive` uses the rate.
 """
 
 from __future__ import annotations

@@ -51,7 +51,6 @@ SHARING = {
         "registry/test_compatibility_registry.py",
         "registry/test_record_schema.py",
         "registry/test_registry_faults.py",
-        "scripts/registry/test_registry_publish.py",
         "scripts/registry/test_registry_server.py",
     ),
     "helm": (
