@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from platformdirs import user_cache_path
 
-from tools.kafka.versions import Meter
+from tools.kafka.versions import announce
 
 _CENTRAL = "https://repo.maven.apache.org/maven2/"
 _HTTP_TIMEOUT_S = 60
@@ -100,6 +100,7 @@ def _fetch(lock: ArchiveLock, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-fetch-", dir=folder.parent) as scratch:
         archive, content = Path(scratch) / "archive", Path(scratch) / "content"
+        announce(f"{lock.name} from Maven Central", lock.size_bytes)
         download(lock, archive)
         verify(lock, archive)
         unpack(lock, archive, content)
@@ -137,7 +138,7 @@ def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:
 
 
 def download(lock: ArchiveLock, target: Path) -> None:
-    """Download from the first Maven repository that has it, with progress; raises `ArchiveMissing` if none does."""
+    """Download from the first Maven repository that has it; raises `ArchiveMissing` if none does."""
     # Imported here, because importing jgo and requests is slow and a full cache does not need them.
     import requests  # noqa: PLC0415  see above
     from jgo.config import GlobalSettings  # noqa: PLC0415  see above
@@ -148,14 +149,12 @@ def download(lock: ArchiveLock, target: Path) -> None:
         url = f"{repository.rstrip('/')}/{lock.path}"
         try:
             with (
-                Meter(f"{lock.name} from Maven Central", lock.size_bytes) as meter,
                 requests.get(url, stream=True, timeout=_HTTP_TIMEOUT_S) as response,
                 target.open("wb") as file,
             ):
                 response.raise_for_status()
                 for chunk in response.iter_content(_CHUNK_BYTES):
                     file.write(chunk)
-                    meter.add(len(chunk))
         except requests.RequestException as error:
             failures.append(str(error))
         else:

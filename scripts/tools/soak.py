@@ -1,4 +1,4 @@
-"""`scripts/soak`: runs one worker under steady load, samples its memory, and judges, draws and writes the growth."""
+"""`scripts/soak`: runs one worker under steady load, samples its memory, and judges and draws the growth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import psutil
 import typer
@@ -21,8 +21,7 @@ from tools import enricher_command
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.load import articles, endless_load
-from tools.bench.machine import describe
-from tools.bench.outcome import Plot, Series, write_figures
+from tools.bench.outcome import Plot, Series
 from tools.reading import Reader
 from tools.topics import Topics
 from tools.waiting import wait_until
@@ -79,7 +78,7 @@ def main(
     warm_up_minutes: Annotated[float, typer.Option(help="Minutes of load before sampling starts.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second.")] = 50.0,
     mix: Annotated[str, typer.Option(help="Length mix of the articles: headlines, news, long or mixed.")] = "headlines",
-    out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for memory.png.")] = None,
 ) -> None:
     """Run one worker under steady load and check that its resident size stays flat."""
     logging.basicConfig(level=logging.ERROR)
@@ -104,7 +103,7 @@ def main(
     if behind:
         console.print(f"but {behind} articles behind: the load was too high; use a lower --rate")
     if out:
-        _write(out, samples, growth, {"minutes": minutes, "articles_per_s": rate, "mix": mix, "behind": behind})
+        _draw(out, samples, growth)
     sys.exit(0 if growth.flat and not behind else 1)
 
 
@@ -140,22 +139,12 @@ def _samples(
     return samples
 
 
-def _write(folder: Path, samples: list[Sample], growth: Growth, load: dict[str, Any]) -> None:
+def _draw(folder: Path, samples: list[Sample], growth: Growth) -> None:
     minutes, sizes = [s.at_s / 60 for s in samples], [s.resident_bytes / 2**20 for s in samples]
     limit = ("5 % above the start", growth.start_bytes * (1 + LIMIT) / 2**20)
     series = [Series("resident", minutes, sizes)]
     folder.mkdir(parents=True, exist_ok=True)
     save_png(Plot("memory", "Memory of one worker", "lines", "minutes", "MiB", series, limit), folder)
-    figures = {
-        "machine": describe(),
-        **load,
-        "published": samples[-1].published,
-        "start_mib": growth.start_bytes / 2**20,
-        "end_mib": growth.end_bytes / 2**20,
-        "growth_share": growth.share,
-        "resident_mib_each_minute": [round(size, 1) for size in sizes[:: max(1, int(60 / SAMPLE_EVERY_S))]],
-    }
-    write_figures(folder / "soak.json", figures)
 
 
 if __name__ == "__main__":

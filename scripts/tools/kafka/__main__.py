@@ -20,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    help="A real Apache Kafka on this machine, without Java or containers. Topics survive stop and start.",
 )
 Data = Annotated[
     Path | None, typer.Option("--data", help="Folder for topics and state; pass the same one to every command.")
@@ -30,19 +31,6 @@ Port = Annotated[
 ]
 _VERSIONS = f"One of {', '.join(VERSIONS)}; or a line (3.9), oldest, newest, default."
 Version = Annotated[str, typer.Option("--version", help=_VERSIONS)]
-
-
-@app.callback(invoke_without_command=True)
-def kafka(
-    context: typer.Context,
-    version: Annotated[str | None, typer.Option("--version", help="Without a command: start this version.")] = None,
-) -> None:
-    """A real Apache Kafka on this machine, without Java or containers. Topics survive stop and start."""
-    if version is None:
-        return
-    if context.invoked_subcommand is not None:
-        raise ClusterError(f"put the version after the command: {context.invoked_subcommand} --version {version}")
-    start(version=version)
 
 
 @app.command()

@@ -11,18 +11,16 @@ import hashlib
 import os
 import sys
 import tempfile
-import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
 
 class ClusterError(Exception):
@@ -60,37 +58,9 @@ def logs_with_log4j_1(version: str) -> bool:
     return int(version.split(".", 1)[0]) < 4
 
 
-_EVERY_S = 2.0  # the first line comes after this time, so quick downloads stay silent
-
-
-class Meter:
-    """Counts bytes and reports them every two seconds; silent if everything is done sooner."""
-
-    def __init__(self, what: str, total_bytes: int) -> None:
-        self._what = what
-        self._total_bytes = total_bytes
-        self._done_bytes = 0
-        self._started_s = self._said_s = time.monotonic()
-
-    def add(self, count_bytes: int) -> None:
-        self._done_bytes += count_bytes
-        now_s = time.monotonic()
-        if now_s - self._said_s >= _EVERY_S:
-            self._said_s = now_s
-            self._say(f"{self._done_bytes / 1e6:.0f} of {self._total_bytes / 1e6:.0f} MB")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        spent_s = time.monotonic() - self._started_s
-        if error is None and self._said_s > self._started_s:
-            self._say(f"{self._total_bytes / 1e6:.0f} MB in {spent_s:.0f} s")
-
-    def _say(self, progress: str) -> None:
-        print(f"{self._what}: {progress}", file=sys.stderr, flush=True)
+def announce(what: str, size_bytes: int) -> None:
+    """Say on standard error that a download begins, which may take a while."""
+    print(f"{what}: {size_bytes / 1e6:.0f} MB to download, once", file=sys.stderr, flush=True)
 
 
 _LOCKS = Path(__file__).with_name("locks")
@@ -168,16 +138,14 @@ def verify(jar: Jar, path: Path) -> None:
 def _fetch(jars: Sequence[Jar], folder: Path) -> None:
     """Fetch into a scratch folder, verify, then move: an interrupted or wrong download never reaches the cache."""
     folder.mkdir(parents=True, exist_ok=True)
-    meter = Meter("Jars from Maven Central", sum(jar.size_bytes for jar in jars))
+    announce("Jars from Maven Central", sum(jar.size_bytes for jar in jars))
     with (
         tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch,
         ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,
-        meter,
     ):
         for jar, path in zip(jars, pool.map(lambda jar: download(jar.coordinates, Path(scratch)), jars), strict=True):
             verify(jar, path)
             path.replace(folder / jar.file_name)
-            meter.add(jar.size_bytes)
 
 
 def download(coordinates: str, scratch: Path) -> Path:
