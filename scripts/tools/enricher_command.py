@@ -5,13 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
-import orjson
 
 COMMAND = (sys.executable, "-m", "enricher")
 _LEAVE_S = 60.0
@@ -48,15 +43,3 @@ def answer_of(
     environment = {**os.environ, **variables}
     command = [*COMMAND, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
-
-
-def summary_of(*arguments: str, variables: Mapping[str, str], timeout_s: float) -> dict[str, Any]:
-    """The summary of `run` or `index run`, once it has caught up. Raises CalledProcessError and TimeoutExpired."""
-    with tempfile.TemporaryDirectory(prefix="enricher-summary-") as folder:
-        path = Path(folder) / "summary.json"
-        command = [*COMMAND, *arguments, "--until-caught-up", "--summary", str(path)]
-        environment = {**os.environ, **variables}
-        # In a folder without code, so that PYTHONPATH alone may name another version.
-        subprocess.run(command, cwd=folder, env=environment, check=True, timeout=timeout_s, stderr=subprocess.DEVNULL)
-        summary: dict[str, Any] = orjson.loads(path.read_bytes())
-        return summary

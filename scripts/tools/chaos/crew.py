@@ -75,23 +75,19 @@ def launch_module(
 class Slot:
     """The slot of one worker. A restart replaces its process. `note` is called with each exit.
 
-    `settings`: called before each start. `launch`: as `launch_worker`, which is given arguments and log.
+    `start`: starts a process, which still waits for its settings. `settings`: called before each start.
     """
 
     def __init__(
         self,
         name: str,
+        start: Callable[[], subprocess.Popen[bytes]],
         settings: Callable[[], Mapping[str, Any]],
-        log: Path,
         note: Callable[[Exit], None],
-        arguments: Sequence[str],
-        launch: Launch,
     ) -> None:
         self.name = name
+        self._start = start
         self._settings = settings
-        self._arguments = arguments
-        self._launch = launch
-        self._log = log
         self._note = note
         self._over = threading.Event()
         self._resting = False
@@ -157,7 +153,7 @@ class Slot:
         self._thread.join()
 
     def _spawn(self) -> None:
-        self._process = self._launch(self._arguments, self._log)
+        self._process = self._start()
         assert self._process.stdin
         self._process.stdin.write(orjson.dumps(self._settings()) + b"\n")
         self._process.stdin.flush()
@@ -185,7 +181,7 @@ class Slot:
 
 
 class Crew(Closing):
-    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`.
+    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`.
 
     `launch`: starts a worker's process, as `launch_worker` does.
     """
@@ -195,10 +191,8 @@ class Crew(Closing):
         names: list[str],
         settings_of: Callable[[str], Mapping[str, Any]],
         folder: Path,
-        arguments: Sequence[str] = (),
         launch: Launch = launch_worker,
     ) -> None:
-        self._arguments = arguments
         self._launch = launch
         self._settings_of = settings_of
         self._folder = folder
@@ -207,12 +201,12 @@ class Crew(Closing):
         for name in names:
             self.add(name)
 
-    def add(self, name: str, arguments: Sequence[str] = ()) -> Slot:
-        """Add a worker, which gets these arguments too."""
-        log, every = self._folder / f"{name}.log", [*self._arguments, *arguments]
-        slot = Slot(name, lambda: self._settings_of(name), log, self.exits.append, every, self._launch)
-        self.slots[name] = slot
-        return slot
+    def add(self, name: str, arguments: Sequence[str] = ()) -> None:
+        """Add a worker, which gets these arguments."""
+        log = self._folder / f"{name}.log"
+        self.slots[name] = Slot(
+            name, lambda: self._launch(arguments, log), lambda: self._settings_of(name), self.exits.append
+        )
 
     def remove(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End a worker with a signal and remove its slot."""

@@ -23,7 +23,6 @@ class Api(IntEnum):
     PRODUCE = 0
     FETCH = 1
     METADATA = 3
-    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
     HEARTBEAT = 12
     API_VERSIONS = 18

@@ -54,10 +54,6 @@ class Articles:
         """An input that is no valid article."""
         return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
 
-    def large_poison(self, number: int, size_bytes: int) -> Input:
-        """An input of exactly this size that is no valid article and cannot be compressed."""
-        return Input(self._key(number), b"\xff" + Random(number).randbytes(size_bytes - 1))  # noqa: S311  as below
-
     def _key(self, number: int) -> bytes:
         return f"{self._prefix}-{number}".encode()
 

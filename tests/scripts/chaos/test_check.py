@@ -11,7 +11,7 @@ from support.doctored import COUNT, publish, right_answers, verdict
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from tools.chaos.workload import Articles, Input
+from tools.chaos.workload import Input
 from tools.reading import OMITTED, InputId
 
 pytestmark = pytest.mark.broker
@@ -81,7 +81,7 @@ def test_output_in_another_partition_is_found(topics: Topics) -> None:
     assert {"in another partition than its input": 1} == verdict(topics, answers).counts
 
 
-LARGE = Articles("check").large_poison(1, 150_000)
+LARGE = Input(b"k", b"\xff" * 150_000)
 OMITTING = ((OMITTED, "150000"),)
 
 

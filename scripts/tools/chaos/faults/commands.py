@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from tools.chaos.crew import environment_of_workers, launch_module
 from tools.chaos.faults.base import EXIT_CODES, Fault
 from tools.chaos.frames import Api
-from tools.chaos.rules import Answered, DropReply, Match, Watch
+from tools.chaos.rules import DropReply, Match, Watch
 from tools.chaos.scene import settings_of
 from tools.reading import Reader, headers_of, source_of
 from tools.topics import Topics, make_topics
@@ -34,6 +34,8 @@ _RATE = ("--rate", "50")
 _RECORDS = 150
 _STANDSTILL_S = 120.0
 """Limit for one transaction. The first waits for the start, and for the session and transaction of a killed process."""
+_END_S = 300.0
+"""Limit for all transactions."""
 _STARTS = 6
 
 
@@ -127,7 +129,7 @@ class CommandKilled(Fault):
         codes: list[int] = []
         while len(codes) < _STARTS and (not codes or codes[-1] in EXIT_CODES - {0}):
             process = self.run(options)
-            ended = self._goes_on_to_its_end(process)
+            ended = _ends(process)
             process.kill()
             codes.append(process.wait())
             self._note_end(codes[-1])
@@ -136,15 +138,9 @@ class CommandKilled(Fault):
                 break
         return codes
 
-    def _goes_on_to_its_end(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether it ends. Until then it ends transactions, however slow the machine is, and hardly more than records."""
-        for _ in range(2 * _RECORDS):
-            self.scene.proxy.apply(answered := Answered(Match({Api.END_TXN}, self._client)))
-            wait_until(lambda: answered.caught.is_set() or process.poll() is not None, _STANDSTILL_S)
-            self.scene.proxy.lift(answered)
-            if process.poll() is not None or not answered.caught.is_set():
-                break
-        return process.poll() is not None
+
+def _ends(process: subprocess.Popen[bytes]) -> bool:
+    return wait_until(lambda: process.poll() is not None, _END_S)
 
 
 class ReplayKilled(CommandKilled):
