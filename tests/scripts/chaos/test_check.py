@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from kafka.harness import transaction
 from support import operating
-from support.doctored import COUNT, publish, right_answers, verdict
+from support.doctored import COUNT, Answer, publish, right_answers, verdict
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -17,92 +19,63 @@ from tools.reading import OMITTED, InputId
 pytestmark = pytest.mark.broker
 
 
-def test_right_answers_are_found_right(topics: Topics) -> None:
-    """Correct outputs pass; otherwise the controls below would prove nothing."""
-    findings = verdict(topics, right_answers(topics))
-    assert {} == findings.counts
-    assert findings.inputs == findings.outputs + findings.dead_letters == COUNT
+Answers = list[Answer]
 
 
-def test_lost_output_is_found(topics: Topics) -> None:
-    """One input has no output."""
-    answers = right_answers(topics)
-    assert {"lost": 1, "not seen while it ran": 1} == verdict(topics, answers[:50] + answers[51:]).counts
-
-
-def test_doubled_output_is_found(topics: Topics) -> None:
-    """One input has two outputs, which a reader saw."""
-    answers = right_answers(topics)
-    assert {"doubled": 1, "seen twice while it ran": 1} == verdict(topics, [*answers, answers[-1]]).counts
-
-
-def test_invented_output_is_found(topics: Topics) -> None:
-    """An output names an input that does not exist."""
-    answers = right_answers(topics)
-    invented = replace(answers[0], input_id=InputId(None, 0, COUNT + 5))
-    counts = verdict(topics, [*answers, invented]).counts
-    assert {"invented": 1, "seen while it ran, gone now": 1} == counts
-
-
-def test_wrong_order_is_found(topics: Topics) -> None:
-    """Two neighbouring outputs are swapped."""
-    answers = right_answers(topics)
+def swapped(answers: Answers) -> Answers:
+    """Two neighbouring outputs of one topic change places."""
     assert answers[1].stage == answers[2].stage
-    answers[1:3] = answers[2], answers[1]
-    assert {"out of order": 1} == verdict(topics, answers).counts
+    return [answers[0], answers[2], answers[1], *answers[3:]]
 
 
-def test_wrong_value_is_found(topics: Topics) -> None:
-    """One byte of a record differs."""
-    answers = right_answers(topics)
-    value = answers[1].value or b""
-    answers[1] = replace(answers[1], value=value.replace(b"0.5", b"0.6", 1))
-    assert {"with another value": 1} == verdict(topics, answers).counts
+def second(**changes: Any) -> Callable[[Answers], Answers]:  # noqa: ANN401  as `replace` takes
+    """The second output differs in these fields."""
+    return lambda answers: [answers[0], replace(answers[1], **changes), *answers[2:]]
 
 
-def test_wrong_key_is_found(topics: Topics) -> None:
-    """One output has the key of another."""
-    answers = right_answers(topics)
-    answers[1] = replace(answers[1], key=answers[2].key)
-    assert {"with another key": 1} == verdict(topics, answers).counts
+FLAWS: dict[str, tuple[Callable[[Answers], Answers], dict[str, int]]] = {
+    "nothing": (lambda answers: answers, {}),
+    "lost": (lambda answers: [*answers[:50], *answers[51:]], {"lost": 1, "not seen while it ran": 1}),
+    "doubled": (lambda answers: [*answers, answers[-1]], {"doubled": 1, "seen twice while it ran": 1}),
+    "of no input": (
+        lambda answers: [*answers, replace(answers[0], input_id=InputId(None, 0, COUNT + 5))],
+        {"invented": 1, "seen while it ran, gone now": 1},
+    ),
+    "swapped": (swapped, {"out of order": 1}),
+    "another value": (
+        lambda answers: second(value=(answers[1].value or b"").replace(b"0.5", b"0.6", 1))(answers),
+        {"with another value": 1},
+    ),
+    "another key": (lambda answers: second(key=answers[2].key)(answers), {"with another key": 1}),
+    "dead letter of a good article": (second(stage="decode"), {"of the wrong kind": 1}),
+    "in a partition of other inputs": (second(partition=2), {"in another partition than its input": 1}),
+}
+"""What is done to right answers, and what the check finds then."""
 
 
-def test_dead_letter_of_a_good_article_is_found(topics: Topics) -> None:
-    """The article has one output, of the wrong kind."""
-    answers = right_answers(topics)
-    answers[1] = replace(answers[1], stage="decode")
-    assert {"of the wrong kind": 1} == verdict(topics, answers).counts
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_each_flaw_is_found_by_name_and_nothing_else(topics: Topics, flaw: str) -> None:
+    """Without one nothing is found, otherwise the others would prove nothing."""
+    doctored, found = FLAWS[flaw]
+    findings = verdict(topics, doctored(right_answers(topics)))
+    assert found == findings.counts
+    assert findings.inputs == COUNT
 
 
-def test_output_in_another_partition_is_found(topics: Topics) -> None:
-    """One output is in a partition of other inputs, where its key is out of order for a reader."""
-    answers = right_answers(topics)
-    answers[1] = replace(answers[1], partition=2)
-    assert {"in another partition than its input": 1} == verdict(topics, answers).counts
+LARGE, SMALL = Input(b"k", b"\xff" * 150_000), Input(b"k", b"{")
 
 
-LARGE = Input(b"k", b"\xff" * 150_000)
-OMITTING = ((OMITTED, "150000"),)
-
-
-def test_dead_letter_without_a_large_value_is_right(topics: Topics) -> None:
-    """If the topic may refuse the value, the letter may omit it and name its size."""
-    (answer,) = publish(topics, [LARGE])
-    assert {} == verdict(topics, [replace(answer, value=None, more=OMITTING)], committed=1).counts
-
-
-def test_dead_letter_without_a_small_value_is_found(topics: Topics) -> None:
-    """A small value may not be omitted, since every topic accepts it."""
-    (answer,) = publish(topics, [Input(b"k", b"{")])
-    findings = verdict(topics, [replace(answer, value=None, more=((OMITTED, "1"),))], committed=1)
-    assert {"without a value of which it says another size": 1} == findings.counts
-
-
-def test_dead_letter_that_says_a_wrong_size_is_found(topics: Topics) -> None:
-    """The size of an omitted value must be right."""
-    (answer,) = publish(topics, [LARGE])
-    findings = verdict(topics, [replace(answer, value=None, more=((OMITTED, "150001"),))], committed=1)
-    assert {"without a value of which it says another size": 1} == findings.counts
+@pytest.mark.parametrize(
+    ("given", "said", "wrong"), [(LARGE, 150_000, False), (LARGE, 150_001, True), (SMALL, 1, True)]
+)
+def test_only_a_large_value_may_be_omitted_with_its_size(
+    topics: Topics, given: Input, said: int, *, wrong: bool
+) -> None:
+    """A topic may refuse a large value, and every topic accepts a small one."""
+    (answer,) = publish(topics, [given])
+    omitting = replace(answer, value=None, more=((OMITTED, str(said)),))
+    counts = verdict(topics, [omitting], committed=1).counts
+    assert ({"without a value of which it says another size": 1} if wrong else {}) == counts
 
 
 def test_offset_behind_the_end_is_found(topics: Topics) -> None:

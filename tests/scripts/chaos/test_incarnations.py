@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -51,62 +51,60 @@ def twice(topics: Topics, broker_and_proxy: tuple[Proxy, Cluster]) -> Twice:
     return Twice(topics, keeper, old, new)
 
 
-def test_right_answers_to_both_topics_are_found_right(twice: Twice) -> None:
-    """Outputs of the old topic's inputs stay and are correct."""
-    findings = twice.verdict(twice.old, twice.new)
-    assert {} == findings.counts
-    assert (2 * COUNT, 0) == (findings.inputs, findings.gone)
+def invented(new: Sequence[Answer]) -> Answer:
+    """An output of an offset that exists in both topics, and of a topic id that exists in none."""
+    return replace(new[3], input_id=InputId("no-such-id", 0, 3))
 
 
-def test_input_that_was_deleted_before_it_was_committed_is_not_lost(twice: Twice) -> None:
-    """An input that was deleted before it was committed is counted as gone, not as lost."""
-    findings = twice.verdict(twice.old[:DONE], twice.new)
-    assert {} == findings.counts
-    assert COUNT - DONE == findings.gone
+def nameless(answer: Answer) -> Answer:
+    """The output without the id of its topic, which with two topics would be ambiguous."""
+    return replace(answer, input_id=InputId(None, answer.input_id.partition, answer.input_id.offset))
 
 
-def test_committed_input_of_the_deleted_topic_can_be_lost(twice: Twice) -> None:
-    """A committed input of the deleted topic must have its output."""
-    findings = twice.verdict([*twice.old[:5], *twice.old[6:DONE]], twice.new)
-    assert {"lost": 1, "not seen while it ran": 1} == findings.counts
-    assert [str((twice.old[5].input_id.topic_id, 0, 5))] == findings.wrong["lost"]
+Outputs = tuple[Sequence[Answer], Sequence[Answer]]
+FLAWS: dict[str, tuple[Callable[[Sequence[Answer], Sequence[Answer]], Outputs], dict[str, int]]] = {
+    "nothing": (lambda old, new: (old, new), {}),
+    "uncommitted inputs of the old topic without outputs": (lambda old, new: (old[:DONE], new), {}),
+    "a committed input of the old topic is lost": (
+        lambda old, new: ([*old[:5], *old[6:DONE]], new),
+        {"lost": 1, "not seen while it ran": 1},
+    ),
+    "a reader continues at the old offset": (
+        lambda old, new: (old, new[DONE:]),
+        {"lost": DONE, "not seen while it ran": DONE},
+    ),
+    "a second output in the old topic": (
+        lambda old, new: ([*old, old[-1]], new),
+        {"doubled": 1, "seen twice while it ran": 1},
+    ),
+    "of a topic that never was": (
+        lambda old, new: (old, [*new, invented(new)]),
+        {"invented": 1, "seen while it ran, gone now": 1},
+    ),
+    "a worker still holds inputs of the old topic": (
+        lambda old, new: ([old[0], *old[2:]], [*new, old[1]]),
+        {"out of order": 1},
+    ),
+    "without the id of its topic": (
+        lambda old, new: (old, [nameless(new[0]), *new[1:]]),
+        {
+            "without the id of one of several topics": 1,
+            "lost": 1,
+            "not seen while it ran": 1,
+            "seen while it ran, gone now": 1,
+        },
+    ),
+}
+"""What is done to the right outputs of both topics, and what the check finds then."""
 
 
-def test_input_of_the_new_topic_can_be_lost_though_its_place_has_an_output(twice: Twice) -> None:
-    """An input of the new topic is lost if a reader continues at the old offset."""
-    findings = twice.verdict(twice.old, twice.new[DONE:])
-    assert {"lost": DONE, "not seen while it ran": DONE} == findings.counts
-
-
-def test_second_output_for_an_input_of_the_old_topic_is_found(twice: Twice) -> None:
-    """The same offset in two topics is no double; the same one twice in one topic is."""
-    findings = twice.verdict([*twice.old, twice.old[-1]], twice.new)
-    assert {"doubled": 1, "seen twice while it ran": 1} == findings.counts
-
-
-def test_output_of_a_topic_that_never_was_is_invented(twice: Twice) -> None:
-    """The offset exists in both topics, the topic id in none."""
-    invented = replace(twice.new[3], input_id=InputId("no-such-id", 0, 3))
-    counts = twice.verdict(twice.old, [*twice.new, invented]).counts
-    assert {"invented": 1, "seen while it ran, gone now": 1} == counts
-
-
-def test_output_of_the_old_topic_behind_one_of_the_new_is_out_of_order(twice: Twice) -> None:
-    """A worker that still holds inputs of the old topic must not publish them later."""
-    late = twice.old[1]
-    assert late.stage is None, "the last output of the same topic is a record too"
-    old = [twice.old[0], *twice.old[2:]]
-    assert {"out of order": 1} == twice.verdict(old, [*twice.new, late]).counts
-
-
-def test_output_that_does_not_say_of_which_topic_it_is_cannot_be_right(twice: Twice) -> None:
-    """With one topic an output needs no topic id; with two it would be ambiguous."""
-    first = twice.new[0]
-    nameless = replace(first, input_id=InputId(None, first.input_id.partition, first.input_id.offset))
-    counts = twice.verdict(twice.old, [nameless, *twice.new[1:]]).counts
-    assert counts == {
-        "without the id of one of several topics": 1,
-        "lost": 1,
-        "not seen while it ran": 1,
-        "seen while it ran, gone now": 1,
-    }
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_each_flaw_is_found_by_name_in_the_topic_that_has_it(twice: Twice, flaw: str) -> None:
+    """The same offset in two topics is no double; what nobody had committed is gone with its topic, not lost."""
+    doctored, found = FLAWS[flaw]
+    old, new = doctored(twice.old, twice.new)
+    assert (twice.old[1].stage, twice.old[-1].stage) == (None, None), "the order is that of one topic"
+    findings = twice.verdict(old, new)
+    assert found == findings.counts
+    assert 2 * COUNT == findings.inputs
+    assert findings.gone == (COUNT - DONE if len(old) <= DONE else 0)
