@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.fault_proxy import FaultProxy
 from support.order import LONGEST_FIRST, SHARING, SLOW
 from support.registry_proxies import GuidProxy
 from support.topics import Topics, make_topics
@@ -24,7 +25,7 @@ from tools.java_server import JavaServer
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
 from tools.opensearch import OpenSearch
-from tools.registry import FaultProxy, Registry
+from tools.registry import Registry
 
 pytest_plugins = [
     "support.budget",

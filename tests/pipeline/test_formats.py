@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from support.fault_proxy import Fault, FaultProxy
 from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, Layout
 from support.mixed.outage import FRESH, ride_out
 from support.mixed.outputs import OutputFormat
@@ -20,7 +21,7 @@ from support.registry_proxies import GuidProxy
 from support.topics import QUICK_TO_START
 
 from tools.kafka import Cluster
-from tools.registry import Fault, FaultProxy, Registry
+from tools.registry import Registry
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from tools.registry import Fault, FaultProxy
-from tools.registry.proxy import ANSWERS, Answer, Handler
+from support.fault_proxy import ANSWERS, Answer, Fault, FaultProxy, Handler
 
 AUTHORIZATION = "Basic dXNlcjpwYXNz"
 """The header of `user` with the password `pass`."""

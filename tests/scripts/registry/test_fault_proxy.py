@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
+from support.fault_proxy import ANSWERS, Fault, FaultProxy
 from support.patience import PATIENCE_S, wait_until
 from support.registry_proxies import GuardedProxy
 from support.schema_registry import Registry, serving, status
-
-from tools.registry import Fault, FaultProxy
-from tools.registry.proxy import ANSWERS
 
 SCHEMA = b'{"schema":"\\"string\\""}'
 

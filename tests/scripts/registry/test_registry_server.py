@@ -16,12 +16,13 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from support.fault_proxy import FaultProxy
 from support.patience import PATIENCE_S
 from support.scripted import SCRIPTS, Script
 
 from tools.kafka.keeper import end, processes_of
 from tools.ports import free_ports
-from tools.registry import FaultProxy, Registry
+from tools.registry import Registry
 from tools.registry.__main__ import main
 from tools.waiting import wait_until
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tools.registry.proxy import Fault
+from support.fault_proxy import Fault
 
 if TYPE_CHECKING:
+    from support.fault_proxy import FaultProxy
     from support.mixed.stage import Stage
-    from tools.registry.proxy import FaultProxy
 
 _TURN_S = 1.0
 _CATCH_UP_S = 120.0

@@ -106,10 +106,12 @@ class Handler(BaseHTTPRequestHandler):
         return proxy
 
     def setup(self) -> None:
+        """Register the connection, which a fault may cut."""
         super().setup()
         self.proxy.opened(self.connection)
 
     def finish(self) -> None:
+        """Forget the connection; it may be cut already."""
         self.proxy.closed(self.connection)
         try:
             super().finish()
@@ -124,6 +126,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def do_GET(self) -> None:
+        """Answer as the fault says, or as the registry does."""
         self._serve()
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  the base class looks for these names
@@ -258,15 +261,18 @@ class FaultProxy(Closing):
             self.end()
 
     def close(self) -> None:
+        """End the proxy and cut what is open."""
         self.current = None
         self.changed.set()
         self._close()
 
     def opened(self, connection: socket.socket) -> None:
+        """A connection has begun."""
         with self._lock:
             self._sockets.add(connection)
 
     def closed(self, connection: socket.socket) -> None:
+        """A connection has ended."""
         with self._lock:
             self._sockets.discard(connection)
 
