@@ -69,22 +69,6 @@ def write(cluster: Cluster, topic: str, value: bytes) -> None:
     assert errors == [None]
 
 
-def test_aborted_transactions_stay_invisible(cluster: Cluster) -> None:
-    """A read_committed consumer sees what was committed and nothing else."""
-    topic = make_topic(cluster.bootstrap_servers)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(PATIENCE_S)
-    for value, commit in ((b"first", True), (b"aborted", False), (b"second", True)):
-        producer.begin_transaction()
-        producer.produce(topic, value)
-        producer.flush(PATIENCE_S)
-        if commit:
-            producer.commit_transaction(PATIENCE_S)
-        else:
-            producer.abort_transaction(PATIENCE_S)
-    assert read(cluster, topic, 2) == [b"first", b"second"]
-
-
 def test_record_of_fifteen_mebibytes_is_taken(cluster: Cluster) -> None:
     """Records far above Kafka's usual 1 MiB can be tried on this broker."""
     topic = make_topic(cluster.bootstrap_servers)

@@ -14,7 +14,7 @@ from tools.kafka import ClusterError, versions
 from tools.kafka.java import JAR as TOOLS_JAR
 from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
 from tools.kafka.node import META, FormattedStorage, new_id
-from tools.kafka.properties import Listener, render, server_properties
+from tools.kafka.properties import Listener, server_properties
 from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, Jar, JarLock, class_path, find, lock_path, logs_with_log4j_1
 from tools.locks import requested
 
@@ -29,13 +29,6 @@ LOCK = JarLock("1.0", ("group:artifact:1.0",), (JAR,))
 def no_download(coordinates: str, scratch: Path) -> Path:
     """Replaces the network, which must not be used."""
     raise AssertionError(f"{coordinates} was fetched into {scratch}")
-
-
-def test_complete_cache_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With every jar in place, the class path is made without a download."""
-    monkeypatch.setattr(versions, "download", no_download)
-    (tmp_path / "artifact-1.0.jar").write_bytes(CONTENT)
-    assert str(tmp_path / "artifact-1.0.jar") == class_path(LOCK, tmp_path)
 
 
 def test_damaged_jar_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,21 +84,6 @@ def test_there_is_a_lock_for_every_version_and_no_other() -> None:
     assert {lock_path(version) for version in VERSIONS} == set(locks.iterdir())
 
 
-@pytest.mark.broker
-def test_real_jar_with_one_changed_byte_is_detected(tmp_path: Path) -> None:
-    """A copy of the real cache with one flipped bit is refused."""
-    lock = JarLock.read()
-    folder = versions.default_folder(lock)
-    class_path(lock, folder)
-    jar = next(jar for jar in lock.jars if "kafka-clients" in jar.coordinates)
-    content = bytearray((folder / jar.file_name).read_bytes())
-    content[len(content) // 2] ^= 1
-    copy = tmp_path / jar.file_name
-    copy.write_bytes(content)
-    with pytest.raises(ClusterError, match="kafka-clients"):
-        versions.verify(jar, copy)
-
-
 def test_version_is_found_by_number_line_and_word() -> None:
     """`3.9` is the newest patch of its line, `oldest` the first of the list."""
     assert [DEFAULT, OLDEST, DEFAULT] == [find(DEFAULT), find("oldest"), find("default")]
@@ -158,11 +136,6 @@ def test_three_nodes_keep_three_copies_and_need_two() -> None:
     for topic in ("default", "offsets.topic", "transaction.state.log"):
         assert properties[f"{topic}.replication.factor"] == "3"
     assert "2" == properties["min.insync.replicas"] == properties["transaction.state.log.min.isr"]
-
-
-def test_properties_are_one_line_each() -> None:
-    """The file has the format that Kafka reads."""
-    assert render({"node.id": "1", "log.dirs": "/data/log"}) == "node.id=1\nlog.dirs=/data/log\n"
 
 
 TEXT = "#\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\ndirectory.id=BBBBBBBBBBBBBBBBBBBBBB\nnode.id=1\nversion=1\n"

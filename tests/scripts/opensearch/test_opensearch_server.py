@@ -1,41 +1,21 @@
-"""The real OpenSearch: it indexes, searches and restarts with its data, and nothing of it stays."""
+"""The real OpenSearch: it starts, stops and restarts with its data. tests/indexing/ shows that it indexes and searches."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
 import psutil
 import pytest
 from support.patience import PATIENCE_S
-from support.scripted import SCRIPTS, Script
+from support.scripted import Script
 
-from tools.kafka.keeper import end, processes_of
+from tools.kafka.keeper import end
 from tools.opensearch import OpenSearch
 from tools.opensearch.__main__ import main
 from tools.ports import free_ports
-from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-
-
-@pytest.fixture
-def client(opensearch: OpenSearch) -> httpx2.Client:
-    """Plain HTTP to the node."""
-    return httpx2.Client(base_url=opensearch.url, timeout=PATIENCE_S)
-
-
-def test_a_document_can_be_found_and_a_version_is_kept(client: httpx2.Client) -> None:
-    """What the indexer builds on: external versions, and a search after a refresh."""
-    document = "/a-first-index/_doc/a?version_type=external_gte&refresh=true&version="
-    client.put(f"{document}7", json={"title": "Merkel in Paris"}).raise_for_status()
-    assert 409 == client.put(f"{document}6", json={"title": "An older one"}).status_code
-    found = client.get("/a-first-index/_search", params={"q": "title:paris"}).json()
-    assert ["a"] == [hit["_id"] for hit in found["hits"]["hits"]]
 
 
 def test_the_node_listens_on_loopback_only(opensearch: OpenSearch) -> None:
@@ -43,16 +23,6 @@ def test_the_node_listens_on_loopback_only(opensearch: OpenSearch) -> None:
     connections = psutil.Process(opensearch.pid).net_connections(kind="tcp")
     addresses = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}
-
-
-def test_a_parent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
-    """The keeper ends it, as it ends brokers, even while it starts."""
-    program = "import sys, pathlib; from tools.opensearch import *; OpenSearch(data=pathlib.Path(sys.argv[1])).start()"
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SCRIPTS)}) as parent:
-        assert wait_until(lambda: any(processes_of(tmp_path.resolve())), PATIENCE_S)
-        parent.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), PATIENCE_S)
 
 
 def test_a_day_with_opensearch(
