@@ -196,7 +196,8 @@ def test_several_processes_have_their_own_pages_and_common_probes(topics: Topics
     publish(topics.bootstrap_servers, topics.input, articles(400))
     with running(tmp_path, topics.environment | ports, "--processes", "2", gates=["loading"]) as parent:
         until(lambda: get(port + 2, "/livez").status == 200, "all answer", START_S)
-        assert "process 0: loading the model; process 1: loading the model\n" == get(port + 2, "/startupz").text
+        loading = "process 0: loading the model; process 1: loading the model\n"
+        until(lambda: get(port + 2, "/startupz").text == loading, "each has checked its topics and loads", START_S)
         parent.gate("loading").unlink()
         until(lambda: all(get(port + 2, path).status == 200 for path in PROBES), "all are ready", START_S)
         assert [200, 200] == [get(port + 3 + number, "/readyz").status for number in (0, 1)], "each has its own"
