@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import orjson
 import pytest
 from kafka.clients import config_for
-from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, worker
+from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish
 from support.operating import alter
-from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
@@ -105,22 +104,6 @@ def test_tombstones_pass_through_in_order(topics: Topics, monkeypatch: pytest.Mo
     assert [message.value() is None for message in outputs] == [False, True]
 
 
-def test_an_output_above_the_limit_is_a_dead_letter(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
-) -> None:
-    """The enriched record would be larger than the topic takes: the article is dead-lettered, its neighbour is not."""
-    large = {"id": "large", "body": "Angela Merkel met Emmanuel Macron in Paris. " * 400}
-    places = publish(topics.bootstrap_servers, topics.input, [as_sent(large), as_sent(GOOD)])
-    counters = run_worker(topics, monkeypatch, model, ENRICHER_ARTICLES__MAX_RECORD_BYTES="10000")
-    records = read_all(topics.bootstrap_servers, topics.output)
-    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert_exactly_once([*records, *dead], places)
-    assert [(message.key(), headers_of(message)["enricher.dlq.error.type"]) for message in dead] == [
-        (b"large", b"OutputTooLarge")
-    ]
-    assert (1, {"publish:OutputTooLarge": 1}) == (counters.records, counters.dead_letters)
-
-
 def test_an_output_that_the_broker_refuses_is_a_dead_letter(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:
@@ -164,18 +147,6 @@ def test_a_dead_letter_too_large_for_its_topic_takes_a_smaller_form(
         reason["enricher.dlq.value.omitted_bytes"],
     )
     assert (2, 0 if told else 1) == (counters.records, counters.recoveries)
-
-
-def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics) -> None:
-    """As a process, as shipped: with nothing left to read its exit code is 0."""
-    alter(topics.bootstrap_servers, topics.dead_letters, {"max.message.bytes": "1048588"})
-    bad = Sent(b"large", random.Random(1).randbytes(1_048_400))
-    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
-    with worker(topics.environment, "--until-caught-up", stub=True) as process:
-        assert process.wait(PATIENCE_S) == 0
-    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *dead], places)
-    assert len(dead) == 1
 
 
 def test_a_model_that_fails_on_one_window_dead_letters_one_article(

@@ -122,25 +122,6 @@ def test_it_counts_over_its_partitions_and_no_tombstones() -> None:
     assert letters_in(world) == LIMIT
 
 
-def test_an_enriched_article_ends_the_row() -> None:
-    """Far more dead letters than the limit are committed, as long as articles between them can be read."""
-    world = World()
-    process = started(world)
-    for _ in range(10):
-        world.put(*[INVALID] * 15, SHORT)
-    world.steps(process, until=world.done)
-    assert letters_in(world) == 150
-
-
-def test_a_ratio_of_the_window_ends_it() -> None:
-    """Three of four are bad, and no row is long."""
-    world = World(partitions=1)
-    process = started(world, Limits(LIMIT, 0.5, 100))
-    world.put(*[INVALID, INVALID, INVALID, SHORT] * 50)
-    assert "50 of 100 articles" in str(ended(world, process))
-    assert letters_in(world) == 50
-
-
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("visit", [1, 2])
 def test_a_transaction_that_fails_or_is_in_doubt_counts_at_most_once(step: str, visit: int) -> None:

@@ -46,35 +46,38 @@ def look_after(owner: object, method: str, look: Callable[[], None]) -> None:
     setattr(owner, method, looked_at)
 
 
-def test_articles_in_flight_have_a_bound() -> None:
-    """However much there is to read, no more articles than `max_in_flight` are held, and the bound is used."""
-    world = World()
-    world.put(*[ARTICLE] * 80)
-    process, highest = watched(world, replace(LIMITS, max_in_flight=7))
-    world.steps(process, until=world.done)
-    assert highest["articles"] == 7
+SIZE = len(ARTICLE) + len(b"key")
+TOKENS = WORDS + 6 * -(-WORDS // 4)
+"""Of an article at most: every window repeats at most 4 tokens and has two of its own."""
 
 
-def test_bytes_in_flight_have_a_bound() -> None:
-    """Above `max_in_flight_bytes` nothing is read; the last poll before it may overshoot by what one poll takes."""
+@pytest.mark.parametrize(
+    ("queue", "limits", "bound", "more"),
+    [
+        ("articles", replace(LIMITS, max_in_flight=7), 7, 1),
+        ("bytes", replace(LIMITS, max_in_flight_bytes=10 * SIZE), 10 * SIZE, PER_CALL * CALLS * SIZE),
+        ("tokens", replace(LIMITS, max_queued_tokens=400), 400, PER_CALL * CALLS * TOKENS),
+    ],
+)
+def test_every_queue_has_a_bound_and_uses_it(queue: str, limits: LoopLimits, bound: int, more: int) -> None:
+    """Above it nothing is read. The last poll may exceed that of bytes, and what the tokenizer has that of tokens."""
     world = World()
     world.put(*[ARTICLE] * 80)
-    size = len(ARTICLE) + len(b"key")
-    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=10 * size))
+    process, highest = watched(world, limits)
     world.steps(process, until=world.done)
-    assert 10 * size <= highest["bytes"] < 10 * size + PER_CALL * CALLS * size
+    assert bound <= highest[queue] < bound + more
 
 
 def test_documents_that_articles_keep_count_as_bytes_in_flight() -> None:
     """A document that was made of a smaller record fills the bound as the record does, until both are published."""
     world = World()
     world.put(*[ARTICLE] * 80)
-    size, document = len(ARTICLE) + len(b"key"), bytes(9 * len(ARTICLE))
-    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=100 * size))
+    document = bytes(9 * len(ARTICLE))
+    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=100 * SIZE))
     process.intake.read = lambda raw: replace(read(raw), document=document)
     world.steps(process, until=world.done)
-    each = size + len(document)
-    assert 100 * size <= highest["bytes"] < 100 * size + PER_CALL * CALLS * each
+    each = SIZE + len(document)
+    assert 100 * SIZE <= highest["bytes"] < 100 * SIZE + PER_CALL * CALLS * each
     assert highest["articles"] < 50
     assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
 
@@ -92,17 +95,6 @@ def test_what_articles_take_beyond_their_records_has_a_bound(monkeypatch: pytest
     world.steps(process, until=world.done)
     assert 5 * len(further) <= max(highest) <= 6 * len(further), "one more for the oldest record of its partition"
     assert 0 == process.tracker.unpacked_bytes
-
-
-def test_queued_tokens_have_a_bound() -> None:
-    """Above `max_queued_tokens` nothing is read; what the tokenizer has at that moment is still queued."""
-    world = World()
-    world.put(*[ARTICLE] * 80)
-    process, highest = watched(world, replace(LIMITS, max_queued_tokens=400))
-    windows = -(-WORDS // 4)
-    largest = WORDS + 6 * windows  # every window repeats at most 4 tokens and has two of its own
-    world.steps(process, until=world.done)
-    assert 400 <= highest["tokens"] < 400 + PER_CALL * CALLS * largest
 
 
 def test_one_article_that_is_larger_than_every_bound_goes_through() -> None:

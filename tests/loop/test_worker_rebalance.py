@@ -10,7 +10,7 @@ from loop.faults import Fault, Faults, no_fault
 from loop.world import INPUT, INVALID, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.records import Partition, RawRecord, Ticket
+from enricher.worker.records import Partition
 from enricher.worker.rules.load import Cadence
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
@@ -97,18 +97,6 @@ def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
     assert all(ticket.forgotten for ticket in taken)
     process.worker.intake.advance(world.clock(), process.worker.pacing.may_decode)
     assert all(ticket.tokens is None for ticket in taken)
-
-
-def test_articles_waiting_for_the_tokenizer_go_with_their_partition() -> None:
-    """Nobody tokenises what nobody waits for."""
-    world, process = world_with_one_worker()
-    ticket = Ticket(RawRecord(FIRST, 0, None, SHORT), 0.0)
-    process.intake.take([ticket])
-    assert process.intake.busy
-    ticket.forgotten = True
-    process.intake.drop_forgotten()
-    assert not process.intake.busy
-    assert not process.intake.advance(world.clock(), process.worker.pacing.may_decode)
 
 
 def test_lost_partitions_publish_nothing() -> None:

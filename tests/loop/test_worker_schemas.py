@@ -120,15 +120,19 @@ def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
 
 
 def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
-    """Also while it is held, when nothing of it is read."""
+    """Also while it is held, when nothing of it is read; the age grows, and one schema is wanted."""
     world = World()
     world.put(*[NEEDY] * 100)
     process = started(world)
     wait(world, process, 5)
+    process.worker.snapshots.epoch_clock = world.clock
+    before = process.worker.snapshots.read()
+    wait(world, process, 100)
     seen = process.worker.snapshots.read()
     assert (100, {FIRST}) == (seen.lags[FIRST], process.source.held)
     assert seen.waiting == {FIRST: seen.waiting_articles}
-    assert seen.oldest_age_s > 0
+    assert seen.oldest_age_s - before.oldest_age_s == pytest.approx(100, abs=1)
+    assert 1 == (seen.schemas.wanted if seen.schemas else None)
 
 
 def test_a_held_partition_that_leaves_is_no_longer_held() -> None:
@@ -142,20 +146,6 @@ def test_a_held_partition_that_leaves_is_no_longer_held() -> None:
     world.registry.away = False
     world.steps(process, until=world.done, at_most=20_000)
     assert 100 == len(world.outputs())
-
-
-def test_the_age_of_the_oldest_record_grows_while_it_waits() -> None:
-    """The snapshot says how old, how many wait, and that the worker works."""
-    world = World()
-    world.put(NEEDY)
-    process = started(world)
-    wait(world, process, 1)
-    process.worker.snapshots.epoch_clock = world.clock
-    before = process.worker.snapshots.read()
-    wait(world, process, 100)
-    after = process.worker.snapshots.read()
-    assert after.oldest_age_s - before.oldest_age_s == pytest.approx(100, abs=1)
-    assert (1, 1) == (after.waiting_articles, after.schemas.wanted if after.schemas else None)
 
 
 def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
@@ -217,16 +207,6 @@ def test_a_schema_nobody_waits_for_is_abandoned() -> None:
     assert 1 == process.schemas.state().wanted
     process.worker.lost(list(process.tracker.partitions))
     assert (0, 0) == (process.schemas.state().wanted, process.intake.waiting_articles)
-
-
-def test_an_unknown_schema_is_a_dead_letter_and_the_next_article_goes_on() -> None:
-    """The registry answers, and does not have it."""
-    world = World()
-    world.put(with_schema("unknown", SHORT), SHORT)
-    process = started(world)
-    world.registry.away = False
-    world.steps(process, until=world.done)
-    assert (1, 1) == (len(world.outputs(DEAD_LETTERS)), len(world.outputs()))
 
 
 def test_a_long_article_that_waits_holds_back_no_other_long_one(monkeypatch: pytest.MonkeyPatch) -> None:

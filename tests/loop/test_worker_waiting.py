@@ -137,24 +137,14 @@ def test_the_loop_never_spins(seed: int) -> None:
     assert idle <= 2 * len(process.engine.submitted)
 
 
-def test_a_device_that_hangs_is_a_stall() -> None:
-    """No batch within the bound while some are running: the process must end."""
-    world = World()
-    process = started(world)
-    world.put(SHORT)
-    process.engine.hangs = True
-    with pytest.raises(Stalled, match="model"):
-        world.steps(process, until=lambda: world.clock() > LIMITS.engine_timeout_s + 1)
-    assert world.clock() >= LIMITS.engine_timeout_s
-
-
-def test_a_tokenizer_that_hangs_is_a_stall() -> None:
-    """The same for the tokenizer: otherwise its partitions would be held for ever."""
+@pytest.mark.parametrize("what", ["model", "tokenizer"])
+def test_a_device_or_tokenizer_that_hangs_is_a_stall(what: str) -> None:
+    """Nothing comes back within the bound while something is with it: the process must end, or hold its partitions."""
     world = World()
     process = started(world, replace(LIMITS, engine_timeout_s=4.0))
     world.put(SHORT)
-    process.tokenizer.hangs = True
-    with pytest.raises(Stalled, match="tokenizer"):
+    (process.engine if what == "model" else process.tokenizer).hangs = True
+    with pytest.raises(Stalled, match=what):
         world.steps(process, until=lambda: world.clock() > 5)
     assert world.clock() >= 4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,13 @@ from rules.building import window_of
 
 from enricher.worker.records import Batch, Window
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
+from enricher.worker.rules.packing import ArrivalScheduler
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
+
+
+Scheduler = LengthBucketScheduler | ArrivalScheduler
+by_either = pytest.mark.parametrize("kind", [LengthBucketScheduler, ArrivalScheduler])
 
 
 def lengths(batch: Batch | None) -> list[int]:
@@ -26,9 +32,11 @@ def scheduler_with(*windows: Window, rules: BatchRules = RULES) -> LengthBucketS
     return scheduler
 
 
-def test_a_batch_is_due_when_its_oldest_window_has_waited() -> None:
+@by_either
+def test_a_batch_is_due_when_its_oldest_window_has_waited(kind: Callable[[BatchRules], Scheduler]) -> None:
     """Not a moment before, and the windows that came later go along."""
-    scheduler = scheduler_with(window_of(8, 0.0), window_of(7, 0.09))
+    scheduler = kind(RULES)
+    scheduler.add([window_of(8, 0.0), window_of(7, 0.09)])
     assert scheduler.next_batch(0.0999) is None
     assert [8, 7] == lengths(scheduler.next_batch(0.1))
 
@@ -41,10 +49,14 @@ def test_the_timer_does_not_start_again_when_a_window_is_added() -> None:
         assert scheduler.next_due_s() == (0.1 if step < 7 else 0.0)
 
 
+@by_either
 @pytest.mark.parametrize(("arrived_s", "max_wait_s"), [(0.1, 0.2), (1.1, 0.7), (3e6 + 0.1, 0.05)])
-def test_what_is_due_at_a_time_is_given_at_that_time(arrived_s: float, max_wait_s: float) -> None:
+def test_what_is_due_at_a_time_is_given_at_that_time(
+    kind: Callable[[BatchRules], Scheduler], arrived_s: float, max_wait_s: float
+) -> None:
     """To the last bit: otherwise the loop would wake, find nothing, and wait for no time at all, again and again."""
-    scheduler = scheduler_with(window_of(8, arrived_s), rules=replace(RULES, max_wait_s=max_wait_s))
+    scheduler = kind(replace(RULES, max_wait_s=max_wait_s))
+    scheduler.add([window_of(8, arrived_s)])
     due_s = scheduler.next_due_s()
     assert due_s is not None
     assert [8] == lengths(scheduler.next_batch(due_s))
@@ -63,10 +75,14 @@ def test_a_window_that_could_take_no_other_along_does_not_wait() -> None:
     assert [40] == lengths(scheduler_with(window_of(40, 5.0)).next_batch(5.0))
 
 
+@by_either
 @pytest.mark.parametrize(("length", "budget"), [(100, RULES.max_batch_tokens), (32, 1)])
-def test_a_window_above_the_budget_goes_alone(length: int, budget: int) -> None:
+def test_a_window_above_the_budget_goes_alone(
+    kind: Callable[[BatchRules], Scheduler], length: int, budget: int
+) -> None:
     """The only batch that may be larger than allowed has one window, also where a lower budget was set."""
-    scheduler = scheduler_with(window_of(length, 0.0), window_of(length, 0.0))
+    scheduler = kind(RULES)
+    scheduler.add([window_of(length, 0.0)] * 2)
     scheduler.limit_budget(budget)
     assert [[length], [length]] == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
     assert scheduler.next_batch(10.0) is None

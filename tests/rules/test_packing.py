@@ -38,21 +38,6 @@ def test_any_lengths_go_together_up_to_the_real_tokens() -> None:
     assert (0, 0) == (scheduler.queued_tokens, scheduler.queued_windows)
 
 
-def test_a_batch_is_due_when_its_oldest_window_has_waited() -> None:
-    """And at the very time that `next_due_s` says."""
-    scheduler = scheduler_with(window_of(8, 1.1))
-    due_s = scheduler.next_due_s()
-    assert due_s is not None
-    assert scheduler.next_batch(due_s - 1e-6) is None
-    assert [8] == lengths(scheduler.next_batch(due_s))
-
-
-def test_a_window_above_the_budget_goes_alone() -> None:
-    """It would never go otherwise."""
-    scheduler = scheduler_with(window_of(100, 0.0), window_of(1, 0.0))
-    assert [100] == lengths(scheduler.next_batch(0.0))
-
-
 def test_a_window_that_comes_back_keeps_its_place() -> None:
     """Its waiting time counts from its own arrival."""
     scheduler = scheduler_with(window_of(8, 1.0))
