@@ -25,7 +25,7 @@ LONG = {
     "BrokerKilled",  # DiskFull ends a broker that has all roles for some partitions, and hands over as little
     "CoordinatorGoneWhileIdle",  # test_broker_faults.py has it, and what would happen without the defences
 }
-"""Kinds that only `test_faults.py` has, which is long."""
+"""Kinds that only `scripts/chaos` has, every night."""
 
 
 def kinds_of(*modules: str) -> Sequence[type[Fault]]:

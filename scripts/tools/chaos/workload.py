@@ -91,16 +91,6 @@ class Workload(Closing):
         self._thread = threading.Thread(target=self._publish, name="workload", daemon=True)
         self._thread.start()
 
-    @property
-    def published(self) -> int:
-        """How many articles have been published so far, including aborted ones."""
-        return self._number
-
-    @property
-    def acknowledged(self) -> bool:
-        """Whether the brokers have acknowledged everything sent so far. Stable only while paused."""
-        return not len(self._producer)
-
     def pause(self) -> None:
         self._running.clear()
 
