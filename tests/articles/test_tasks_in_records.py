@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import orjson
 import pytest
+from articles.test_written_formats import ALL, written
 from hypothesis import given
 from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
 
@@ -34,28 +35,7 @@ from enricher.worker.records import (
     Ticket,
 )
 
-CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
-ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
 NEW = ("classifications", "embeddings", "tasks")
-
-
-def written(record: EnrichedRecord, output_format: RecordFormat) -> bytes:
-    """Write a record as the worker does."""
-    writer = record_writer(output_format)
-    if writer.schema:
-        writer.begin_with(1)
-    return writer.write(record)
-
-
-@given(record=records_of_tasks())
-def test_a_record_of_tasks_says_in_every_format_what_its_json_says(record: EnrichedRecord) -> None:
-    """Also if its vectors were written beforehand; numbers have the same digits, so both texts parse to equal values."""
-    said = orjson.loads(encode_record(record))
-    for output_format in ALL:
-        value = written(serialise_findings(record), output_format)
-        assert written(record, output_format) == value, output_format
-        read = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
-        assert said == read, output_format
 
 
 @given(record=records_of_tasks())

@@ -62,22 +62,15 @@ def test_every_turn_serves_the_sink_once() -> None:
         assert turns == process.sink.served
 
 
-def test_commits_reach_the_end_past_trailing_transaction_markers() -> None:
-    """A marker is an offset without a record; the committed offset still becomes the end of the topic."""
-    world = World()
-    world.put_transaction(SHORT)
-    world.put_transaction(SHORT, commit=False)
-    world.steps(started(world), until=world.done)
-    assert world.log.committed[Partition(INPUT, 0)] == 4
-    assert len(world.outputs()) == 1
-
-
-def test_commits_reach_the_end_of_a_partition_that_holds_markers_only() -> None:
-    """An aborted transaction leaves nothing to enrich and two offsets to commit."""
+@pytest.mark.parametrize(("commits", "end"), [([True, False], 4), ([False], 2)])
+def test_commits_reach_the_end_past_trailing_transaction_markers(commits: list[bool], end: int) -> None:
+    """A marker is an offset without a record; the committed offset still becomes the end, also of markers alone."""
     world = World(partitions=1)
-    world.put_transaction(SHORT, commit=False)
+    for commit in commits:
+        world.put_transaction(SHORT, commit=commit)
     world.steps(started(world), until=world.done)
-    assert world.log.committed[Partition(INPUT, 0)] == 2
+    assert world.log.committed[Partition(INPUT, 0)] == end
+    assert len(world.outputs()) == sum(commits)
 
 
 def test_compacted_offsets_are_no_obstacle() -> None:
