@@ -105,29 +105,6 @@ def test_an_answer_that_the_client_never_gives_is_a_timeout(monkeypatch: pytest.
             inspector.ends("news", committed_only=True)
 
 
-class Refused:
-    """A consumer without the right on its group: the call only times out, and a message has the reason."""
-
-    def committed(self, _tps: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """What the client raises for want of a coordinator."""
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"after {timeout} s"))
-
-    def consume(self, _limit: int, _timeout_s: float) -> list[SimpleNamespace]:
-        """The reason."""
-        return [SimpleNamespace(error=lambda: KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))]
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-def test_a_missing_right_on_the_group_is_named_instead_of_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`lag` and `verify` ask the same way."""
-    with inspector_of(monkeypatch, 0, timeout_s=1) as inspector, monkeypatch.context() as patched:
-        patched.setattr(inspector, "_consumer", Refused())
-        with pytest.raises(BrokerError, match="Needed: READ on the consumer group"):
-            inspector.committed_offsets("news")
-
-
 def test_a_broker_without_topic_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before 2.8 the id is all zeros, for every topic: taken for an id, it would make all topics one."""
     with inspector_of(monkeypatch, 0, timeout_s=60) as inspector:

@@ -11,7 +11,7 @@ from support.patience import PATIENCE_S, retry
 from support.reading import committed_and_ends
 from support.topics import Topics, make_topics
 
-from enricher.errors import SettingsError, TransactionTrouble
+from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from tools.kafka import Cluster
@@ -97,20 +97,3 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
         source.rewind()
-
-
-def offsets_of(topics: Topics) -> dict[int, tuple[int, int]]:
-    """The committed offset and the end of each partition."""
-    return committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
-
-
-def test_a_member_that_did_not_see_the_old_topic_refuses_to_guess(topics: Topics) -> None:
-    """Its outputs are there, and the broker has deleted the offsets with the topic: a restart cannot tell."""
-    before = fill(topics, 10)
-    source, sink, _ = begun(config_for(topics))
-    sink.publish(release_of(records_of(source, before)))
-    source.close()
-    make_again(topics.bootstrap_servers, topics.input)
-    fill(topics, 5)
-    with pytest.raises(SettingsError, match="no committed offset"):
-        opened(config_for(topics))
