@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.cli_runner import article, run
-from support.operating import write
+from commands.cli_runner import article
 
 from enricher.errors import BrokerError
 from enricher.operate.doctor import articles as checks
@@ -17,7 +16,7 @@ from enricher.worker.records import Partition, RawRecord
 from enricher.worker.settings import load_settings
 
 if TYPE_CHECKING:
-    from support.topics import Topics
+    pass
 
 ELSEWHERE = {"uuid": "a", "headline": "Lisbon", "text": "Ana Ribeiro lives in Lisbon.", "desk": {"name": "world"}}
 FIELDS = {"id": "/uuid", "title": "/headline", "body": "/text"}
@@ -158,14 +157,3 @@ def test_keys_in_two_input_topics_are_noticed(monkeypatch: pytest.MonkeyPatch) -
         shared.verdict,
         shared.seen,
     )
-
-
-@pytest.mark.broker
-@pytest.mark.usefixtures("shared_models")
-def test_the_doctor_reads_the_topic(topics: Topics) -> None:
-    """Against the real broker, with one article of another layout."""
-    records = [{"value": json.dumps(each).encode()} for each in (article("a"), ELSEWHERE)]
-    write(topics.bootstrap_servers, topics.input, records)
-    report = json.loads(run("doctor", "--json", env=topics.environment).stdout)
-    (finding,) = [check for check in report["checks"] if check["check"] == "the newest articles"]
-    assert f"1 of the newest 2 records of '{topics.input}' can be read; 1 x id is missing" == finding["seen"]

@@ -89,13 +89,6 @@ def test_large_records_are_forgotten_call_by_call() -> None:
     assert asked == [8, 16, 32, 64, 64]
 
 
-def test_what_was_read_is_handed_on() -> None:
-    """As it came, and nothing is no reason to fail."""
-    portions, records = Portions(), [record(1), record(2)]
-    assert portions.learn_from(records) is records
-    assert portions.learn_from([]) == []
-
-
 def held(priority: Priority, behind: str, now_s: float) -> str:
     """The topics that are held; each has a letter for its name."""
     return "".join(priority.to_hold(behind, now_s))
