@@ -1,7 +1,6 @@
 """Articles as other teams write them, through workers, a real broker and a real registry, and back.
 
-Confluent's own serializers write them, and its deserializers read the records. `--mixed-articles 10000 --mixed-outage-s 60`
-asks for a long run; its figures are in `scripts/tools/registry/README.md`.
+Confluent's own serializers write them, and its deserializers read the records.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 FORMS = 15
+AWAY_S = 3.0
 
 
 Staged = Callable[..., Stage]
@@ -40,11 +40,8 @@ def proxy(registry: Registry) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture(scope="module")
-def staged(
-    broker: Cluster, proxy: FaultProxy, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Staged]:
-    """Makes stages of layouts, which end with the last test. In a long run none has a stub for the model."""
-    is_long = bool(request.config.getoption("--mixed-articles"))
+def staged(broker: Cluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
+    """Makes stages of layouts, which end with the last test."""
     with ExitStack() as opened:
 
         def stage(layout: Layout, output_format: OutputFormat = "json", *, stub: bool = True) -> Stage:
@@ -55,7 +52,7 @@ def staged(
                 registry_url=proxy.url,
                 output_format=output_format,
                 settings=QUICK_TO_START,
-                stub=stub and not is_long,
+                stub=stub,
             )
             return opened.enter_context(made)
 
@@ -77,13 +74,10 @@ def assert_all_is_right(stage: Stage) -> None:
     [(FLAT, "json"), (NESTED, "avro"), (PARAGRAPHS, "protobuf"), (FLAT, "json-schema")],
     ids=lambda each: each.name if isinstance(each, Layout) else each,
 )
-def test_articles_in_every_form_are_enriched(
-    staged: Staged, layout: Layout, output_format: OutputFormat, request: pytest.FixtureRequest
-) -> None:
+def test_articles_in_every_form_are_enriched(staged: Staged, layout: Layout, output_format: OutputFormat) -> None:
     """Fifteen forms in one topic; equal texts have equal entities, at offsets that cut them out of the article."""
     stage = staged(layout, output_format, stub=output_format != "avro")  # one case with a real model
-    articles = request.config.getoption("--mixed-articles") // 4  # a quarter for each of these cases
-    stage.publish(max(2 * FORMS, articles))
+    stage.publish(2 * FORMS)
     assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
     assert_all_is_right(stage)
 
@@ -104,11 +98,9 @@ def busy(staged: Staged) -> Stage:
 
 
 @pytest.mark.parametrize("fault", [Fault.DOWN, Fault.HANGS, Fault.NOT_FOUND_PAGE], ids=lambda fault: fault.name)
-def test_a_registry_that_is_away_is_no_poison_record(
-    busy: Stage, proxy: FaultProxy, fault: Fault, request: pytest.FixtureRequest
-) -> None:
+def test_a_registry_that_is_away_is_no_poison_record(busy: Stage, proxy: FaultProxy, fault: Fault) -> None:
     """Under load: no dead letter, nothing lost, the age of the oldest record grows, and the worker goes on by itself."""
-    outage = ride_out(busy, proxy, fault, request.config.getoption("--mixed-outage-s"), rate_per_s=10.0)
+    outage = ride_out(busy, proxy, fault, AWAY_S, rate_per_s=10.0)
     assert outage.waiting > 0
     assert 0 == outage.dead_letters
     assert outage.grew
