@@ -12,11 +12,10 @@ import pytest
 from support.crews import forked
 from support.patience import PATIENCE_S
 from support.short_faults import shorten
-from tools.chaos.campaign import inject
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
 from tools.chaos.proxy import Proxy
-from tools.chaos.run import catch_up
+from tools.chaos.run import catch_up, inject
 from tools.chaos.scene import Scene
 from tools.kafka import Cluster
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,9 @@ from confluent_kafka.admin import AdminClient
 from tools.chaos.crew import Crew, environment_of_workers, launch_module, launch_worker
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
-from tools.chaos.timeline import Timeline
 from tools.chaos.topics import TopicKeeper
 from tools.chaos.workload import Articles, Workload
-from tools.reading import Reader
+from tools.reading import Follower, Reader, source_of
 from tools.topics import Topics
 from tools.waiting import Closing, wait_until
 
@@ -23,9 +24,73 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from confluent_kafka import Message
+
     from tools.chaos.crew import Launch
     from tools.chaos.proxy import Proxy
     from tools.kafka import Cluster, Node
+    from tools.reading import InputId
+
+_LOOK_FOR_PARTITIONS_S = 3.0
+
+
+class Moving:
+    """When each input partition first published again: outputs written at `since_s` (epoch) or later."""
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.first_s: dict[int, float] = {}
+        """Seconds since the epoch when the first such output was seen, by input partition."""
+
+    def note(self, partition: int, written_s: float) -> None:
+        """An output that was written at `written_s` (epoch) has just been seen."""
+        if written_s >= self.since_s and partition not in self.first_s:
+            self.first_s[partition] = time.time()
+
+
+class Timeline(Closing):
+    """Records what becomes visible, and when, past the proxy and in a thread of its own.
+
+    `per_second`: outputs seen in `topics`, by whole second since `began_s` (monotonic).
+    """
+
+    def __init__(self, bootstrap_servers: str, topics: list[str]) -> None:
+        self.began_s = time.monotonic()
+        self.per_second: Counter[int] = Counter()
+        self.seen: Counter[InputId] = Counter()
+        """How often an output of each input was seen."""
+        self._moving = Moving(float("inf"))
+        self._follower = Follower(
+            bootstrap_servers,
+            topics,
+            self._note,
+            name="timeline",
+            look_every_s=_LOOK_FOR_PARTITIONS_S,
+            properties={"enable.partition.eof": True},
+        )
+
+    @property
+    def total(self) -> int:
+        return self.seen.total()
+
+    def moving_from_now(self) -> Moving:
+        """Record which partitions publish from now on; replaces an earlier call's recording."""
+        self._moving = Moving(time.time())
+        return self._moving
+
+    def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        """Whether the reader has reached these offsets."""
+        return all(self._follower.ends.get(partition, 0) >= end for partition, end in ends.items())
+
+    def close(self) -> None:
+        self._follower.close()
+
+    def _note(self, message: Message) -> None:
+        source = source_of(message)
+        self.per_second[int(time.monotonic() - self.began_s)] += 1
+        self.seen[source] += 1
+        self._moving.note(source.partition, message.timestamp()[1] / 1000)
+
 
 PARTITIONS = 6
 SESSION_S, TRANSACTION_S, ENGINE_S = 6.0, 5.0, 15.0

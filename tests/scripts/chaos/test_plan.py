@@ -8,12 +8,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tools.chaos.campaign import Outcome
 from tools.chaos.check import Findings
 from tools.chaos.faults import KINDS, Fault, plan
 from tools.chaos.reference import expected
 from tools.chaos.report import write_report
-from tools.chaos.run import Plan, Run
+from tools.chaos.run import Outcome, Plan, Run
 from tools.chaos.scene import java_hash
 from tools.chaos.workload import Articles
 
