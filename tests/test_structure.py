@@ -105,7 +105,7 @@ def test_there_is_something_to_look_at() -> None:
     }
 
 
-def test_the_core_imports_nothing_but_the_standard_library_numpy_and_our_words() -> None:
+def test_the_core_imports_only_the_standard_library_numpy_and_our_words() -> None:
     """No clock, no client, no model: what decides can be tested by itself. Imports are absolute."""
     ours = ("enricher.worker.rules", "enricher.worker.heads", "enricher.worker.records", "enricher.errors")
     standard = {*sys.stdlib_module_names, "numpy"}

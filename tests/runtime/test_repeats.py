@@ -12,7 +12,7 @@ def test_the_same_is_logged_again_when_a_while_has_passed() -> None:
     assert [True, False, False, True, False] == [repeats.is_new("refused") for _ in times]
 
 
-def test_other_news_about_a_subject_are_logged_at_once_and_old_news_again_after_them() -> None:
+def test_news_about_a_subject_is_logged_at_once_and_old_news_later() -> None:
     """A number that changes and changes back is two changes; a subject says nothing about another one."""
     repeats = Repeats()
     assert [True, False, True, True] == [repeats.is_new("group", workers) for workers in (1, 1, 2, 1)]
