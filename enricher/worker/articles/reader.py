@@ -28,8 +28,6 @@ ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
 Returns None if they are text already.
 """
 Scalar = str | int | bool
-
-
 _Opened = tuple[dict[str, Any], bytes, bool, Mapping[str, str | None]]
 """The document in a record, its payload, whether that is its JSON, and what the event around it lends.
 
