@@ -142,6 +142,7 @@ class OffsetsDeleted(_OffsetsGone):
         if not wait_until(lambda: NO_OFFSETS in [each.code for each in crew.exits[count:]], _REFUSE_S):
             self.broken.append("no worker refused to start without offsets")
         crew.rest()
+        self.scene.topics.wait_until_empty()
 
 
 class PartitionsAdded(Fault):
