@@ -17,7 +17,7 @@ from pathlib import Path
 
 CHANGELOG, PROJECT, SCHEMAS = Path("CHANGELOG.md"), Path("pyproject.toml"), Path("schemas")
 LOCK = "scripts/locked/runtime.txt"
-"""What the SBOM lists: the needs of the wheel."""
+"""The SBOM lists these packages, which the wheel needs."""
 SOURCES = ("LICENSE", "README.md", "enricher", "pyproject.toml")
 """The files that are released, as in the images. Setuptools would add tests that cannot run alone."""
 _UNRELEASED = "## Unreleased\n"

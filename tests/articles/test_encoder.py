@@ -344,7 +344,7 @@ def test_record_has_these_headers(
     st.integers(0, 2**63 - 1),
 )
 def test_record_id_is_the_standard_librarys_uuid5(topic: str, topic_id: str | None, number: int, offset: int) -> None:
-    """Of topic, its id where that is known, partition and offset: the same on every machine, and of no neighbour."""
+    """Topic, its id where that is known, partition and offset make it: the same on every machine, and no neighbour's."""
     name = "/".join([topic, *([topic_id] if topic_id else []), str(number), str(offset)])
     raw = RawRecord(Partition(topic, number), offset, None, None, topic_id=topic_id)
     found = dict(record_headers(raw, version=VERSION, tombstone=True))["enricher.record.id"]

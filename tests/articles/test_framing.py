@@ -54,7 +54,7 @@ BY_GUID, BY_SEVEN, BY_EIGHT = b"\x01" + GUID.bytes, b"\x00\x00\x00\x00\x07", b"\
     ],
 )
 def test_a_frame_names_its_schema(value: bytes, headers: Headers, schema: str, payload: bytes) -> None:
-    """As Confluent's and AWS Glue's deserializers read it."""
+    """Confluent's and AWS Glue's deserializers read it alike."""
     frame = frame_of(value, headers)
     assert frame is not None
     assert (schema, payload) == (str(frame.reference), frame.payload)

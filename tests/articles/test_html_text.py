@@ -33,7 +33,7 @@ LEFT_ALONE = [
 
 @pytest.mark.parametrize("body", RECOGNISED)
 def test_html_is_recognised(body: str) -> None:
-    """By what it begins with, by a paragraph or line break, or by an element that opens and closes."""
+    """A beginning, a paragraph or line break, or an element that opens and closes tells."""
     assert looks_like_html(body)
 
 

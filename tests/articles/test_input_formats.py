@@ -1,4 +1,4 @@
-"""What all formats share: the choice of a decoder, the extra with the libraries, JSON with a schema, and a new format."""
+"""All formats share these: the choice of a decoder, the extra with the libraries, JSON with a schema, and a new format."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _described(file: FileDescriptorProto, messages: int) -> str:
 
 @pytest.mark.slow
 def test_a_decoder_takes_no_more_memory_than_its_schema_says() -> None:
-    """By that the decoders that a worker keeps are bounded."""
+    """The decoders that a worker keeps are bounded by that estimate."""
     schemas = list(_large_schemas())
     done = subprocess.run([sys.executable, "-c", _KEPT], input=pickle.dumps(schemas), capture_output=True, check=True)
     kept_bytes = [int(line) for line in done.stdout.splitlines()]

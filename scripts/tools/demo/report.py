@@ -1,4 +1,4 @@
-"""What the demonstration saw as a consumer of its outputs, and the tables that it prints."""
+"""Reads the demonstration's outputs as a consumer, and prints the tables."""
 
 from __future__ import annotations
 

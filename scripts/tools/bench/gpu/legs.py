@@ -1,4 +1,4 @@
-"""What the steps run and how it is timed: windows of random ids, our variants, and those of others on the same weights.
+"""The contenders of the steps, and their timing: windows of random ids, our variants and others on the same weights.
 
 Others are ONNX Runtime's stock optimizer and, where it is installed, PyTorch. Which figures are taken is the steps' matter.
 """

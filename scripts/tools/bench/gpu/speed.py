@@ -144,7 +144,7 @@ OURS = ((1024, 1024), (1024, 4096), (4096, 1024), (384, 384), (384, 1536), (1536
 
 
 def peak(bench: Bench) -> None:
-    """What the GPU sustains in float16 and float32 at its power limit, and what it reaches in products of our shapes."""
+    """Measures the GPU: its rate in float16 and float32 at its power limit, and in products of our shapes."""
     wide = 128 if bench.dry else WIDTH
     for precision in ("fp16", "fp32"):
         tflops = _tflops(bench, precision, (wide, wide, wide), SUSTAINED_S)

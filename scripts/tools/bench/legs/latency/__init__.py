@@ -53,7 +53,7 @@ _AROUND_S = 5.0
 """About what a point takes besides: topics, joining the group, leaving it."""
 
 Step = tuple[Point, float, Callable[[], Measured]]
-"""What it measures, about how many seconds it takes, and the function."""
+"""A step has the point that it measures, about how many seconds it takes, and the function."""
 
 
 def measure(bench: Bench) -> Outcome:
