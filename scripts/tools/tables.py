@@ -1,4 +1,4 @@
-"""Writes the tables of what the code knows into the pages:  scripts/tables [--check].  `tests/test_docs.py` runs the check.
+"""Writes the tables of what the code knows into the pages:  scripts/tables.  `tests/test_docs.py` compares them.
 
 A page says with two marks where a table begins and ends, and in the first one which command prints it.
 """
@@ -33,21 +33,15 @@ def _printed(arguments: str) -> str:
     return subprocess.check_output([sys.executable, *shlex.split(arguments)], cwd=ROOT, text=True)
 
 
-def main() -> int:
+def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="scripts/tables", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is stale")
-    check = parser.parse_args().check
-    stale = False
+    argparse.ArgumentParser(prog="scripts/tables", description=__doc__).parse_args()
     for path in pages():
         page = path.read_text("utf-8")
         if (wanted := with_tables(page, _printed)) != page:
-            stale = True
-            sys.stdout.write(f"{path.relative_to(ROOT)}: {'stale' if check else 'written'}\n")
-            if not check:
-                path.write_text(wanted, "utf-8")
-    return int(check and stale)
+            sys.stdout.write(f"{path.relative_to(ROOT)}: written\n")
+            path.write_text(wanted, "utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
