@@ -33,7 +33,6 @@ pytest_plugins = [
     "support.limits",
     "support.loaded",
     "support.logs",
-    "support.profile.plugin",
     "support.scheduling",
 ]
 
