@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from support.head_references import REFERENCE, HeadName, write_folder
 
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.settings import BatchingSettings, Settings, TaskSettings, load_settings
 from enricher.worker.wiring.loaded_tasks import load_tasks, plan_tasks, with_windows
-from tools.head_references import REFERENCE, HeadName, write_folder
 
 
 def mistake() -> str:

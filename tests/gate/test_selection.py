@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gate.conftest import Damaged, Elsewhere, Quantised, Twin
 from jsonschema import Draft202012Validator
+from support.head_references import REFERENCE, write_folder
 from support.models import MINILM_FOLDER
 from support.recipes import empty_recipe
 from support.reports import SHIPPED, report
@@ -29,7 +30,6 @@ from enricher.worker.inference.run.selection import choose, missing_reports, obs
 from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import GateReport, write_report
 from tools import ROOT
-from tools.head_references import REFERENCE, write_folder
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import answer, part_of, raw, spans_of_words
 from safetensors.numpy import load_file, save_file
+from support.head_references import OUTPUTS, articles, write_folder
 
 from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads import KINDS, ClassHead, EmbeddingHead, EntityHead, RegressionHead, reads_of
@@ -27,7 +28,6 @@ from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.selection import variants_for, why_not_reduced
 from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Pooling, TaskCard, Ticket
-from tools.head_references import OUTPUTS, articles, write_folder
 
 MODEL = ModelCard("model", "0", "fp32")
 PART = Ticket(raw(0), 0.0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from support.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 from enricher.errors import ModelError
 from enricher.worker.heads import HeadSpec, Reads, reads_of
@@ -18,7 +19,6 @@ from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import TaskKind
-from tools.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 POOLING = "1_Pooling/config.json"
 WEIGHTS = "model.safetensors"

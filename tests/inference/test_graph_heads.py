@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from inference import packed_reference
 from inference.conftest import MakeWindow
+from support.head_references import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 from support.layout import rows_of
 from support.models import open_minilm
 
@@ -26,7 +27,6 @@ from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Float32Array, OwnedRow, Window
-from tools.head_references import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 
 Run = Callable[[list[str], list[Window]], list[Any]]
 

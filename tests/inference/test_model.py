@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import onnxruntime as ort
 import pytest
+from support.head_references import REFERENCE, write_folder
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -25,7 +26,6 @@ from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare, prepare_heads, prepare_variant
 from enricher.worker.records import ModelCard
 from tools.bench.model.plain import export
-from tools.head_references import REFERENCE, write_folder
 
 
 def _prepare(cache_dir: Path) -> PreparedModel:

@@ -10,6 +10,7 @@ import pytest
 from inference.conftest import REFERENCE
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
+from support.head_references import HEADS, OUTPUTS, write_folder
 from support.models import open_minilm
 
 from enricher.errors import ModelError
@@ -25,7 +26,6 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import Batch, Window
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
-from tools.head_references import HEADS, OUTPUTS, write_folder
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_problem() is not None, reason="no GPU that can be used")]
 LIMITS = {"fp16": 2e-2, "fp32": 1e-3}

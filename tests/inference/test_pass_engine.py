@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pytest
 from inference.conftest import MakeWindow
 from support.answers import WindowHeads, WindowLabels, heads_by_window
+from support.head_references import REFERENCE, articles, write_folder
 from support.sessions import Watched, replace_session, short_of_memory
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
@@ -25,7 +26,6 @@ from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Batch, BatchResult, TokenLabels, Window, WindowFailure, WindowRows
-from tools.head_references import REFERENCE, articles, write_folder
 
 VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.reduced]
 NAMES = ["bert", "topics", "tones", "vectors"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
@@ -20,7 +21,6 @@ from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import Float32Array
-from tools.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
 WEIGHTS = "model.safetensors"
 HEAD_OR_NER: tuple[HeadName | None, ...] = (None, *HEADS)

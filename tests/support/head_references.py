@@ -1,7 +1,9 @@
 """Tiny checkpoints with heads, on the encoders in tests/data/reference, and what transformers says of them.
 
 Tests make the same checkpoints, since head weights come from a seed, and compare the graphs with the arrays. Only writing
-those (`scripts/head-references`) needs PyTorch, which our environment lacks.
+those needs PyTorch, which our environment lacks: with a Python that has torch, transformers and safetensors,
+
+    PYTHONPATH=.:scripts:tests torch-env/bin/python -m support.head_references
 """
 
 from __future__ import annotations
