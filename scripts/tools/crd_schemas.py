@@ -2,7 +2,7 @@
 
     python -m tools.crd_schemas CRD.yaml ...
 
-tests/deploy/schemas/README.md says where the definitions come from. Rules in CEL (`x-kubernetes-validations`) are left out:
+tests/README.md says where the definitions come from. Rules in CEL (`x-kubernetes-validations`) are left out:
 JSON Schema cannot express them, and nothing here checks them.
 """
 
